@@ -1,0 +1,1 @@
+"""Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime."""

@@ -1,0 +1,1 @@
+"""The public steps, and ``search``, which wires them."""

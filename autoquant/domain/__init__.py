@@ -1,0 +1,1 @@
+"""Values that pass between the stages: frozen, without effects."""

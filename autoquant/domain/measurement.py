@@ -1,0 +1,95 @@
+"""What is measured of a candidate."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoquant.domain.region import Assignment
+
+__all__ = ["Evaluation", "Failure", "Latency", "Measurement", "Quality", "Trial"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Latency on one target, against the float model, from interleaved rounds.
+
+    Attributes:
+        median_ms: Median of the candidate's own latencies.
+        low_ms: Lower end of the 95 % bootstrap interval of ``median_ms``.
+        high_ms: Upper end.
+        ratio: Median of the paired ratios candidate / float.
+        ratio_low: Lower end of the 95 % bootstrap interval of ``ratio``.
+        ratio_high: Upper end.
+        n_rounds: Paired rounds behind the numbers.
+    """
+
+    median_ms: float
+    low_ms: float
+    high_ms: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    n_rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Output quality against the float model.
+
+    Attributes:
+        per_output: SNR in dB of each float output, pooled over the samples; ``inf`` where equal.
+        agreement: Share of equal elements of each integer or boolean output.
+        n_samples: Evaluation samples behind the numbers.
+    """
+
+    per_output: Mapping[str, float]
+    agreement: Mapping[str, float]
+    n_samples: int
+
+    @property
+    def worst_db(self) -> float:
+        """SNR of the worst float output, ``inf`` where there is none."""
+        return min(self.per_output.values(), default=math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Quality and latency of one candidate.
+
+    Attributes:
+        quality: On the target's own session.
+        latency: By target name.
+        digest: Of the graph that onnxruntime runs; equal digests are equal candidates.
+        effective: Name of the scheme that each region really runs.
+        is_complete: Whether all evaluation samples were used; a clear loser is stopped early.
+    """
+
+    quality: Quality
+    latency: Mapping[str, Latency]
+    digest: str
+    effective: Assignment
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a trial has no measurement."""
+
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What was asked: the number in the Optuna study and the assignment."""
+
+    number: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A trial and its outcome."""
+
+    trial: Trial
+    outcome: Measurement | Failure

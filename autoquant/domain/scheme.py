@@ -1,0 +1,156 @@
+"""Schemes: what one region takes."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+import numpy as np
+
+__all__ = ["FLOAT", "DType", "Granularity", "Operators", "RangeKind", "RangeMethod", "Scheme", "TensorFormat"]
+
+FLOAT = "float"
+"""Name of the scheme that leaves a region as it is."""
+
+
+class DType(StrEnum):
+    """Integer types of QuantizeLinear."""
+
+    U8 = "u8"
+    S8 = "s8"
+    U16 = "u16"
+    S16 = "s16"
+
+    @property
+    def numpy(self) -> np.dtype[np.integer]:
+        """The numpy type of the stored integers."""
+        return np.dtype({"u": "uint", "s": "int"}[self[0]] + self[1:])
+
+    @property
+    def bits(self) -> int:
+        """Width of the stored integers."""
+        return int(self[1:])
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether negative integers can be stored."""
+        return self[0] == "s"
+
+    @property
+    def lowest(self) -> int:
+        """Smallest integer that can be stored."""
+        return int(np.iinfo(self.numpy).min)
+
+    @property
+    def highest(self) -> int:
+        """Largest integer that can be stored."""
+        return int(np.iinfo(self.numpy).max)
+
+
+class Granularity(StrEnum):
+    """What shares one scale."""
+
+    TENSOR = "tensor"
+    CHANNEL = "channel"
+
+
+class Operators(StrEnum):
+    """Which operators of a region are quantized."""
+
+    ALL = "all"
+    LINEAR = "linear"
+    """Only Conv, Gemm and MatMul with constant weights, and the activations fused into them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFormat:
+    """How one tensor is quantized; not where, not how fast.
+
+    >>> str(TensorFormat.parse("s8:channel:sym"))
+    's8:channel:sym'
+    """
+
+    dtype: DType
+    granularity: Granularity = Granularity.TENSOR
+    symmetric: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.dtype}:{self.granularity}:{'sym' if self.symmetric else 'asym'}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the spelling that ``str`` writes.
+
+        Raises:
+            ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY``.
+        """
+        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)", text)
+        if not match:
+            raise ValueError(f"'{text}' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'")
+        return cls(dtype=DType(match[1]), granularity=Granularity(match[2]), symmetric=match[3] == "sym")
+
+    def integer_range(self) -> tuple[int, int]:
+        """Lowest and highest integer that the scale is made for: symmetric signed types leave out the lowest."""
+        lowest = self.dtype.lowest + (1 if self.symmetric and self.dtype.is_signed else 0)
+        return lowest, self.dtype.highest
+
+
+class RangeKind(StrEnum):
+    """How a calibration range is chosen from a histogram."""
+
+    MIN_MAX = "min-max"
+    PERCENTILE = "percentile"
+    ENTROPY = "entropy"
+    MSE = "mse"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMethod:
+    """A range kind with its parameter.
+
+    Attributes:
+        kind: The rule.
+        percent: Share of values inside the range, percentile only, in (50, 100).
+
+    >>> str(RangeMethod.parse("percentile-99.99"))
+    'percentile-99.99'
+    """
+
+    kind: RangeKind
+    percent: float | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.percent is None else f"{self.kind}-{self.percent:g}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the spelling that ``str`` writes.
+
+        Raises:
+            ValueError: The text names no range method.
+        """
+        if text in (RangeKind.MIN_MAX, RangeKind.ENTROPY, RangeKind.MSE):
+            return cls(RangeKind(text))
+        match = re.fullmatch(r"percentile-(\d+(?:\.\d+)?)", text)
+        if not match or not 50 < float(match[1]) < 100:
+            raise ValueError(f"'{text}' is no range method, write 'min-max', 'percentile-99.99', 'entropy' or 'mse'")
+        return cls(RangeKind.PERCENTILE, float(match[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """What a quantized region takes.
+
+    Attributes:
+        name: Its name in the space, in Optuna, in reports.
+        activation: Format of every activation, per tensor.
+        weight: Format of constant weights.
+        ranges: How activation ranges are chosen.
+        operators: Which operators of the region are quantized.
+    """
+
+    name: str
+    activation: TensorFormat
+    weight: TensorFormat
+    ranges: RangeMethod
+    operators: Operators = Operators.ALL

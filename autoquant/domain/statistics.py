@@ -1,0 +1,56 @@
+"""What calibration observes of an activation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import TensorName
+
+__all__ = ["N_BINS", "CalibrationRange", "Statistics", "TensorStatistics"]
+
+N_BINS = 8192
+"""Bins of a histogram over [-limit, limit); ``limit`` is a power of two below twice the largest magnitude, so that
+even a one-sided tensor spreads over at least 2048 of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorStatistics:
+    """One activation over all calibration samples.
+
+    Attributes:
+        minimum: Exact smallest value.
+        maximum: Exact largest value.
+        limit: The histogram covers [-limit, limit); a power of two, 0 where every value is 0.
+        counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it.
+        n_zeros: How many values are exactly 0.
+    """
+
+    minimum: float
+    maximum: float
+    limit: float
+    counts: npt.NDArray[np.int64]
+    n_zeros: int
+
+    @property
+    def n_values(self) -> int:
+        """How many values were seen."""
+        return int(self.counts.sum()) + self.n_zeros
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRange:
+    """The float interval that a tensor's integers cover; not yet widened to hold zero."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Statistics of every activation that may be quantized, and the digest of what made them."""
+
+    tensors: Mapping[TensorName, TensorStatistics]
+    digest: str
+    n_samples: int

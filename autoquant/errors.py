@@ -1,0 +1,39 @@
+"""What a user can put right; each error is one sentence: what, where, what to do."""
+
+__all__ = [
+    "AutoquantError",
+    "DataError",
+    "ModelError",
+    "OutputError",
+    "SpaceError",
+    "TargetError",
+    "UsageError",
+]
+
+
+class AutoquantError(Exception):
+    """Base of every error that the user can put right; the command ends with exit code 2."""
+
+
+class ModelError(AutoquantError):
+    """The model is missing, not ONNX, invalid, or already quantized."""
+
+
+class DataError(AutoquantError):
+    """Calibration or evaluation data do not fit the model."""
+
+
+class SpaceError(AutoquantError):
+    """A search space file names something unknown or contradicts itself."""
+
+
+class TargetError(AutoquantError):
+    """An execution provider or an option of it is not available here."""
+
+
+class OutputError(AutoquantError):
+    """The output folder holds another run, or cannot be written."""
+
+
+class UsageError(AutoquantError):
+    """An argument is out of its range."""

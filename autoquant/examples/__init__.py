@@ -1,0 +1,1 @@
+"""Models and data that ship with the package."""

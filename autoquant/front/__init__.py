@@ -1,0 +1,1 @@
+"""Which evaluations nothing else beats."""

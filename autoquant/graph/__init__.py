@@ -1,0 +1,1 @@
+"""From the user's file to a prepared model and its regions."""

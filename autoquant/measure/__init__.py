@@ -1,0 +1,1 @@
+"""Latency, quality, and what really runs."""

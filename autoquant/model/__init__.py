@@ -1,0 +1,1 @@
+"""ONNX models as values: the one door to ``onnx``."""

@@ -1,0 +1,1 @@
+"""Sessions, providers and the machine: the one door to ``onnxruntime``."""

@@ -1,0 +1,29 @@
+"""Execution providers that are installed here."""
+
+import onnxruntime as ort
+
+from autoquant.errors import TargetError
+
+__all__ = ["installed", "provider_of"]
+
+_SUFFIX = "ExecutionProvider"
+
+
+def installed() -> tuple[str, ...]:
+    """Short names of the execution providers of this onnxruntime, e.g. ``("cpu",)``."""
+    return tuple(name.removesuffix(_SUFFIX).lower() for name in ort.get_available_providers())
+
+
+def provider_of(ep: str) -> str:
+    """onnxruntime's name of an execution provider.
+
+    Raises:
+        TargetError: It is not installed.
+    """
+    for name in ort.get_available_providers():
+        if ep.lower() in (name.lower(), name.removesuffix(_SUFFIX).lower()):
+            return str(name)
+    raise TargetError(
+        f"execution provider '{ep}' is not installed, this onnxruntime has: {', '.join(installed())};"
+        " choose one of them or install its package"
+    )

@@ -1,0 +1,1 @@
+"""Search spaces: from a TOML file to the schemes that each region may take."""

@@ -1,0 +1,1 @@
+"""The Optuna study: what to evaluate next, and where it is kept."""
