@@ -15,7 +15,7 @@ def installed() -> tuple[str, ...]:
 
 
 def provider_of(ep: str) -> str:
-    """onnxruntime's name of an execution provider.
+    """The full name of an execution provider.
 
     Raises:
         TargetError: It is not installed.

@@ -1,0 +1,78 @@
+"""What a search delivers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoquant.domain.measurement import Evaluation, Latency, Quality
+from autoquant.domain.region import Assignment, Region
+from autoquant.domain.target import Target
+
+__all__ = ["FLOAT_ID", "Front", "Member", "RunRecord"]
+
+FLOAT_ID = "float"
+"""Id of the member that is the user's own model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A delivered model, measured as the file that it is.
+
+    Attributes:
+        id: Unique within the front; ``float`` is the user's own model.
+        path: Relative to the run's folder.
+        sha256: Of the file.
+        size_bytes: Of the file, external data included.
+        quality: Over all evaluation samples; None for the float model.
+        latency: By target name.
+        assignment: Scheme name of each region that is not float.
+        note: What the user should know of it, or empty.
+    """
+
+    id: str
+    path: str
+    sha256: str
+    size_bytes: int
+    quality: Quality | None
+    latency: Mapping[str, Latency]
+    assignment: Assignment
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Members by ascending latency ratio, the float model last.
+
+    Attributes:
+        model_path: The user's file.
+        model_sha256: Of that file.
+        targets: Where latency was measured.
+        members: The float model is always one of them.
+    """
+
+    model_path: str
+    model_sha256: str
+    targets: tuple[Target, ...]
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything that a report of one search needs.
+
+    Attributes:
+        front: What is delivered.
+        regions: The partition, in topological order.
+        evaluations: Every evaluation, in order.
+        environment: Machine and versions, as ``runtime.environment`` gives them.
+        configuration: What the user asked for, plain values.
+        phases: Seconds of each phase, in order.
+        notes: Sentences that the user should read.
+    """
+
+    front: Front
+    regions: tuple[Region, ...]
+    evaluations: tuple[Evaluation, ...]
+    environment: Mapping[str, object]
+    configuration: Mapping[str, object]
+    phases: Mapping[str, float]
+    notes: tuple[str, ...]
