@@ -120,7 +120,7 @@ class RangeMethod:
     percent: float | None = None
 
     def __str__(self) -> str:
-        return self.kind if self.percent is None else f"{self.kind}-{self.percent:g}"
+        return self.kind if self.percent is None else f"{self.kind}-{self.percent}"
 
     @classmethod
     def parse(cls, text: str) -> Self:

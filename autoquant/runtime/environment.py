@@ -41,5 +41,5 @@ def _processor() -> tuple[str, frozenset[str]]:
         return platform.processor() or platform.machine(), frozenset()
     fields = [line.split(":", 1) for line in path.read_text().splitlines() if ":" in line]
     values = {key.strip(): value.strip() for key, value in fields}
-    name = f"{values.get('model name', platform.machine())} (family {values.get('cpu family')}, model {values.get('model')})"
-    return name, frozenset((values.get("flags") or values.get("Features") or "").split())
+    family = f"family {values.get('cpu family')}, model {values.get('model')}"
+    return f"{values.get('model name', platform.machine())} ({family})", frozenset((values.get("flags") or values.get("Features") or "").split())

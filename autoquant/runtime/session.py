@@ -1,5 +1,6 @@
 """Sessions of onnxruntime."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -8,17 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from autoquant.domain.feed import Feed, InputSignature
+from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.runtime.providers import provider_of
 
-__all__ = ["Initializers", "Session", "input_signatures", "open_session", "ort_values"]
+__all__ = ["Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
 
 Initializers = Mapping[str, "ort.OrtValue"]
 """Initializers that a skeleton model leaves out, by name."""
 
-_NUMPY_NAMES = {"float": "float32", "double": "float64", "float16": "float16", "bool": "bool", "string": "object"}
+
+_EXTERNAL = "session.optimized_model_external_initializers_"
 
 
 class Session(Protocol):
@@ -60,6 +62,8 @@ def open_session(
         options.add_external_initializers(list(initializers), list(initializers.values()))
     if optimized_path is not None:
         options.optimized_model_filepath = str(optimized_path)
+        options.add_session_config_entry(_EXTERNAL + "file_name", optimized_path.name + ".data")
+        options.add_session_config_entry(_EXTERNAL + "min_size_in_bytes", "1024")
     try:
         return ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
@@ -71,17 +75,24 @@ def open_session(
         raise ModelError(f"{where}: onnxruntime cannot open it: {_one_line(error)}") from error
 
 
-def input_signatures(session: ort.InferenceSession) -> tuple[InputSignature, ...]:
-    """The inputs that a session wants."""
-    return tuple(
-        InputSignature(value.name, _numpy_name(value.type), tuple(d if d != "" else None for d in value.shape))
-        for value in session.get_inputs()
-    )
+def optimize_basic(model: bytes) -> bytes:
+    """The model after onnxruntime's provider-independent rewrites, ORT_ENABLE_BASIC.
 
+    Constants and BatchNorm are folded, redundant nodes gone, MatMul with Add made Gemm.
 
-def _numpy_name(type_text: str) -> str:
-    inner = type_text.removeprefix("tensor(").removesuffix(")")
-    return _NUMPY_NAMES.get(inner, inner)
+    Raises:
+        ModelError: onnxruntime refuses the model.
+    """
+    with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.log_severity_level = 4
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        try:
+            ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ModelError(f"onnxruntime cannot optimize the model: {_one_line(error)}") from error
+        return Path(options.optimized_model_filepath).read_bytes()
 
 
 def _one_line(error: Exception) -> str:

@@ -1,0 +1,216 @@
+"""Checked samples: what calibrates and what evaluates."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from autoquant.calibration.sources import Array, Arrays, DataSource, Feeds, did_you_mean, read_parts, source_name
+from autoquant.domain.feed import Feed, InputSignature, Samples
+from autoquant.errors import DataError, UsageError
+
+__all__ = ["overlap", "read_samples", "split"]
+
+
+def read_samples(source: DataSource, inputs: Sequence[InputSignature], *, role: str) -> Samples:
+    """Read samples and check them against the model's inputs.
+
+    Sample ``i`` of an array is ``array[i:i+1]`` where the array has the input's rank, and ``array[i]`` where it has one
+    dimension more; both are views. Arrays named ``label*`` that are no input become labels. Feeds, from Python or from
+    ``module:callable``, are taken as they are.
+
+    Args:
+        source: Files, ``module:callable`` or Python objects.
+        inputs: What the model wants.
+        role: ``"calibration"`` or ``"evaluation"``, for messages.
+
+    Raises:
+        DataError: The source cannot be read or does not fit the model.
+    """
+    names = [signature.name for signature in inputs]
+    feeds: list[Feed] = []
+    labels: list[Mapping[str, Array]] = []
+    for part in read_parts(source, names, role=role):
+        if isinstance(part, Arrays):
+            part_feeds, part_labels = _slice(part, inputs)
+            labels.append(part_labels)
+        else:
+            part_feeds = _order(part, names)
+        for index, feed in enumerate(part_feeds):
+            for signature in inputs:
+                _check_array(feed[signature.name], signature, f"{part.where}, array '{signature.name}', sample {index}")
+        feeds += part_feeds
+    where = f"{role} data {source_name(source)}"
+    if not feeds:
+        raise DataError(f"{where}: holds no samples, give at least one")
+    joined = _join_labels(labels, where)
+    return Samples(
+        feeds=tuple(feeds),
+        labels=joined,
+        digest=_digest([_feed_digest(feed) for feed in feeds], joined),
+        source=source_name(source),
+    )
+
+
+def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
+    """Divide samples into a calibration and an evaluation part, interleaved.
+
+    Samples of equal content go to the same part, so that the parts never overlap.
+
+    Args:
+        samples: At least two that differ.
+        share: Of the different samples that calibrates, in (0, 1); each part gets at least one.
+
+    Raises:
+        DataError: There are fewer than two different samples.
+        UsageError: ``share`` is out of its range.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"share is {share}, give a number between 0 and 1")
+    digests = [_feed_digest(feed) for feed in samples.feeds]
+    position = {digest: index for index, digest in enumerate(dict.fromkeys(digests))}
+    n_different = len(position)
+    if n_different < 2:
+        raise DataError(
+            f"data {samples.source}: a split into calibration and evaluation needs at least 2 different samples, not"
+            f" {n_different}, give more or evaluation data of their own"
+        )
+    n_calibration = min(max(int(n_different * share + 0.5), 1), n_different - 1)
+    # Bresenham's line: exactly n_calibration of n_different positions, evenly spread, the first among them
+    calibrates = [position[digest] * n_calibration % n_different < n_calibration for digest in digests]
+    return (
+        _select(samples, digests, calibrates, "calibration"),
+        _select(samples, digests, [not chosen for chosen in calibrates], "evaluation"),
+    )
+
+
+def overlap(a: Samples, b: Samples) -> int:
+    """How many samples of ``b`` have the content of a sample of ``a``."""
+    known = {_feed_digest(feed) for feed in a.feeds}
+    return sum(_feed_digest(feed) in known for feed in b.feeds)
+
+
+def _select(samples: Samples, digests: Sequence[str], chosen: Sequence[bool], part: str) -> Samples:
+    indices = [index for index, is_chosen in enumerate(chosen) if is_chosen]
+    labels = {name: array[indices] for name, array in samples.labels.items()}
+    return Samples(
+        feeds=tuple(samples.feeds[index] for index in indices),
+        labels=labels,
+        digest=_digest([digests[index] for index in indices], labels),
+        source=f"{samples.source} ({part} part)",
+    )
+
+
+def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[list[Feed], dict[str, Array]]:
+    names = [signature.name for signature in inputs]
+    labels = {name: array for name, array in part.arrays.items() if name not in names and name.startswith("label")}
+    _check_names([name for name in part.arrays if name not in labels], names, part.where)
+    columns = {
+        signature.name: _views(part.arrays[signature.name], signature, f"{part.where}, array '{signature.name}'")
+        for signature in inputs
+    }
+    counts = {name: len(column) for name, column in columns.items()}
+    counts |= {name: len(np.atleast_1d(array)) for name, array in labels.items()}
+    for (first, n_first), (other, n_other) in pairwise(counts.items()):
+        if n_first != n_other:
+            raise DataError(
+                f"{part.where}: array '{first}' holds {n_first} samples, but '{other}' holds {n_other},"
+                " give every array the same number along axis 0"
+            )
+    return [dict(zip(names, arrays, strict=True)) for arrays in zip(*columns.values(), strict=True)], labels
+
+
+def _views(array: Array, signature: InputSignature, where: str) -> list[Array]:
+    shape = signature.shape
+    if array.ndim == len(shape) + 1:
+        return [array[index, ...] for index in range(len(array))]
+    if array.ndim != len(shape) or not shape:
+        raise DataError(
+            f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)},"
+            f" reshape it to rank {len(shape) or 1}, samples along the first dimension"
+        )
+    if isinstance(shape[0], int) and shape[0] != 1:
+        raise DataError(
+            f"{where}: the model's input is {_shape_text(shape)} with a fixed first dimension, so the array needs one"
+            f" dimension more, reshape it to (n_samples, {_shape_text(shape)[1:]}"
+        )
+    return [array[index : index + 1] for index in range(len(array))]
+
+
+def _order(part: Feeds, names: Sequence[str]) -> list[Feed]:
+    feeds: list[Feed] = []
+    for index, feed in enumerate(part.feeds):
+        where = f"{part.where}, sample {index}"
+        if not isinstance(feed, Mapping):
+            raise DataError(
+                f"{where}: is of type '{type(feed).__name__}', give a dict with an array for each input of the model"
+            )
+        _check_names(feed, names, where)
+        feeds.append({name: np.asarray(feed[name]) for name in names})
+    return feeds
+
+
+def _check_names(given: Collection[str], wanted: Sequence[str], where: str) -> None:
+    for name in given:
+        if name not in wanted:
+            hint = did_you_mean(name, wanted) or ", leave it out"
+            raise DataError(f"{where}: array '{name}' is no input of the model, which wants {', '.join(wanted)}{hint}")
+    for name in wanted:
+        if name not in given:
+            raise DataError(f"{where}: there is no array '{name}', add it, the model wants {', '.join(wanted)}")
+
+
+def _check_array(array: Array, signature: InputSignature, where: str) -> None:
+    shape, dtype = signature.shape, signature.dtype
+    fits = all(not isinstance(wanted, int) or wanted == n for wanted, n in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or not fits:
+        raise DataError(
+            f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)}, reshape it"
+        )
+    if not _has_dtype(array, dtype):
+        wanted = "str_" if dtype == "object" else dtype
+        raise DataError(
+            f"{where}: its dtype is {array.dtype}, but the model wants {wanted}, use .astype(numpy.{wanted})"
+        )
+    if array.size == 0:
+        raise DataError(f"{where}: its shape {array.shape} holds no value, leave the sample out")
+    if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        what = "NaN" if np.isnan(array).any() else "an infinity"
+        raise DataError(f"{where}: it holds {what}, repair the sample or leave it out")
+
+
+def _has_dtype(array: Array, dtype: str) -> bool:
+    if dtype == "object":  # strings: onnxruntime takes both forms
+        return array.dtype.kind in "OU"
+    return array.dtype.name == dtype and array.dtype.isnative
+
+
+def _shape_text(shape: Sequence[int | str | None]) -> str:
+    return f"({', '.join('?' if dimension is None else str(dimension) for dimension in shape)})"
+
+
+def _join_labels(parts: Sequence[Mapping[str, Array]], where: str) -> dict[str, Array]:
+    if not parts:
+        return {}
+    for part in parts:
+        if part.keys() != parts[0].keys():
+            different = sorted(part.keys() ^ parts[0].keys())
+            raise DataError(f"{where}: not every file has '{different[0]}', add it everywhere or leave it out")
+    try:
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    except ValueError as error:
+        raise DataError(f"{where}: the labels of its files do not fit together, make shapes equal: {error}") from error
+
+
+def _feed_digest(feed: Feed) -> str:
+    hasher = hashlib.sha256()
+    for name in sorted(feed):
+        array = feed[name].astype(str) if feed[name].dtype.kind == "O" else feed[name]
+        hasher.update(repr((name, array.dtype.str, array.shape)).encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
+
+
+def _digest(feed_digests: Sequence[str], labels: Feed) -> str:
+    return hashlib.sha256("\n".join([*feed_digests, _feed_digest(labels)]).encode()).hexdigest()

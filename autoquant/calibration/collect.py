@@ -1,0 +1,176 @@
+"""Observes activations while a session runs the calibration samples."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.region import TensorName
+from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
+from autoquant.errors import DataError
+from autoquant.runtime.session import Session
+
+__all__ = ["collect"]
+
+_CHUNK = 1 << 16
+"""Values binned at once: a chunk and what is made of it stay in cache, and calls into numpy cost little beside it."""
+
+_HALF = N_BINS // 2
+_SMALLEST_LIMIT = 2.0**-100
+"""Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
+
+_Arrays = Mapping[TensorName, npt.NDArray[np.generic]]
+
+
+def collect(
+    session: Session,
+    tensors: Sequence[TensorName],
+    feeds: Iterable[Feed],
+    *,
+    digest: str,
+    on_sample: Callable[[int], None] | None = None,
+) -> Statistics:
+    """Run every sample once and keep a histogram of each tensor.
+
+    The statistics of a sample are taken in a second thread while the session runs the next one, so that two samples are
+    in memory at any time, however many there are.
+
+    Args:
+        session: Has the tensors among its outputs, apart from those that are graph inputs.
+        tensors: Activations to observe, float32 or float16; shapes may differ from sample to sample.
+        feeds: The samples, taken one at a time.
+        digest: Of model and samples, kept in the result.
+        on_sample: Told in the calling thread how many samples the session has run.
+
+    Returns:
+        Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a value
+        they are those of a tensor without values: minimum, maximum and limit are 0.
+
+    Raises:
+        DataError: There is no sample, or an activation holds NaN or infinity.
+    """
+    observer = _Observer(tensors)
+    n_samples = 0
+    pending: Future[None] | None = None
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        for feed in feeds:
+            arrays = _run(session, tensors, feed)
+            if pending is not None:
+                pending.result()
+            pending = pool.submit(observer.observe, arrays, n_samples)
+            del arrays
+            n_samples += 1
+            if on_sample is not None:
+                on_sample(n_samples)
+        if pending is None:
+            raise DataError("there is no calibration sample, give at least one")
+        pending.result()
+    return Statistics(tensors=observer.statistics(), digest=digest, n_samples=n_samples)
+
+
+def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays:
+    fetched = [tensor for tensor in tensors if tensor not in feed]
+    # onnxruntime takes an empty list of outputs for all of them.
+    arrays = dict(zip(fetched, session.run(fetched, feed), strict=True)) if fetched else {}
+    return {tensor: arrays[tensor] if tensor in arrays else feed[tensor] for tensor in tensors}
+
+
+class _Observer:
+    """Histograms of all tensors and the scratch that they share."""
+
+    def __init__(self, tensors: Sequence[TensorName]) -> None:
+        scratch = _Scratch()
+        self._histograms = {tensor: _Histogram(scratch) for tensor in tensors}
+
+    def observe(self, arrays: _Arrays, sample: int) -> None:
+        """Add one sample; ``sample`` is its index, for the message."""
+        for tensor, array in arrays.items():
+            values = array.astype(np.float32, copy=False).reshape(-1)
+            histogram = self._histograms[tensor]
+            for start in range(0, values.size, _CHUNK):
+                if not histogram.add(values[start : start + _CHUNK]):
+                    raise DataError(
+                        f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
+                        " leave the sample out or correct its preprocessing"
+                    )
+
+    def statistics(self) -> Mapping[TensorName, TensorStatistics]:
+        """What was observed."""
+        return {tensor: histogram.statistics() for tensor, histogram in self._histograms.items()}
+
+
+class _Scratch:
+    """Arrays that every chunk is binned in; allocating them anew costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.is_zero = np.empty(_CHUNK, np.bool_)
+        self.floats = np.empty(_CHUNK, np.float32)
+        self.int32 = np.empty(_CHUNK, np.int32)
+        self.bins = np.empty(_CHUNK, np.intp)
+
+
+class _Histogram:
+    """Statistics that grow; an edge of a bin is an edge for every smaller limit, so chunks may come in any order."""
+
+    def __init__(self, scratch: _Scratch) -> None:
+        self._scratch = scratch
+        self._minimum = math.inf
+        self._maximum = -math.inf
+        self._limit = 0.0
+        self._counts = np.zeros(N_BINS, np.int64)
+        self._n_zeros = 0
+
+    def add(self, values: npt.NDArray[np.float32]) -> bool:
+        """Count 1 to ``_CHUNK`` values; whether all are finite, if not nothing is counted."""
+        low, high = float(values.min()), float(values.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return False
+        self._minimum = min(self._minimum, low)
+        self._maximum = max(self._maximum, high)
+        if low == high == 0:
+            self._n_zeros += values.size
+            return True
+        self._widen(max(-low, high))
+        self._count(values)
+        return True
+
+    def _widen(self, magnitude: float) -> None:
+        limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)
+        if self._limit == 0:
+            self._limit = limit
+        while self._limit < limit:
+            pairs = self._counts.reshape(_HALF, 2).sum(axis=1)
+            self._counts[:] = 0
+            self._counts[_HALF // 2 : _HALF // 2 + _HALF] = pairs
+            self._limit *= 2
+
+    def _count(self, values: npt.NDArray[np.float32]) -> None:
+        n = values.size
+        scratch = self._scratch
+        is_zero, floats, int32, bins = scratch.is_zero[:n], scratch.floats[:n], scratch.int32[:n], scratch.bins[:n]
+        n_zeros = int(np.count_nonzero(np.equal(values, 0, out=is_zero)))
+        # The product is exact, apart from underflow (2^-126 beside values above 1), and the floor is taken before the
+        # sum could round. numpy has vector code for float32 to int32 and int32 to int64, but not for float32 to int64.
+        np.multiply(values, np.float32(_HALF / self._limit), out=floats)
+        np.floor(floats, out=floats)
+        np.add(floats, np.float32(_HALF), out=floats)
+        np.copyto(int32, floats, casting="unsafe")
+        np.copyto(bins, int32)
+        self._counts += np.bincount(bins, minlength=N_BINS)
+        self._counts[_HALF] -= n_zeros
+        self._n_zeros += n_zeros
+
+    def statistics(self) -> TensorStatistics:
+        """What was counted so far."""
+        is_empty = self._minimum > self._maximum
+        return TensorStatistics(
+            # The sum makes -0.0 a plain 0.0, whichever came first.
+            minimum=0.0 if is_empty else self._minimum + 0.0,
+            maximum=0.0 if is_empty else self._maximum + 0.0,
+            limit=self._limit,
+            counts=self._counts,
+            n_zeros=self._n_zeros,
+        )

@@ -1,0 +1,151 @@
+"""Where samples come from: files, folders, Python objects."""
+
+import difflib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.feed import Feed
+from autoquant.errors import DataError
+
+__all__ = ["Array", "Arrays", "DataSource", "FeedReader", "Feeds", "did_you_mean", "read_parts", "source_name"]
+
+Array = npt.NDArray[np.generic]
+
+
+@runtime_checkable
+class FeedReader(Protocol):
+    """What is used of onnxruntime's ``CalibrationDataReader``."""
+
+    def get_next(self) -> Feed | None:
+        """The next feed, None after the last."""
+        ...
+
+
+DataSource = str | os.PathLike[str] | Mapping[str, Array] | Iterable[Feed] | FeedReader
+"""A path of an .npz, an .npy or a folder of them, ``module:callable``, arrays by name, feeds, or a reader of feeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Arrays by name, samples along axis 0; ``where`` begins every message about them."""
+
+    where: str
+    arrays: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """Feeds as they are; ``where`` begins every message about them."""
+
+    where: str
+    feeds: Sequence[Feed]
+
+
+_SUFFIXES = (".npy", ".npz")
+_FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
+
+
+def source_name(source: DataSource) -> str:
+    """How messages and reports call the source."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"<{type(source).__name__}>"
+
+
+def read_parts(source: DataSource, input_names: Sequence[str], *, role: str) -> list[Arrays | Feeds]:
+    """Read everything that the source holds, unchecked, in order.
+
+    Args:
+        source: A path, ``module:callable`` or Python objects.
+        input_names: Of the model; the only array of an .npy takes the only one.
+        role: ``"calibration"`` or ``"evaluation"``, for messages.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    where = f"{role} data {source_name(source)}"
+    if not isinstance(source, str | os.PathLike):
+        return [_read_object(source, where)]
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
+        if not files:
+            raise DataError(f"{where}: the folder holds no .npz or .npy file, put one there")
+        return [_read_file(file, input_names, f"{role} data {file}") for file in files]
+    if path.suffix.lower() in _SUFFIXES:
+        return [_read_file(path, input_names, where)]
+    names = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", str(source))
+    if names:
+        return [_read_callable(names[1], names[2], where)]
+    problem = "files of this kind cannot be read" if path.exists() else "there is no such file or folder"
+    raise DataError(f"{where}: {problem}, {_FORMS}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to append to a message, empty where nothing is alike."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _read_file(path: Path, input_names: Sequence[str], where: str) -> Arrays:
+    if not path.exists():
+        raise DataError(f"{where}: there is no such file, {_FORMS}")
+    try:
+        with path.open("rb") as file:  # opened here, as numpy leaves a damaged .npz open
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.lib.npyio.NpzFile):
+                return Arrays(where, {name: np.asarray(content[name]) for name in content.files})
+    except Exception as error:  # numpy lets through what zipfile, zlib, tokenize and others raise on damaged files
+        advice = "write it again with numpy.savez or numpy.save, without Python objects"
+        raise DataError(f"{where}: the file cannot be read as arrays, {advice} ({_one_line(error)})") from error
+    if len(input_names) != 1:
+        wanted = ", ".join(input_names)
+        raise DataError(
+            f"{where}: an .npy holds one array, but the model wants {wanted}; give an .npz with these names"
+        )
+    return Arrays(where, {input_names[0]: content})
+
+
+def _read_object(source: object, where: str) -> Arrays | Feeds:
+    if isinstance(source, Mapping):
+        return Arrays(where, {name: np.asarray(array) for name, array in source.items()})
+    if isinstance(source, FeedReader):
+        return Feeds(where, list(iter(source.get_next, None)))
+    if isinstance(source, Iterable):
+        return Feeds(where, list(source))
+    raise DataError(f"{where}: type '{type(source).__name__}' gives no samples, make it an iterable of feeds")
+
+
+def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
+    with _importable(Path.cwd()):
+        try:
+            module = importlib.import_module(module_name)
+            if not hasattr(module, name):
+                hint = did_you_mean(name, vars(module)) or ", define it"
+                raise DataError(f"{where}: module '{module_name}' has no '{name}'{hint}")
+            return _read_object(getattr(module, name)(), where)
+        except DataError:
+            raise
+        except Exception as error:  # whatever the user's code raises
+            raise DataError(f"{where}: it raised {type(error).__name__}, put it right: {_one_line(error)}") from error
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

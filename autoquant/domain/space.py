@@ -1,0 +1,84 @@
+"""Search spaces: every choice that a search may make."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoquant.domain.region import RegionId
+from autoquant.domain.scheme import Scheme
+
+__all__ = ["LINEAR_OP_TYPES", "QUANTIZABLE_OP_TYPES", "Group", "SearchSpace", "SpaceDefinition", "SpaceRule"]
+
+LINEAR_OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
+"""What ``operators = "linear"`` quantizes."""
+
+# fmt: off
+QUANTIZABLE_OP_TYPES = LINEAR_OP_TYPES | {
+    "Add", "ArgMax", "AveragePool", "Clip", "Concat", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu",
+    "GlobalAveragePool", "HardSigmoid", "HardSwish", "LeakyRelu", "MaxPool", "Mul", "Pad", "ReduceMean", "Relu",
+    "Reshape", "Resize", "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
+    "Where",
+}
+# fmt: on
+"""Operator types that the builder knows; a space file may name no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRule:
+    """What the nodes that it matches may take, besides float.
+
+    Attributes:
+        op_types: Operator types that match; every one if empty.
+        nodes: Regular expression that is searched in node names; every node if None.
+        schemes: Names of the only schemes that a region with such a node may take.
+    """
+
+    op_types: frozenset[str]
+    nodes: str | None
+    schemes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A region of the user's own.
+
+    Attributes:
+        name: Unique in the space.
+        nodes: Regular expression that is searched in node names.
+    """
+
+    name: str
+    nodes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceDefinition:
+    """A space file as it stands for one execution provider, before any model.
+
+    Attributes:
+        name: The file's name without suffix.
+        schemes: What the execution provider may be asked for, in the file's order; float is not listed.
+        op_types: Operator types that have an integer kernel there.
+        rules: The last one that matches a node decides for that node.
+        groups: The user's own regions.
+        digest: Of everything above but the name.
+    """
+
+    name: str
+    schemes: tuple[Scheme, ...]
+    op_types: frozenset[str]
+    rules: tuple[SpaceRule, ...]
+    groups: tuple[Group, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """The choices of one model.
+
+    Attributes:
+        choices: Names of the schemes that each region may take, float first.
+        schemes: By name; float is none of them.
+    """
+
+    choices: Mapping[RegionId, tuple[str, ...]]
+    schemes: Mapping[str, Scheme]

@@ -1,0 +1,136 @@
+"""From the user's file to the float model that every candidate is made from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.target import Target
+from autoquant.errors import ModelError
+from autoquant.model.affine import fold_affine
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul
+from autoquant.model.graph import Graph
+from autoquant.model.io import load_model, model_digest, sha256_of
+from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import (
+    Model,
+    convert_opset,
+    drop_initializer_inputs,
+    free_dimensions,
+    freeze,
+    from_bytes,
+    infer_shapes,
+    name_nodes,
+    opset_of,
+    to_bytes,
+)
+from autoquant.runtime.session import open_session, optimize_basic
+
+__all__ = ["prepare"]
+
+OPSET = 21
+"""The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
+EQUAL_DB = 60.0
+"""A preprocessed model further from the original than this is not used."""
+N_CHECKED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    converted: bool
+    frozen: bool
+    optimized: bool
+
+
+_ATTEMPTS = (
+    _Attempt(converted=True, frozen=True, optimized=True),
+    _Attempt(converted=False, frozen=True, optimized=True),
+    _Attempt(converted=True, frozen=False, optimized=True),
+    _Attempt(converted=False, frozen=False, optimized=True),
+    _Attempt(converted=False, frozen=False, optimized=False),
+)
+
+
+def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None) -> PreparedModel:
+    """Freeze shapes, fold, convert to opset 21 and name nodes; the most of it that leaves the outputs as they are.
+
+    Args:
+        path: The user's float model.
+        feeds: Real inputs; shapes that all of them share are frozen, and the first few check the result.
+        dims: Sizes of named dynamic dimensions, before those of the feeds.
+
+    Raises:
+        ModelError: The model cannot be read or run, is already quantized, or a name in ``dims`` is unknown.
+    """
+    original = load_model(path)
+    unknown = sorted(set(dims or {}) - free_dimensions(original))
+    if unknown:
+        known = ", ".join(sorted(free_dimensions(original))) or "none"
+        raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
+    shapes = _common_shapes(feeds)
+    reference = _outputs(open_session(path, Target()), feeds[:N_CHECKED])
+    reasons: list[str] = []
+    for attempt in _ATTEMPTS:
+        try:
+            model = _apply(original, attempt, shapes, dims or {})
+            difference = _difference_db(model, reference, feeds[:N_CHECKED])
+        except ModelError as error:
+            reasons.append(str(error))
+            continue
+        if difference >= EQUAL_DB:
+            return _prepared(path, model, difference, tuple(_notes(model, attempt, difference, reasons)))
+        reasons.append(f"outputs differ ({difference:.1f} dB)")
+    raise ModelError(f"{path}: the model cannot be preprocessed: {reasons[0]}; export it again with a newer opset")
+
+
+def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...]) -> PreparedModel:
+    return PreparedModel(
+        graph=Graph(model),
+        digest=model_digest(model),
+        source=path,
+        source_sha256=sha256_of(path),
+        difference_db=difference,
+        notes=notes,
+    )
+
+
+def _apply(original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Model:
+    model = drop_initializer_inputs(original)
+    if attempt.converted and opset_of(model) < OPSET:
+        model = convert_opset(model, OPSET)
+    model = freeze(model, shapes if attempt.frozen else {}, dims)
+    if attempt.optimized:
+        model = infer_shapes(name_nodes(from_bytes(optimize_basic(to_bytes(model)))))
+        model = lower_matmul(fold_affine(fuse_hard_swish(model)))
+    return name_nodes(infer_shapes(model))
+
+
+def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence[str]) -> Iterator[str]:
+    if not attempt.frozen:
+        yield f"shapes stay dynamic: {reasons[0]}"
+    if opset_of(model) < OPSET:
+        yield f"the model stays at opset {opset_of(model)}: {reasons[0]}"
+    if not attempt.optimized:
+        yield f"constants are not folded: {reasons[-1]}"
+    if difference < 100:
+        yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
+
+
+def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int, ...]]:
+    first = {name: array.shape for name, array in feeds[0].items()}
+    return {name: shape for name, shape in first.items() if all(feed[name].shape == shape for feed in feeds)}
+
+
+def _outputs(session: object, feeds: Sequence[Feed]) -> list[list[np.ndarray]]:
+    return [session.run(None, feed) for feed in feeds]  # type: ignore[attr-defined]
+
+
+def _difference_db(model: Model, reference: list[list[np.ndarray]], feeds: Sequence[Feed]) -> float:
+    outputs = _outputs(open_session(to_bytes(model), Target()), feeds)
+    meter = QualityMeter([value.name for value in model.graph.output])
+    for ref, out in zip(reference, outputs, strict=True):
+        meter.add(ref, out)
+    return meter.quality().worst_db

@@ -1,0 +1,225 @@
+"""The partition of a graph into regions that change precision as one.
+
+An operator with a kernel of its own and what that kernel absorbs form a unit; units that touch are merged, the smallest
+first and preferably inside one block, until few enough are left. A block ends where a single tensor carries everything.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.errors import SpaceError
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, kind_of
+
+__all__ = ["find_regions"]
+
+_ACROSS_BLOCKS = 4.0
+_ACROSS_SCOPES = 1.5
+_MULTIPLICATIONS_PER_VALUE = 16.0
+"""What moving one float costs, in multiplications."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    nodes: list[int]
+    work: float
+    block: int
+    scope: tuple[str, ...]
+    group: str | None
+
+
+def find_regions(
+    graph: Graph,
+    quantizable: Iterable[NodeName],
+    *,
+    n_regions: int = 40,
+    groups: Mapping[str, str] | None = None,
+) -> tuple[Region, ...]:
+    """Partition the quantizable nodes.
+
+    Args:
+        graph: The prepared model.
+        quantizable: Nodes that some scheme of the space could quantize.
+        n_regions: At most so many regions, groups not counted.
+        groups: Regular expressions by region name; matching nodes form that region.
+
+    Returns:
+        Regions in topological order; every quantizable node is in exactly one, ids are stable.
+
+    Raises:
+        SpaceError: A group matches no quantizable node.
+    """
+    chosen = set(quantizable)
+    nodes = [node for node in graph.nodes if node.name in chosen]
+    if not nodes:
+        return ()
+    named = _named(nodes, groups or {})
+    units = _units(graph, nodes, named)
+    _merge(graph, units, n_regions)
+    total = sum(unit.work for unit in units.values()) or 1.0
+    ordered = sorted(units.values(), key=lambda unit: min(unit.nodes))
+    return tuple(_region(graph, unit, i, total) for i, unit in enumerate(ordered))
+
+
+def _named(nodes: Sequence[Node], groups: Mapping[str, str]) -> dict[int, str]:
+    named: dict[int, str] = {}
+    for group, expression in groups.items():
+        matching = [node.index for node in nodes if re.search(expression, node.name)]
+        if not matching:
+            raise SpaceError(
+                f"group '{group}': no quantizable node matches '{expression}'; see 'autoquant regions MODEL'"
+            )
+        named.update(dict.fromkeys(matching, group))
+    return named
+
+
+def _units(graph: Graph, nodes: Sequence[Node], named: Mapping[int, str]) -> dict[int, _Unit]:
+    """Each node joins the unit of its producer where that kernel absorbs it; the key of a unit is its first node."""
+    blocks = _blocks(graph)
+    home: dict[int, int] = {}
+    units: dict[int, _Unit] = {}
+    inside = {node.index for node in nodes}
+    for node in nodes:
+        first = None if node.index in named else _absorbing(graph, node, home, inside)
+        if node.index in named:
+            first = next((i for i, unit in units.items() if unit.group == named[node.index]), None)
+        if first is None:
+            first = node.index
+            units[first] = _Unit([], 0.0, blocks[node.index], _scope(node.name), named.get(node.index))
+        home[node.index] = first
+        units[first].nodes.append(node.index)
+        units[first].work += _work(graph, node)
+    return units
+
+
+def _absorbing(graph: Graph, node: Node, home: Mapping[int, int], inside: set[int]) -> int | None:
+    """The unit that a node belongs to by nature: everything but a linear operator goes with its latest producer."""
+    if kind_of(node) is Kind.LINEAR:
+        return None
+    producers = [graph.producer[name].index for name in node.inputs if name in graph.producer]
+    joinable = [index for index in producers if index in inside and index in home]
+    if not joinable:
+        return None
+    return home[max(joinable)]
+
+
+def _blocks(graph: Graph) -> list[int]:
+    """Number of the block of each node: a new one begins behind a node whose output is all that is still needed."""
+    last_use = {name: max(n.index for n in readers) for name, readers in graph.consumers.items()}
+    last_use.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    blocks, block, live = [], 0, set[TensorName]()
+    for node in graph.nodes:
+        blocks.append(block)
+        live |= {name for name in node.outputs if last_use.get(name, -1) > node.index}
+        live = {name for name in live if last_use[name] > node.index}
+        block += len(live - set(graph.outputs)) <= 1
+    return blocks
+
+
+def _scope(name: str) -> tuple[str, ...]:
+    return tuple(re.split(r"[/.]", name.strip("/"))[:-1])
+
+
+def _work(graph: Graph, node: Node) -> float:
+    out = _size(graph.shape(node.outputs[0]))
+    moved = _MULTIPLICATIONS_PER_VALUE * out
+    if kind_of(node) is not Kind.LINEAR:
+        return 0.0 if node.op_type in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") else moved
+    weight = graph.shape(node.inputs[1]) or (1,)
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return out * math.prod(weight[1:]) + moved
+    return out * weight[-1 if node.attributes.get("transB", 0) else max(len(weight) - 2, 0)] + moved
+
+
+def _size(shape: tuple[int, ...] | None) -> float:
+    return float(math.prod(shape)) if shape else 1.0
+
+
+def _merge(graph: Graph, units: dict[int, _Unit], n_regions: int) -> None:
+    """Merge touching units, the pair with the least work first, until few enough are left."""
+    neighbours = _neighbours(graph, units)
+    while sum(unit.group is None for unit in units.values()) > n_regions:
+        pairs = [(a, b) for a in units for b in neighbours[a] if a < b and not (units[a].group or units[b].group)]
+        if not pairs:
+            free = sorted(i for i, unit in units.items() if unit.group is None)
+            pairs = list(pairwise(free))
+        a, b = min(pairs, key=lambda pair: (_cost(units[pair[0]], units[pair[1]]), pair))
+        _join(units, neighbours, a, b)
+
+
+def _join(units: dict[int, _Unit], neighbours: dict[int, set[int]], a: int, b: int) -> None:
+    gone = units.pop(b)
+    units[a].nodes.extend(gone.nodes)
+    units[a].work += gone.work
+    for other in neighbours.pop(b):
+        neighbours[other].discard(b)
+        if other != a:
+            neighbours[other].add(a)
+            neighbours[a].add(other)
+
+
+def _cost(a: _Unit, b: _Unit) -> float:
+    across = _ACROSS_BLOCKS if a.block != b.block else 1.0
+    shared = sum(1 for x, y in zip(a.scope, b.scope, strict=False) if x == y)
+    apart = max(len(a.scope), len(b.scope)) - shared
+    return (a.work + b.work) * across * _ACROSS_SCOPES ** min(apart, 3)
+
+
+def _neighbours(graph: Graph, units: Mapping[int, _Unit]) -> dict[int, set[int]]:
+    """Units that touch, directly or with only unquantizable nodes between them."""
+    home = {index: first for first, unit in units.items() for index in unit.nodes}
+    found: dict[int, set[int]] = {first: set() for first in units}
+    origins: dict[TensorName, frozenset[int]] = {}
+    for node in graph.nodes:
+        reached = frozenset[int]().union(*(origins.get(name, frozenset()) for name in node.inputs))
+        own = home.get(node.index)
+        if own is not None:
+            for other in reached - {own}:
+                found[own].add(other)
+                found[other].add(own)
+            reached = frozenset({own})
+        origins.update(dict.fromkeys(node.outputs, reached))
+    return found
+
+
+def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:
+    indices = sorted(unit.nodes)
+    nodes = [graph.nodes[i] for i in indices]
+    inside = set(indices)
+    produced = [name for node in nodes for name in node.outputs]
+    entering = dict.fromkeys(
+        name for node in nodes for name in node.inputs if name in graph.float_tensors and name not in produced
+    )
+    leaving = [
+        name
+        for name in produced
+        if name in graph.pinned or any(n.index not in inside for n in graph.consumers.get(name, ()))
+    ]
+    return Region(
+        id=RegionId(unit.group or f"{position:02d}-{_label(graph, nodes)}"),
+        nodes=tuple(node.name for node in nodes),
+        inputs=tuple(entering),
+        outputs=tuple(leaving),
+        pattern=_pattern(graph, nodes),
+        op_types=tuple(node.op_type for node in nodes),
+        work=unit.work / total,
+    )
+
+
+def _label(graph: Graph, nodes: Sequence[Node]) -> str:
+    heaviest = max(nodes, key=lambda node: _work(graph, node))
+    return re.sub(r"[^\w.-]+", "_", heaviest.name).strip("_")[-32:]
+
+
+def _pattern(graph: Graph, nodes: Sequence[Node]) -> str:
+    position = {name: (i, k) for i, node in enumerate(nodes) for k, name in enumerate(node.outputs)}
+    lines = [
+        f"{node.op_type} {[position.get(n, graph.shape(n)) for n in node.inputs]} {graph.shape(node.outputs[0])}"
+        for node in nodes
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

@@ -1,0 +1,218 @@
+"""Multiplications and additions of constants folded into the linear operators beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import bias_of, channel_axis, weight_of
+
+__all__ = ["fold_affine", "without_unused"]
+
+_MAX_PASSES = 16
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Edit:
+    """Changes of one pass; a node is touched at most once in a pass."""
+
+    graph: Graph
+    touched: set[int] = field(default_factory=set)
+    nodes: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
+    constants: dict[str, Floats] = field(default_factory=dict)
+
+    def constant(self, name: str, values: Floats) -> str:
+        """A new constant under a name that nothing else has."""
+        while name in self.constants or self.graph.is_constant(TensorName(name)):
+            name += "_folded"
+        self.constants[name] = np.ascontiguousarray(values, np.float32)
+        return name
+
+    def claim(self, *nodes: Node) -> bool:
+        """Whether none of the nodes was touched in this pass; they are from now on."""
+        indices = {node.index for node in nodes}
+        if indices & self.touched:
+            return False
+        self.touched |= indices
+        return True
+
+
+def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with constant factors and summands folded where that does not change what it computes.
+
+    Behind Conv and Gemm a constant per channel goes into weight and bias. Before them a scalar factor goes into the
+    weight, and a scalar summand into the bias unless zero padding would then be shifted too. onnxruntime folds only
+    constants that have the channel's shape; PP-LCNet-like networks hold many scalars.
+    """
+    for _ in range(_MAX_PASSES):
+        graph = Graph(model)
+        edit = _Edit(graph)
+        for node in graph.nodes:
+            if _is_foldable(graph, node):
+                _ = _fold_behind(edit, node) or _fold_before(edit, node)
+        if not edit.nodes:
+            return model
+        model = _applied(model, edit)
+    return model
+
+
+def _is_foldable(graph: Graph, node: Node) -> bool:
+    if node.op_type not in ("Conv", "Gemm") or weight_of(node, graph) is None:
+        return False
+    if node.op_type == "Gemm" and (node.attributes.get("alpha", 1.0) != 1.0 or node.attributes.get("beta", 1.0) != 1.0):
+        return False
+    bias = bias_of(node)
+    flat = bias is None or (graph.is_constant(bias) and graph.constant(bias).size == _n_channels(graph, node))
+    return flat and graph.constant(node.inputs[1]).dtype == np.float32
+
+
+def _n_channels(graph: Graph, node: Node) -> int:
+    shape, axis = graph.shape(node.inputs[1]), channel_axis(node, graph)
+    assert shape is not None
+    assert axis is not None
+    return shape[axis]
+
+
+def _bias(graph: Graph, node: Node) -> Floats:
+    bias = bias_of(node)
+    n_channels = _n_channels(graph, node)
+    return np.zeros(n_channels, np.float32) if bias is None else graph.constant(bias).reshape(n_channels)
+
+
+def _fold_behind(edit: _Edit, node: Node) -> bool:
+    graph = edit.graph
+    reader = _only_reader(graph, node.outputs[0])
+    operand = None if reader is None else _constant_operand(graph, reader, node.outputs[0])
+    if reader is None or operand is None:
+        return False
+    values = _per_channel(graph, node, operand)
+    if values is None or not edit.claim(node, reader):
+        return False
+    weight, bias = graph.constant(node.inputs[1]), _bias(graph, node)
+    if reader.op_type == "Mul":
+        shape = [-1 if i == channel_axis(node, graph) else 1 for i in range(weight.ndim)]
+        weight, bias = weight * values.reshape(shape), bias * values
+    else:
+        bias = bias + values
+    edit.nodes[node.index] = ()
+    edit.nodes[reader.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, reader.outputs[0])]
+    return True
+
+
+def _fold_before(edit: _Edit, node: Node) -> bool:
+    graph = edit.graph
+    before = graph.producer.get(node.inputs[0])
+    if before is None or _only_reader(graph, node.inputs[0]) is not node:
+        return False
+    operand = _scalar_operand(graph, before)
+    if operand is None:
+        return False
+    source, value = operand
+    if before.op_type == "Mul" and edit.claim(node, before):
+        weight = graph.constant(node.inputs[1]) * np.float32(value)
+        edit.nodes[before.index] = ()
+        edit.nodes[node.index] = [_rebuilt(edit, node, source, weight, _bias(graph, node), node.outputs[0])]
+        return True
+    return before.op_type == "Add" and _fold_summand(edit, node, before, source, value)
+
+
+def _fold_summand(edit: _Edit, node: Node, add: Node, source: TensorName, value: float) -> bool:
+    graph, weight = edit.graph, edit.graph.constant(node.inputs[1])
+    if not _pads(node):
+        if not edit.claim(node, add):
+            return False
+        axis = channel_axis(node, graph)
+        sums = weight.astype(np.float64).sum(axis=tuple(i for i in range(weight.ndim) if i != axis))
+        bias = (_bias(graph, node) + sums * value).astype(np.float32)
+        edit.nodes[add.index] = ()
+        edit.nodes[node.index] = [_rebuilt(edit, node, source, weight, bias, node.outputs[0])]
+        return True
+    multiply = graph.producer.get(source)
+    operand = None if multiply is None or multiply.op_type != "Mul" else _scalar_operand(graph, multiply)
+    if multiply is None or operand is None or _only_reader(graph, source) is not add or operand[1] == 0:
+        return False
+    if not edit.claim(node, add, multiply):
+        return False
+    summand = edit.constant(f"{add.name}_summand", np.array([value / operand[1]], np.float32))
+    edit.nodes[multiply.index] = ()
+    edit.nodes[add.index] = [helper.make_node("Add", [operand[0], summand], list(add.outputs), name=add.name)]
+    scaled = weight * np.float32(operand[1])
+    edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], scaled, _bias(graph, node), node.outputs[0])]
+    return True
+
+
+def _rebuilt(edit: _Edit, node: Node, source: str, weight: Floats, bias: Floats, output: str) -> onnx.NodeProto:
+    proto = onnx.NodeProto()
+    proto.CopyFrom(edit.graph.model.graph.node[node.index])
+    del proto.input[:], proto.output[:]
+    names = (edit.constant(f"{node.name}_weight", weight), edit.constant(f"{node.name}_bias", bias))
+    proto.input.extend([source, *names])
+    proto.output.append(output)
+    return proto
+
+
+def _pads(node: Node) -> bool:
+    if node.op_type != "Conv":
+        return False
+    automatic = node.attributes.get("auto_pad", b"NOTSET")
+    return any(node.attributes.get("pads", ())) or automatic not in (b"NOTSET", b"VALID")
+
+
+def _only_reader(graph: Graph, tensor: TensorName) -> Node | None:
+    readers = graph.consumers.get(tensor, ())
+    return readers[0] if len(readers) == 1 and tensor not in graph.pinned else None
+
+
+def _constant_operand(graph: Graph, node: Node, other: TensorName) -> Floats | None:
+    if node.op_type not in ("Mul", "Add") or node.inputs[0] == node.inputs[1]:
+        return None
+    name = node.inputs[1] if node.inputs[0] == other else node.inputs[0]
+    return graph.constant(name) if graph.is_constant(name) else None
+
+
+def _scalar_operand(graph: Graph, node: Node) -> tuple[TensorName, float] | None:
+    if node.op_type not in ("Mul", "Add"):
+        return None
+    scalars = [graph.is_constant(name) and graph.constant(name).size == 1 for name in node.inputs]
+    constant = scalars.index(True) if any(scalars) else None
+    if constant is None or graph.shape(node.inputs[1 - constant]) != graph.shape(node.outputs[0]):
+        return None
+    return node.inputs[1 - constant], float(graph.constant(node.inputs[constant]).reshape(()))
+
+
+def _per_channel(graph: Graph, node: Node, operand: Floats) -> Floats | None:
+    """The operand as one value per channel, None where it varies along another axis or widens the output."""
+    n_channels, shape = _n_channels(graph, node), graph.shape(node.outputs[0])
+    if shape is None or operand.ndim > len(shape) or operand.dtype != np.float32:
+        return None
+    if operand.size == 1:
+        return np.full(n_channels, operand.reshape(()), np.float32)
+    axis = 1 if node.op_type == "Conv" else len(shape) - 1
+    wanted = [n_channels if i == axis else 1 for i in range(len(shape))]
+    padded = [1] * (len(shape) - operand.ndim) + list(operand.shape)
+    return operand.reshape(n_channels) if padded == wanted else None
+
+
+def _applied(model: onnx.ModelProto, edit: _Edit) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.node[:]
+    for i, proto in enumerate(model.graph.node):
+        copy.graph.node.extend(edit.nodes.get(i, (proto,)))
+    copy.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in edit.constants.items())
+    return without_unused(copy)
+
+
+def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same object without initializers that nothing reads."""
+    used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
+    kept = [t for t in model.graph.initializer if t.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    return model

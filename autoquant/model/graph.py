@@ -1,0 +1,120 @@
+"""A read-only view of a model's main graph, indexed once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import NodeName, TensorName
+
+__all__ = ["Graph", "Node"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of the main graph.
+
+    Attributes:
+        index: Position in topological order.
+        name: Unique.
+        op_type: Operator, with the domain before it unless that is ONNX's own.
+        inputs: Tensor names, empty where an optional input is left out.
+        outputs: Tensor names.
+        attributes: Python values; subgraphs are left out.
+    """
+
+    index: int
+    name: NodeName
+    op_type: str
+    inputs: tuple[TensorName, ...]
+    outputs: tuple[TensorName, ...]
+    attributes: Mapping[str, Any]
+
+
+class Graph:
+    """Producers, consumers, shapes and constants of a model; the model must not change afterwards."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
+        graph = model.graph
+        self.nodes: tuple[Node, ...] = tuple(_node(i, proto) for i, proto in enumerate(graph.node))
+        self.inputs = tuple(TensorName(value.name) for value in graph.input)
+        self.outputs = tuple(TensorName(value.name) for value in graph.output)
+        self.producer: dict[TensorName, Node] = {out: node for node in self.nodes for out in node.outputs if out}
+        self.consumers: dict[TensorName, tuple[Node, ...]] = _consumers(self.nodes)
+        self._tensors = {TensorName(t.name): t for t in graph.initializer}
+        self._arrays: dict[TensorName, npt.NDArray[np.generic]] = {}
+
+    def is_constant(self, tensor: TensorName) -> bool:
+        """Whether the tensor is an initializer."""
+        return tensor in self._tensors
+
+    @property
+    def constants(self) -> Mapping[TensorName, onnx.TensorProto]:
+        """Initializers by name."""
+        return self._tensors
+
+    def constant(self, tensor: TensorName) -> npt.NDArray[Any]:
+        """Value of an initializer."""
+        if tensor not in self._arrays:
+            self._arrays[tensor] = numpy_helper.to_array(self._tensors[tensor])
+        return self._arrays[tensor]
+
+    @cached_property
+    def pinned(self) -> frozenset[TensorName]:
+        """Tensors that must keep their name: graph outputs and those that subgraphs read."""
+        reads = {name for proto in self.model.graph.node for name in _subgraph_reads(proto)}
+        return frozenset(self.outputs) | frozenset(TensorName(name) for name in reads)
+
+    @cached_property
+    def float_tensors(self) -> frozenset[TensorName]:
+        """Activations of type float32."""
+        return frozenset(name for name, (elem, _) in self._types.items() if elem == onnx.TensorProto.FLOAT)
+
+    def shape(self, tensor: TensorName) -> tuple[int, ...] | None:
+        """Shape of an activation or initializer; None where it is not known or not static."""
+        if tensor in self._tensors:
+            return tuple(self._tensors[tensor].dims)
+        return self._types.get(tensor, (0, None))[1]
+
+    @cached_property
+    def _types(self) -> dict[TensorName, tuple[int, tuple[int, ...] | None]]:
+        graph = self.model.graph
+        return {TensorName(v.name): _type_of(v) for v in (*graph.input, *graph.value_info, *graph.output)}
+
+
+def _node(index: int, proto: onnx.NodeProto) -> Node:
+    prefix = "" if proto.domain in ("", "ai.onnx") else proto.domain + ":"
+    plain = {a.name: helper.get_attribute_value(a) for a in proto.attribute if not (a.HasField("g") or a.graphs)}
+    inputs, outputs = (tuple(map(TensorName, names)) for names in (proto.input, proto.output))
+    return Node(index, NodeName(proto.name), prefix + proto.op_type, inputs, outputs, plain)
+
+
+def _consumers(nodes: tuple[Node, ...]) -> dict[TensorName, tuple[Node, ...]]:
+    readers: dict[TensorName, dict[int, Node]] = {}
+    for node in nodes:
+        for name in node.inputs:
+            if name:
+                readers.setdefault(name, {})[node.index] = node
+    return {name: tuple(found.values()) for name, found in readers.items()}
+
+
+def _subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
+    for attribute in proto.attribute:
+        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            yield from (value.name for value in graph.output)
+            for node in graph.node:
+                yield from node.input
+                yield from _subgraph_reads(node)
+
+
+def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+        return tensor.elem_type, None
+    return tensor.elem_type, tuple(d.dim_value for d in tensor.shape.dim)

@@ -1,0 +1,113 @@
+"""Reading and writing ONNX files."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import helper
+from onnx.external_data_helper import uses_external_data
+
+from autoquant.domain.feed import InputSignature
+from autoquant.errors import ModelError, OutputError
+
+__all__ = ["files_of", "input_signatures", "load_model", "model_digest", "save_model", "sha256_of", "size_bytes_of"]
+
+_QUANTIZED_OPS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulNBits"})
+_PROTOBUF_LIMIT = 2**31 - 2**20
+
+
+def load_model(path: Path) -> onnx.ModelProto:
+    """Read a float model with its external data.
+
+    Raises:
+        ModelError: The file is missing, no ONNX model, lacks its external data, or is already quantized.
+    """
+    if not path.is_file():
+        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
+    try:
+        model = onnx.load(path)
+    except DecodeError as error:
+        raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
+    except (OSError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: external data cannot be read ({error}); put them beside the model") from error
+    if not model.graph.node or not model.opset_import:
+        raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
+    _refuse_quantized(model, path)
+    return model
+
+
+def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
+    found = [n.op_type for n in model.graph.node if n.op_type in _QUANTIZED_OPS or n.op_type.startswith("QLinear")]
+    if found:
+        raise ModelError(
+            f"{path}: this model is already quantized ({len(found)} nodes such as {found[0]});"
+            " give the float model that it was made from"
+        )
+
+
+def input_signatures(model: onnx.ModelProto) -> tuple[InputSignature, ...]:
+    """The inputs that a user feeds: graph inputs that are no initializers."""
+    constants = {t.name for t in model.graph.initializer}
+    return tuple(_signature(value) for value in model.graph.input if value.name not in constants)
+
+
+def _signature(value: onnx.ValueInfoProto) -> InputSignature:
+    tensor = value.type.tensor_type
+    dims = tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else d.dim_param or None for d in tensor.shape.dim
+    )
+    return InputSignature(value.name, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, dims)
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model at once or not at all; external data lie beside it only where it exceeds protobuf's 2 GiB.
+
+    Raises:
+        OutputError: There is no room, or the folder cannot be written.
+    """
+    part = path.with_name(path.name + ".part")
+    external = model.ByteSize() > _PROTOBUF_LIMIT
+    try:
+        if external:
+            onnx.save(model, part, save_as_external_data=True, location=path.name + ".data", size_threshold=1024)
+        else:
+            part.write_bytes(model.SerializeToString(deterministic=True))
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); free some room or choose another --out"
+        ) from error
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    """The model file and the files of its external data."""
+    yield path
+    model = onnx.load(path, load_external_data=False)
+    places = {
+        entry.value
+        for t in model.graph.initializer
+        if uses_external_data(t)
+        for entry in t.external_data
+        if entry.key == "location"
+    }
+    yield from (path.parent / place for place in sorted(places))
+
+
+def size_bytes_of(path: Path) -> int:
+    """Bytes of the model with its external data."""
+    return sum(file.stat().st_size for file in files_of(path))
+
+
+def sha256_of(path: Path) -> str:
+    """Digest of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def model_digest(model: onnx.ModelProto) -> str:
+    """Digest of a model's content, hexadecimal."""
+    return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

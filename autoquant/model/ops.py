@@ -1,0 +1,125 @@
+"""What is known of each operator that can be quantized.
+
+Source: the QDQ operator handlers of onnxruntime's quantizer and the QDQ selectors of its CPU provider.
+"""
+
+from enum import Enum, auto
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["Kind", "activations", "bias_of", "can_emit_float", "channel_axis", "is_linear", "kind_of", "weight_of"]
+
+
+class Kind(Enum):
+    """How an operator takes part in quantization."""
+
+    LINEAR = auto()
+    """Products of activations with a constant weight, or of two activations."""
+    ARITHMETIC = auto()
+    """Has an integer kernel with a range of its own for the output."""
+    SAME_RANGE = auto()
+    """Moves or selects values: integers pass with the input's scale and zero point."""
+    CLIPPING = auto()
+    """Relu and Clip: absorbed by the output range of the operator before."""
+    FLOAT = auto()
+    """Takes no part."""
+
+
+_KINDS = {
+    Kind.LINEAR: ("Conv", "ConvTranspose", "Gemm", "MatMul"),
+    Kind.ARITHMETIC: [
+        "Add",
+        "Mul",
+        "Sub",
+        "Div",
+        "Concat",
+        "Sigmoid",
+        "LeakyRelu",
+        "GlobalAveragePool",
+        "Softmax",
+        "Tanh",
+        "HardSwish",
+        "HardSigmoid",
+        "Gelu",
+        "ReduceMean",
+        "Where",
+        "Pad",
+    ],
+    Kind.SAME_RANGE: [
+        "AveragePool",
+        "MaxPool",
+        "Resize",
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Slice",
+        "Split",
+        "Gather",
+    ],
+    Kind.CLIPPING: ("Relu", "Clip"),
+}
+_KIND_OF = {op: kind for kind, ops in _KINDS.items() for op in ops}
+
+
+def kind_of(node: Node) -> Kind:
+    """The operator's part in quantization."""
+    return _KIND_OF.get(node.op_type, Kind.FLOAT)
+
+
+def weight_of(node: Node, graph: Graph) -> TensorName | None:
+    """The constant weight of a linear operator, None where both operands are activations or the operator is another."""
+    if kind_of(node) is not Kind.LINEAR or not graph.is_constant(node.inputs[1]):
+        return None
+    return node.inputs[1]
+
+
+def is_linear(node: Node, graph: Graph) -> bool:
+    """Whether the node multiplies activations with a constant weight."""
+    return weight_of(node, graph) is not None
+
+
+def bias_of(node: Node) -> TensorName | None:
+    """The bias input of Conv, ConvTranspose and Gemm."""
+    if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.inputs) > 2 and node.inputs[2]:
+        return node.inputs[2]
+    return None
+
+
+def activations(node: Node, graph: Graph) -> tuple[TensorName, ...]:
+    """The float inputs that are not weight or bias; constants of element-wise operators are among them."""
+    kind = kind_of(node)
+    if kind in (Kind.SAME_RANGE, Kind.CLIPPING):
+        return node.inputs[:1]
+    if kind is Kind.LINEAR:
+        return node.inputs[:1] if is_linear(node, graph) else node.inputs[:2]
+    if node.op_type == "Where":
+        return node.inputs[1:]
+    if node.op_type == "Pad":
+        return node.inputs[:1]
+    return tuple(name for name in node.inputs if name)
+
+
+def channel_axis(node: Node, graph: Graph) -> int | None:
+    """Axis of the weight that holds output channels; None where a per-channel kernel does not exist.
+
+    A MatMul with a weight of more than two dimensions fails at run time when quantized per channel.
+    """
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose":
+        return 1 if node.attributes.get("group", 1) == 1 else None
+    if node.op_type == "Gemm":
+        return 0 if node.attributes.get("transB", 0) else 1
+    shape = graph.shape(node.inputs[1])
+    return 1 if shape is not None and len(shape) == 2 else None
+
+
+def can_emit_float(node: Node, graph: Graph) -> bool:
+    """Whether the integer kernel can write floats: QGemm, and MatMulIntegerToFloat of two activations.
+
+    A MatMul with a constant matrix becomes MatMulNBits instead, which is another scheme.
+    """
+    return node.op_type == "Gemm" or (node.op_type == "MatMul" and not is_linear(node, graph))

@@ -1,0 +1,53 @@
+"""Reading back the graph that onnxruntime really runs."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+__all__ = ["OptimizedGraph", "read_optimized"]
+
+_SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
+_INTEGER_OPS = re.compile(
+    r"QLinear\w+|QGemm|MatMulInteger\w*|ConvInteger|DynamicQuantize(MatMul|LSTM)|QAttention|MatMulNBits|NhwcMaxPool"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizedGraph:
+    """What is left of a model after onnxruntime's optimizations.
+
+    Attributes:
+        integer_nodes: Nodes of the given model that became integer kernels.
+        kernels: Operator, domain before it, of every node, in order.
+        digest: Equal for equal graphs, small constants included and large ones left out.
+    """
+
+    integer_nodes: frozenset[str]
+    kernels: tuple[str, ...]
+    digest: str
+
+
+def read_optimized(path: Path) -> OptimizedGraph:
+    """Read the file that a session wrote with ``optimized_model_filepath``; external data are not read."""
+    graph = onnx.load(path, load_external_data=False).graph
+    return OptimizedGraph(
+        integer_nodes=frozenset(_SUFFIX.sub("", n.name) for n in graph.node if _INTEGER_OPS.fullmatch(n.op_type)),
+        kernels=tuple(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in graph.node),
+        digest=_digest(graph),
+    )
+
+
+def _digest(graph: onnx.GraphProto) -> str:
+    """Names of nodes are left out, names of tensors count without the numbers that onnxruntime appends."""
+    state = hashlib.sha256()
+    for node in graph.node:
+        names = [_SUFFIX.sub("", name) for name in (*node.input, "->", *node.output)]
+        attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute)
+        state.update(f"{node.domain} {node.op_type} {names}".encode() + b"".join(attributes))
+    for tensor in sorted(graph.initializer, key=lambda t: t.name):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            state.update(_SUFFIX.sub("", tensor.name).encode() + tensor.raw_data)
+    return state.hexdigest()

@@ -1,0 +1,29 @@
+"""The float model that every candidate is made from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoquant.model.graph import Graph
+
+__all__ = ["PreparedModel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedModel:
+    """A preprocessed float model.
+
+    Attributes:
+        graph: The preprocessed model.
+        digest: Of its content.
+        source: The user's file.
+        source_sha256: Of that file.
+        difference_db: SNR of its outputs against the user's file on real inputs, ``inf`` where equal.
+        notes: Sentences that the user should read.
+    """
+
+    graph: Graph
+    digest: str
+    source: Path
+    source_sha256: str
+    difference_db: float
+    notes: tuple[str, ...]

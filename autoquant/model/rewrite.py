@@ -1,0 +1,129 @@
+"""Rewrites of a whole model: each leaves its argument untouched."""
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import shape_inference, version_converter
+
+from autoquant.errors import ModelError
+
+__all__ = [
+    "Model",
+    "convert_opset",
+    "drop_initializer_inputs",
+    "free_dimensions",
+    "freeze",
+    "from_bytes",
+    "infer_shapes",
+    "name_nodes",
+    "opset_of",
+    "to_bytes",
+    "with_outputs",
+]
+
+Model = onnx.ModelProto
+
+
+def _copy(model: Model) -> Model:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def to_bytes(model: Model) -> bytes:
+    """Serialized.
+
+    Raises:
+        ModelError: It is larger than protobuf's 2 GiB.
+    """
+    try:
+        return model.SerializeToString()
+    except (ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(
+            "the model is larger than the 2 GiB that protobuf can hold; models of that size are not supported"
+        ) from error
+
+
+def from_bytes(data: bytes) -> Model:
+    """The inverse of ``to_bytes``."""
+    return onnx.load_from_string(data)
+
+
+def opset_of(model: Model) -> int:
+    """Version of ONNX's own operators."""
+    return next((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+def convert_opset(model: Model, version: int) -> Model:
+    """The model at another opset.
+
+    Raises:
+        ModelError: ONNX has no converter for one of its operators.
+    """
+    try:
+        return version_converter.convert_version(model, version)
+    except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
+        raise ModelError(f"conversion to opset {version} fails: {' '.join(str(error).split())[:200]}") from error
+
+
+def drop_initializer_inputs(model: Model) -> Model:
+    """Initializers that are also listed as inputs become plain constants."""
+    copy = _copy(model)
+    constants = {t.name for t in copy.graph.initializer}
+    kept = [value for value in copy.graph.input if value.name not in constants]
+    del copy.graph.input[:]
+    copy.graph.input.extend(kept)
+    return copy
+
+
+def free_dimensions(model: Model) -> frozenset[str]:
+    """Names of dynamic dimensions of the inputs."""
+    return frozenset(d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param)
+
+
+def freeze(model: Model, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Model:
+    """Input shapes made static: first dimensions by name, then whole shapes by input."""
+    copy = _copy(model)
+    for value in copy.graph.input:
+        tensor = value.type.tensor_type
+        for i, dim in enumerate(tensor.shape.dim):
+            size = dims.get(dim.dim_param) if dim.dim_param else None
+            if size is None and value.name in shapes and not dim.dim_value > 0:
+                size = shapes[value.name][i]
+            if size is not None:
+                dim.Clear()
+                dim.dim_value = size
+    return copy
+
+
+def infer_shapes(model: Model) -> Model:
+    """With types and shapes of all tensors that ONNX can infer; as it is where inference fails."""
+    try:
+        return shape_inference.infer_shapes(model, data_prop=True)
+    except (shape_inference.InferenceError, ValueError, RuntimeError):
+        return model
+
+
+def name_nodes(model: Model) -> Model:
+    """Every node of the main graph with a unique name."""
+    copy = _copy(model)
+    seen: set[str] = set()
+    for i, node in enumerate(copy.graph.node):
+        name = node.name or f"{node.op_type}_{i}"
+        while name in seen:
+            name = f"{name}_{i}"
+        node.name = name
+        seen.add(name)
+    return copy
+
+
+def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None]) -> Model:
+    """The model with further float tensors as outputs."""
+    copy = _copy(model)
+    present = {value.name for value in copy.graph.output}
+    copy.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in tensors.items()
+        if name not in present
+    )
+    return copy

@@ -1,0 +1,215 @@
+"""The front as ``front.json``, schema version 1."""
+
+import json
+import math
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from autoquant.domain.front import FLOAT_ID, Front, Member
+from autoquant.domain.measurement import Latency, Quality
+from autoquant.domain.region import RegionId
+from autoquant.domain.target import Target
+from autoquant.errors import OutputError
+
+__all__ = ["SNR_LIMIT_DB", "front_from_json", "front_json"]
+
+SNR_LIMIT_DB = 200.0
+"""Written for an infinite SNR, which JSON cannot spell; no float32 output comes near it unless it is equal."""
+
+_VERSION = 1
+
+
+def front_json(front: Front) -> str:
+    """Render ``front.json``.
+
+    An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, so that equal outputs are 200.0 dB. The float model's
+    ``snr_db.worst`` is null. A member with integer or boolean outputs has ``agreement`` beside ``snr_db``.
+
+    Args:
+        front: What is delivered.
+
+    Returns:
+        Indented ASCII JSON that ends with a newline; equal fronts give equal text.
+    """
+    document = {
+        "schema_version": _VERSION,
+        "model": {"path": front.model_path, "sha256": front.model_sha256},
+        "targets": [
+            {"name": target.name, "ep": target.ep, "options": dict(target.options), "threads": target.threads}
+            for target in front.targets
+        ],
+        "members": [_member_document(member) for member in front.members],
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def front_from_json(text: str) -> Front:
+    """Read what ``front_json`` wrote.
+
+    Unknown keys are left aside. The file says neither ``n_samples`` nor ``n_rounds``: both are 0 in the result.
+
+    Raises:
+        OutputError: The text is no ``front.json`` of schema version 1.
+    """
+    try:
+        _check_version(_VersionDocument.model_validate_json(text))
+        document = _FrontDocument.model_validate_json(text)
+    except ValidationError as error:
+        raise OutputError(_sentence(error)) from error
+    _check(document)
+    return Front(
+        model_path=document.model.path,
+        model_sha256=document.model.sha256,
+        targets=tuple(Target(target.ep, target.threads, target.options) for target in document.targets),
+        members=tuple(_read_member(member) for member in document.members),
+    )
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, extra="ignore")
+
+
+class _VersionDocument(_Part):
+    schema_version: int
+
+
+class _ModelDocument(_Part):
+    path: str
+    sha256: str
+
+
+class _TargetDocument(_Part):
+    name: str
+    ep: str
+    options: dict[str, str]
+    threads: int
+
+
+class _SnrDocument(_Part):
+    worst: float | None
+    per_output: dict[str, float]
+
+
+class _LatencyDocument(_Part):
+    median_ms: float
+    low_ms: float
+    high_ms: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+class _MemberDocument(_Part):
+    id: str
+    path: str
+    sha256: str
+    size_bytes: int
+    snr_db: _SnrDocument
+    agreement: dict[str, float] = {}
+    latency: dict[str, _LatencyDocument]
+    assignment: dict[str, str]
+    note: str
+
+
+class _FrontDocument(_Part):
+    model: _ModelDocument
+    targets: list[_TargetDocument]
+    members: list[_MemberDocument]
+
+
+def _member_document(member: Member) -> dict[str, object]:
+    quality = member.quality
+    document: dict[str, object] = {
+        "id": member.id,
+        "path": member.path,
+        "sha256": member.sha256,
+        "size_bytes": member.size_bytes,
+        "snr_db": {
+            "worst": None if quality is None else _finite(quality.worst_db),
+            "per_output": {} if quality is None else {name: _finite(snr) for name, snr in quality.per_output.items()},
+        },
+        "latency": {target: _latency_document(latency) for target, latency in member.latency.items()},
+        "assignment": dict(sorted(member.assignment.items())),
+        "note": member.note,
+    }
+    if quality is not None and quality.agreement:
+        document["agreement"] = dict(quality.agreement)
+    return document
+
+
+def _latency_document(latency: Latency) -> dict[str, float]:
+    names = ("median_ms", "low_ms", "high_ms", "ratio", "ratio_low", "ratio_high")
+    return {name: getattr(latency, name) for name in names}
+
+
+def _finite(snr_db: float) -> float:
+    return snr_db if math.isnan(snr_db) else min(max(float(snr_db), -SNR_LIMIT_DB), SNR_LIMIT_DB)
+
+
+def _unclamped(snr_db: float) -> float:
+    return snr_db if abs(snr_db) < SNR_LIMIT_DB else math.copysign(math.inf, snr_db)
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = first["msg"][:1].lower() + first["msg"][1:]
+    sentence = f"front.json{', ' if where else ''}{where}: {what}; write it again with 'autoquant search'"
+    return " ".join(sentence.split())
+
+
+def _check_version(document: _VersionDocument) -> None:
+    if document.schema_version != _VERSION:
+        raise OutputError(
+            f"front.json has schema_version {document.schema_version}, this version of autoquant reads {_VERSION}"
+        )
+
+
+def _check(document: _FrontDocument) -> None:
+    if not document.targets:
+        raise OutputError("front.json, targets: there is none; write it again with 'autoquant search'")
+    ids = [member.id for member in document.members]
+    if len(set(ids)) < len(ids):
+        raise OutputError("front.json, members: an id is there twice; write it again with 'autoquant search'")
+    if FLOAT_ID not in ids:
+        raise OutputError(
+            f"front.json, members: the member '{FLOAT_ID}' is missing; write it again with 'autoquant search'"
+        )
+    for target in document.targets:
+        _check_target(target, document.members)
+
+
+def _check_target(target: _TargetDocument, members: list[_MemberDocument]) -> None:
+    if target.threads < 1:
+        raise OutputError(f"front.json, target '{target.name}': threads is {target.threads}, it must be at least 1")
+    for member in members:
+        if target.name not in member.latency:
+            raise OutputError(f"front.json, member '{member.id}': there is no latency for target '{target.name}'")
+
+
+def _read_member(member: _MemberDocument) -> Member:
+    return Member(
+        id=member.id,
+        path=member.path,
+        sha256=member.sha256,
+        size_bytes=member.size_bytes,
+        quality=_read_quality(member),
+        latency=_read_latency(member.latency),
+        assignment={RegionId(region): scheme for region, scheme in member.assignment.items()},
+        note=member.note,
+    )
+
+
+def _read_quality(member: _MemberDocument) -> Quality | None:
+    if member.snr_db.worst is None:
+        return None
+    return Quality(
+        per_output={name: _unclamped(snr) for name, snr in member.snr_db.per_output.items()},
+        agreement=member.agreement,
+        n_samples=0,
+    )
+
+
+def _read_latency(documents: Mapping[str, _LatencyDocument]) -> dict[str, Latency]:
+    return {target: Latency(**latency.model_dump(), n_rounds=0) for target, latency in documents.items()}

@@ -1,0 +1,247 @@
+"""What came out, in words: for the terminal, for the head of the report, for nightly jobs."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import FLOAT
+from autoquant.errors import UsageError
+
+__all__ = [
+    "DEMANDS_DB",
+    "JobRow",
+    "best_member_at",
+    "best_ratio_at",
+    "evaluations_sentence",
+    "headline",
+    "interval_text",
+    "job_summary_markdown",
+    "ratio_text",
+    "run_sentences",
+    "schemes_text",
+]
+
+DEMANDS_DB = (30, 40, 50)
+"""SNR demands at which fronts are compared."""
+
+_HEADLINE_DEMAND_DB = 40.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One model of a nightly job.
+
+    Attributes:
+        model: Its name in the job.
+        best_ratio: By demand in dB, 1.0 where only float meets it; None where there is no result.
+        previous: The same of the previous run of the job; None where there was none.
+        n_evaluations: Made in this run.
+        seconds: Wall-clock of the search.
+        error: Why there is no result, one sentence.
+        missed: A sentence for each stated demand that was missed.
+    """
+
+    model: str
+    best_ratio: Mapping[int, float | None]
+    previous: Mapping[int, float | None] | None
+    n_evaluations: int
+    seconds: float
+    error: str | None
+    missed: tuple[str, ...]
+
+
+def best_member_at(front: Front, demand_db: float, target: str | None = None) -> Member:
+    """Find the fastest member whose SNR is at least ``demand_db``; the float model meets every demand.
+
+    Args:
+        front: With the float model among its members.
+        demand_db: The least SNR of the worst output.
+        target: Name of the target whose latency counts, by default the first.
+
+    Raises:
+        UsageError: The front has no such target.
+    """
+    name = _target_name(front, target)
+    return min(
+        (member for member in front.members if member.quality is None or member.quality.worst_db >= demand_db),
+        key=lambda member: member.latency[name].ratio,
+    )
+
+
+def best_ratio_at(front: Front, demand_db: float, target: str | None = None) -> float:
+    """Lowest latency ratio among members with at least ``demand_db``; 1.0 where only the float model meets it.
+
+    Raises:
+        UsageError: The front has no such target.
+    """
+    member = best_member_at(front, demand_db, target)
+    return 1.0 if member.id == FLOAT_ID else member.latency[_target_name(front, target)].ratio
+
+
+def headline(record: RunRecord) -> str:
+    """One sentence: the fastest member that keeps the demand (``min_snr_db`` of the configuration, or 40 dB)."""
+    front = record.front
+    if len(front.members) == 1:
+        return _nothing_pays(record)
+    asked = record.configuration.get("min_snr_db")
+    demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
+    member = best_member_at(front, demand)
+    start = f"Fastest model that keeps {demand:g} dB"
+    if member.id == FLOAT_ID:
+        member = min(front.members, key=lambda member: member.latency[front.targets[0].name].ratio)
+        if member.id == FLOAT_ID or member.quality is None:
+            return f"No member is faster than float on {front.targets[0].name}."
+        start = (
+            f"Nothing faster than float keeps {demand:g} dB; the fastest model keeps {member.quality.worst_db:.1f} dB"
+        )
+    where = f" on {front.targets[0].name}" if len(front.targets) > 1 else ""
+    return f"{start}: {_ratio_phrase(member.latency[front.targets[0].name])}{where}, {_regions_phrase(member, record)}."
+
+
+def run_sentences(record: RunRecord) -> list[str]:
+    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations."""
+    if len(record.front.members) == 1:
+        return [_nothing_pays(record), *_evaluations_lines(record.evaluations)]
+    several = len(record.front.targets) > 1
+    lines = [
+        (f"{target.name}, at" if several else "At") + f" {demand} dB: {_demand_phrase(record, demand, target.name)}."
+        for target in record.front.targets
+        for demand in DEMANDS_DB
+    ]
+    return [*lines, *_evaluations_lines(record.evaluations)]
+
+
+def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
+    """How many evaluations there are and what became of them."""
+    states = Counter(map(_state, evaluations))
+    parts = [f"{states[state]} {state}" for state in ("complete", "rejected early", "failed") if states[state]]
+    noun = "evaluation" if len(evaluations) == 1 else "evaluations"
+    return f"{len(evaluations)} {noun}: {', '.join(parts)}." if parts else "No evaluations."
+
+
+def ratio_text(latency: Latency, n_digits: int = 2) -> str:
+    """The ratio, like ``0.52``."""
+    return f"{latency.ratio:.{n_digits}f}"
+
+
+def interval_text(latency: Latency, n_digits: int = 2) -> str:
+    """The 95 % interval of the ratio, like ``0.51 to 0.53``."""
+    return f"{latency.ratio_low:.{n_digits}f} to {latency.ratio_high:.{n_digits}f}"
+
+
+def schemes_text(assignment: Assignment, n_regions: int) -> str:
+    """Regions per scheme, the commonest first, like ``u8s8 in 31, u16s8 in 2 of 40 regions``."""
+    counts = Counter(scheme for scheme in assignment.values() if scheme != FLOAT)
+    if not counts:
+        return "float in all regions"
+    parts = [f"{scheme} in {n}" for scheme, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return f"{', '.join(parts)} of {n_regions} region{'' if n_regions == 1 else 's'}"
+
+
+def job_summary_markdown(rows: Sequence[JobRow], *, job: str, date: str, previous_date: str | None = None) -> str:
+    """Render ``summary.md`` of a nightly job.
+
+    Args:
+        rows: One per model.
+        job: Name of the job.
+        date: Day of this run.
+        previous_date: Day of the run that ``JobRow.previous`` comes from.
+    """
+    return "\n".join([*_job_head(rows, job, date, previous_date), *map(_job_row, rows), *_job_remarks(rows), ""])
+
+
+def _target_name(front: Front, target: str | None) -> str:
+    names = [known.name for known in front.targets]
+    if target is None:
+        return names[0]
+    if target not in names:
+        raise UsageError(f"target '{target}' is not in this front, it has {', '.join(names)}")
+    return target
+
+
+def _ratio_phrase(latency: Latency) -> str:
+    return f"{ratio_text(latency)} of float's latency ({interval_text(latency)})"
+
+
+def _regions_phrase(member: Member, record: RunRecord) -> str:
+    return schemes_text(member.assignment, len(record.regions))
+
+
+def _demand_phrase(record: RunRecord, demand: int, target: str) -> str:
+    member = best_member_at(record.front, demand, target)
+    if member.quality is None:
+        return "nothing is faster than float"
+    snr = member.quality.worst_db
+    return f"{_ratio_phrase(member.latency[target])}, {member.id} with {snr:.1f} dB, {_regions_phrase(member, record)}"
+
+
+def _nothing_pays(record: RunRecord) -> str:
+    if any(isinstance(evaluation.outcome, Measurement) for evaluation in record.evaluations):
+        return "Nothing pays: the float model alone is on the front."
+    return "No candidate was measured: the float model alone is on the front."
+
+
+def _evaluations_lines(evaluations: Sequence[Evaluation]) -> list[str]:
+    return [evaluations_sentence(evaluations)] if evaluations else []
+
+
+def _state(evaluation: Evaluation) -> str:
+    if isinstance(evaluation.outcome, Failure):
+        return "failed"
+    return "complete" if evaluation.outcome.is_complete else "rejected early"
+
+
+def _job_head(rows: Sequence[JobRow], job: str, date: str, previous_date: str | None) -> list[str]:
+    change = f"; in brackets the change against {previous_date}" if previous_date else ""
+    demands = ", ".join(f"{demand}" for demand in DEMANDS_DB[:-1]) + f" and {DEMANDS_DB[-1]} dB"
+    return [
+        f"# {_one_line(job)}, {date}",
+        "",
+        f"{_job_count(rows)} Latency ratio against the float model, lower is better, of the fastest model that keeps "
+        f"{demands} of SNR{change}.",
+        "",
+        f"| model | {' | '.join(f'{demand} dB' for demand in DEMANDS_DB)} | evaluations | seconds | result |",
+        f"|:--|{'--:|' * len(DEMANDS_DB)}--:|--:|:--|",
+    ]
+
+
+def _job_count(rows: Sequence[JobRow]) -> str:
+    n_failed = sum(row.error is not None for row in rows)
+    n_missed = sum(row.error is None and bool(row.missed) for row in rows)
+    return f"{len(rows)} model{'' if len(rows) == 1 else 's'}, {n_failed} failed, {n_missed} missed a demand."
+
+
+def _job_row(row: JobRow) -> str:
+    ratios = [_ratio_cell(row.best_ratio.get(demand), row.previous, demand) for demand in DEMANDS_DB]
+    result = "failed" if row.error is not None else "missed" if row.missed else "ok"
+    cells = [_cell(row.model), *ratios, str(row.n_evaluations), f"{row.seconds:.0f}", result]
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio_cell(ratio: float | None, previous: Mapping[int, float | None] | None, demand: int) -> str:
+    if ratio is None:
+        return "-"
+    before = None if previous is None else previous.get(demand)
+    if before is None:
+        return f"{ratio:.3f} (new)"
+    change = round(round(ratio, 3) - round(before, 3), 3)
+    return f"{ratio:.3f} ({change:+.3f})" if change else f"{ratio:.3f} (0)"
+
+
+def _job_remarks(rows: Sequence[JobRow]) -> Iterator[str]:
+    failed = [f"- {_one_line(row.model)}: {_one_line(row.error)}" for row in rows if row.error is not None]
+    missed = [f"- {_one_line(row.model)}: {_one_line(sentence)}" for row in rows for sentence in row.missed]
+    for title, lines in (("Failed", failed), ("Missed demands", missed)):
+        if lines:
+            yield from ("", f"## {title}", "", *lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    return _one_line(text).replace("|", r"\|")

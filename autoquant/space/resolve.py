@@ -1,0 +1,44 @@
+"""Rules and regions to a search space."""
+
+import re
+from collections.abc import Sequence
+
+from autoquant.domain.region import Region
+from autoquant.domain.scheme import FLOAT, Operators, Scheme
+from autoquant.domain.space import LINEAR_OP_TYPES, SearchSpace, SpaceDefinition, SpaceRule
+
+__all__ = ["resolve"]
+
+
+def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpace:
+    """Decide which schemes each region may take.
+
+    For each node the last rule that matches it decides; a region may take what all its nodes may. A scheme that would
+    quantize none of a region's operators is left out: it is float under another name.
+    """
+    return SearchSpace(
+        choices={region.id: (FLOAT, *_allowed(definition, region)) for region in regions},
+        schemes={scheme.name: scheme for scheme in definition.schemes},
+    )
+
+
+def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
+    names = [scheme.name for scheme in definition.schemes if _has_effect(scheme, definition, region)]
+    for node, op_type in zip(region.nodes, region.op_types, strict=True):
+        rule = next((rule for rule in reversed(definition.rules) if _matches(rule, node, op_type)), None)
+        if rule is not None:
+            names = [name for name in names if name in rule.schemes]
+    return names
+
+
+def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> bool:
+    op_types = definition.op_types
+    if scheme.operators is Operators.LINEAR:
+        op_types &= LINEAR_OP_TYPES
+    return not op_types.isdisjoint(region.op_types)
+
+
+def _matches(rule: SpaceRule, node: str, op_type: str) -> bool:
+    if rule.op_types and op_type not in rule.op_types:
+        return False
+    return rule.nodes is None or re.search(rule.nodes, node) is not None

@@ -1,0 +1,246 @@
+"""Space files: TOML to a checked definition."""
+
+import difflib
+import hashlib
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from autoquant.domain.scheme import FLOAT, Granularity, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.space import QUANTIZABLE_OP_TYPES, Group, SpaceDefinition, SpaceRule
+from autoquant.errors import SpaceError
+
+__all__ = ["read_space"]
+
+_Values = TypeVar("_Values", bound=Container[object])
+
+
+def read_space(name_or_path: str, *, ep: str | None = None) -> SpaceDefinition:
+    """Read and check a search space.
+
+    Args:
+        name_or_path: A shipped one by name, e.g. ``"default"``, or the path of a ``.toml`` file.
+        ep: Short name of the execution provider, e.g. ``"cpu"``; without it the definition holds all of the file.
+
+    Raises:
+        SpaceError: There is no such space, it is no valid space file, or it has no section for ``ep``.
+    """
+    path = _find(name_or_path)
+    try:
+        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        details = error.errors()[0]
+        raise SpaceError(f"{path}, {_key(details['loc'])}: {_problem(details)}") from error
+    except (OSError, ValueError) as error:
+        raise SpaceError(f"{path}: it cannot be read as TOML, put it right: {error}") from error
+    for key, problem in _broken_references(file):
+        raise SpaceError(f"{path}, {key}: {problem}")
+    if ep is not None and ep not in file.ep:
+        raise SpaceError(f"{path}, ep: has no section for '{ep}', it has: {', '.join(file.ep)}; add [ep.{ep}]")
+    return _define(path.stem, file, list(file.ep.values()) if ep is None else [file.ep[ep]])
+
+
+def _find(name_or_path: str) -> Path:
+    path = Path(name_or_path)
+    if path.suffix == ".toml" and path.exists():
+        return path
+    shipped = {file.stem: file for folder in _shipped_folders() for file in sorted(folder.glob("*.toml"))}
+    if name_or_path in shipped:
+        return shipped[name_or_path]
+    problem = f"no search space file has this path, those that are shipped have the names {', '.join(shipped)}"
+    raise SpaceError(f"{name_or_path}: {problem}{_did_you_mean(path.stem, shipped)}")
+
+
+def _shipped_folders() -> tuple[Path, Path]:
+    package = Path(__file__).parents[1]
+    return package / "search_spaces", package.parent / "search_spaces"  # of a wheel, of a checkout
+
+
+def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefinition:
+    names = dict.fromkeys(scheme for section in sections for scheme in section.schemes)
+    schemes = tuple(Scheme(name=scheme, **dict(file.schemes[scheme])) for scheme in names)
+    op_types = frozenset(op_type for section in sections for op_type in section.op_types)
+    rules = [
+        SpaceRule(op_types=frozenset(rule.op_types), nodes=rule.nodes, schemes=tuple(rule.schemes))
+        for rule in file.rules
+    ]
+    content = [
+        [{key: str(value) for key, value in file.schemes[scheme]} | {"name": scheme} for scheme in names],
+        sorted(op_types),
+        [dict(rule) for rule in file.rules],
+        [dict(group) for group in file.groups],
+    ]
+    return SpaceDefinition(
+        name=name,
+        schemes=schemes,
+        op_types=op_types,
+        rules=tuple(rules),
+        groups=tuple(Group(name=group.name, nodes=group.nodes) for group in file.groups),
+        digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+    )
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _unknown(word: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    return f"'{word}' is unknown" + (_did_you_mean(word, known) or f", choose from: {', '.join(known)}")
+
+
+def _not_float(values: _Values) -> _Values:
+    if FLOAT in values:
+        raise ValueError(f"'{FLOAT}' is the model as it is and always allowed, leave it out")
+    return values
+
+
+def _filled(values: list[str]) -> list[str]:
+    if not values:
+        raise ValueError("is empty, name at least one")
+    return values
+
+
+def _distinct(values: list[str]) -> list[str]:
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"'{value}' is listed twice, leave one out")
+    return values
+
+
+def _known_op_types(values: list[str]) -> list[str]:
+    for value in values:
+        if value not in QUANTIZABLE_OP_TYPES:
+            raise ValueError(_unknown(value, QUANTIZABLE_OP_TYPES))
+    return values
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"'{text}' is no regular expression, put it right: {error}") from error
+    return text
+
+
+def _activation_format(value: object) -> TensorFormat:
+    tensor_format = TensorFormat.parse(str(value))
+    if tensor_format.granularity is not Granularity.TENSOR:
+        raise ValueError(f"'{value}' is per-channel, activations are per-tensor, write e.g. 'u8:tensor:asym'")
+    return tensor_format
+
+
+def _weight_format(value: object) -> TensorFormat:
+    tensor_format = TensorFormat.parse(str(value))
+    if tensor_format.granularity is Granularity.CHANNEL and not tensor_format.symmetric:
+        raise ValueError(f"'{value}' is asymmetric, per-channel weights must be symmetric, write e.g. 's8:channel:sym'")
+    return tensor_format
+
+
+def _range_method(value: object) -> RangeMethod:
+    return RangeMethod.parse(str(value))
+
+
+_Names = Annotated[list[str], AfterValidator(_filled), AfterValidator(_distinct)]
+_OpTypes = Annotated[_Names, AfterValidator(_known_op_types)]
+_Pattern = Annotated[str, AfterValidator(_regular_expression)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Section(_Table):
+    schemes: Annotated[_Names, AfterValidator(_not_float)]
+    op_types: _OpTypes
+
+
+class _Scheme(_Table):
+    activation: Annotated[TensorFormat, PlainValidator(_activation_format)]
+    weight: Annotated[TensorFormat, PlainValidator(_weight_format)]
+    ranges: Annotated[RangeMethod, PlainValidator(_range_method)]
+    operators: Operators = Operators.ALL
+
+
+class _Rule(_Table):
+    op_types: _OpTypes = Field(default_factory=list)
+    nodes: _Pattern | None = None
+    schemes: _Names
+
+    @model_validator(mode="after")
+    def _selects(self) -> Self:
+        if not self.op_types and self.nodes is None:
+            raise ValueError("says neither op_types nor nodes, add one of them")
+        return self
+
+
+class _Group(_Table):
+    name: str
+    nodes: _Pattern
+
+
+class _File(_Table):
+    version: Literal[1] = Field(alias="schema")
+    description: str = ""
+    ep: dict[str, _Section] = Field(min_length=1)
+    schemes: Annotated[dict[str, _Scheme], Field(min_length=1), AfterValidator(_not_float)]
+    rules: list[_Rule] = Field(default_factory=list)
+    groups: list[_Group] = Field(default_factory=list)
+
+
+_KEYS: Mapping[object, Iterable[str]] = {
+    "ep": _Section.model_fields,
+    "schemes": _Scheme.model_fields,
+    "rules": _Rule.model_fields,
+    "groups": _Group.model_fields,
+}
+"""Known keys of the tables under each key of the file."""
+
+
+def _broken_references(file: _File) -> Iterator[tuple[str, str]]:
+    """Keys and what is wrong with them, in what no table shows by itself."""
+    sections = [(_key(("ep", ep, "schemes")), section.schemes, {*file.schemes}) for ep, section in file.ep.items()]
+    rules = [(f"rules[{index}].schemes", rule.schemes, {FLOAT, *file.schemes}) for index, rule in enumerate(file.rules)]
+    for key, names, known in sections + rules:
+        yield from ((key, _unknown(name, known)) for name in names if name not in known)
+    for name, n_times in Counter(group.name for group in file.groups).items():
+        if n_times > 1:
+            yield "groups", f"'{name}' is the name of {n_times} groups, give each its own"
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """As a user would write it: ``rules[2].op_types``."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" for part in location)
+    return "".join(parts).removeprefix(".")
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
+
+
+def _problem(details: ErrorDetails) -> str:
+    location = details["loc"]
+    if details["type"] == "extra_forbidden":
+        known = ("schema", *_File.model_fields) if len(location) == 1 else _KEYS[location[0]]
+        return _unknown(str(location[-1]), (key for key in known if key != "version"))
+    if details["type"] == "missing":
+        return "this key is missing, add it"
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    return f"{details['msg'][0].lower()}{details['msg'][1:]}, it is {details['input']!r}"

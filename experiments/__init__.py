@@ -1,0 +1,1 @@
+"""What autoquant is measured with: real models, recipes of others, independent measurements, results."""

@@ -1,0 +1,1 @@
+"""Real models from package registries, with realistic data; ``python -m experiments.zoo OUT``."""

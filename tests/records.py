@@ -1,0 +1,134 @@
+"""Small fronts and run records, as a search would hand them to the report."""
+
+from collections.abc import Mapping
+
+from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.target import Target
+
+__all__ = [
+    "a_failure",
+    "a_float_member",
+    "a_front",
+    "a_latency",
+    "a_measured",
+    "a_member",
+    "a_record",
+    "a_region",
+]
+
+
+def a_latency(ratio: float = 0.5, *, spread: float = 0.01, float_ms: float = 10.0) -> Latency:
+    low, high = ratio - spread, ratio + spread
+    return Latency(
+        median_ms=float_ms * ratio,
+        low_ms=float_ms * low,
+        high_ms=float_ms * high,
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        n_rounds=31,
+    )
+
+
+def a_member(
+    id: str = "m1",  # noqa: A002 - the field's name
+    *,
+    ratio: float = 0.5,
+    snr_db: float = 42.0,
+    assignment: Mapping[str, str] | None = None,
+    targets: tuple[Target, ...] = (Target(),),
+    note: str = "",
+) -> Member:
+    schemes = {"r0": "u8s8", "r1": "u8s8"} if assignment is None else assignment
+    return Member(
+        id=id,
+        path=f"models/{id}.onnx",
+        sha256="ab" * 32,
+        size_bytes=2_500_000,
+        quality=Quality(per_output={"logits": snr_db}, agreement={}, n_samples=64),
+        latency={target.name: a_latency(ratio) for target in targets},
+        assignment={RegionId(region): scheme for region, scheme in schemes.items()},
+        note=note,
+    )
+
+
+def a_float_member(targets: tuple[Target, ...] = (Target(),)) -> Member:
+    return Member(
+        id=FLOAT_ID,
+        path="models/float.onnx",
+        sha256="cd" * 32,
+        size_bytes=10_000_000,
+        quality=None,
+        latency={target.name: a_latency(1.0, spread=0.0) for target in targets},
+        assignment={},
+        note="",
+    )
+
+
+def a_front(*members: Member, targets: tuple[Target, ...] = (Target(),)) -> Front:
+    """The given members and the float model."""
+    return Front(
+        model_path="data/model.onnx",
+        model_sha256="ef" * 32,
+        targets=targets,
+        members=(*members, a_float_member(targets)),
+    )
+
+
+def a_region(id: str = "r0", *, work: float = 0.25, op_types: tuple[str, ...] = ("Conv", "Relu")) -> Region:  # noqa: A002
+    return Region(
+        id=RegionId(id),
+        nodes=tuple(NodeName(f"{id}/{i}") for i in range(len(op_types))),
+        inputs=(TensorName(f"{id}/in"),),
+        outputs=(TensorName(f"{id}/out"),),
+        pattern="0" * 8,
+        op_types=op_types,
+        work=work,
+    )
+
+
+def a_measured(
+    number: int = 0,
+    *,
+    ratio: float | None = 0.6,
+    snr_db: float = 35.0,
+    is_complete: bool = True,
+    assignment: Mapping[str, str] | None = None,
+    target: str = "cpu-1t",
+) -> Evaluation:
+    """An evaluation with numbers; without a latency where ``ratio`` is None."""
+    schemes = {RegionId(region): scheme for region, scheme in (assignment or {"r0": "u8s8"}).items()}
+    measurement = Measurement(
+        quality=Quality(per_output={"logits": snr_db}, agreement={}, n_samples=64 if is_complete else 4),
+        latency={} if ratio is None else {target: a_latency(ratio)},
+        digest=f"digest{number}",
+        effective=schemes,
+        is_complete=is_complete,
+    )
+    return Evaluation(trial=Trial(number=number, assignment=schemes), outcome=measurement)
+
+
+def a_failure(number: int = 0, *, stage: str = "build", reason: str = "no range for 'x'") -> Evaluation:
+    trial = Trial(number=number, assignment={RegionId("r0"): "u8s8"})
+    return Evaluation(trial=trial, outcome=Failure(stage=stage, reason=reason))
+
+
+def a_record(
+    front: Front | None = None,
+    *,
+    evaluations: tuple[Evaluation, ...] = (a_measured(0), a_measured(1, is_complete=False), a_failure(2)),
+    regions: tuple[Region, ...] = (a_region("r0"), a_region("r1"), a_region("r2", op_types=("MatMul", "Add", "Add"))),
+    configuration: Mapping[str, object] | None = None,
+    notes: tuple[str, ...] = (),
+) -> RunRecord:
+    return RunRecord(
+        front=a_front(a_member()) if front is None else front,
+        regions=regions,
+        evaluations=evaluations,
+        environment={"cpu": "Imaginary 9000", "versions": {"onnxruntime": "1.30"}, "cpu_flags": []},
+        configuration={"seed": 7} if configuration is None else configuration,
+        phases={"prepare": 0.5, "calibrate": 1.5, "study": 8.0},
+        notes=notes,
+    )

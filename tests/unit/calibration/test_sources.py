@@ -1,0 +1,192 @@
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.calibration.sources import Arrays, DataSource, Feeds, read_parts, source_name
+from autoquant.domain.feed import Feed
+from autoquant.errors import DataError
+
+FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+class Reader:
+    """As onnxruntime's CalibrationDataReader."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._feeds: Iterator[Feed] = iter([{"x": X[:1] + index} for index in range(n_samples)])
+
+    def get_next(self) -> Feed | None:
+        return next(self._feeds, None)
+
+
+def read(source: DataSource, *names: str) -> list[Arrays | Feeds]:
+    return read_parts(source, names or ("x",), role="calibration")
+
+
+def arrays(source: DataSource, *names: str) -> list[dict[str, list[object]]]:
+    parts = read(source, *names)
+    return [{n: a.tolist() for n, a in part.arrays.items()} for part in parts if isinstance(part, Arrays)]
+
+
+def refused(source: DataSource, *names: str) -> str:
+    with pytest.raises(DataError) as error:
+        read(source, *names)
+    return str(error.value)
+
+
+@pytest.fixture
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_npz_gives_its_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=X, label=np.arange(3))
+    assert arrays(tmp_path / "d.npz") == [{"x": X.tolist(), "label": [0, 1, 2]}]
+
+
+def test_an_npy_gives_its_array_to_the_only_input(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", X)
+    assert arrays(str(tmp_path / "d.npy"), "image") == [{"image": X.tolist()}]
+
+
+def test_a_folder_gives_its_array_files_by_name(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", X + 1)
+    np.savez(tmp_path / "a.npz", x=X)
+    (tmp_path / "README.txt").write_text("no data")
+    assert arrays(tmp_path) == [{"x": X.tolist()}, {"x": (X + 1).tolist()}]
+
+
+def test_python_arrays_are_taken_without_a_copy() -> None:
+    (part,) = read({"x": X})
+    assert isinstance(part, Arrays)
+    assert part.arrays["x"] is X
+
+
+def test_python_feeds_are_taken_as_they_are() -> None:
+    feeds: list[Feed] = [{"x": X[:1]}, {"x": X[1:]}]
+    assert read(feeds) == [Feeds("calibration data <list>", feeds)]
+
+
+def test_a_calibration_data_reader_is_read_to_its_end() -> None:
+    (part,) = read(Reader(3))
+    assert isinstance(part, Feeds)
+    assert [feed["x"].tolist() for feed in part.feeds] == [[[0, 1]], [[1, 2]], [[2, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("module", "body"),
+    [
+        ("generator_of_feeds", "import numpy\n    yield {'x': numpy.zeros(2)}\n    yield {'x': numpy.ones(2)}"),
+        ("list_of_feeds", "import numpy\n    return [{'x': numpy.zeros(2)}, {'x': numpy.ones(2)}]"),
+    ],
+)
+def test_a_callable_of_a_module_in_the_current_folder_gives_feeds(work_folder: Path, module: str, body: str) -> None:
+    (work_folder / f"{module}.py").write_text(f"def samples():\n    {body}\n")
+    path = list(sys.path)
+    (part,) = read(f"{module}:samples")
+    assert isinstance(part, Feeds)
+    assert [feed["x"].tolist() for feed in part.feeds] == [[0, 0], [1, 1]]
+    assert sys.path == path
+
+
+def test_a_source_is_called_by_its_path_or_its_type() -> None:
+    assert [source_name(source) for source in ("a/b.npz", Path("c.npy"), {"x": X})] == ["a/b.npz", "c.npy", "<dict>"]
+
+
+@pytest.mark.parametrize("name", ["none.npz", "none.npy", "none.csv", "none"])
+def test_a_missing_file_is_refused(work_folder: Path, name: str) -> None:
+    assert refused(name).startswith(f"calibration data {name}: there is no such file")
+    assert refused(name).endswith(FORMS)
+
+
+def test_a_file_of_another_kind_is_refused(work_folder: Path) -> None:
+    (work_folder / "d.csv").write_text("1,2")
+    assert refused("d.csv") == f"calibration data d.csv: files of this kind cannot be read, {FORMS}"
+
+
+def test_a_folder_without_array_files_is_refused(work_folder: Path) -> None:
+    (work_folder / "d").mkdir()
+    assert refused("d") == "calibration data d: the folder holds no .npz or .npy file, put one there"
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"garbage")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_off(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, x=np.zeros(1000))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def damaged(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, x=np.arange(1000))
+    content = bytearray(path.read_bytes())
+    content[200:300] = bytes(100)
+    path.write_bytes(content)
+
+
+def damaged_header(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.zeros(10))
+    path.write_bytes(path.read_bytes().replace(b")", b"("))
+
+
+def python_objects(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, x=np.array([{}], dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize("write", [garbage, empty, cut_off, damaged, damaged_header, python_objects])
+@pytest.mark.parametrize("name", ["d.npz", "d.npy"])
+def test_a_damaged_file_is_refused(work_folder: Path, name: str, write: Callable[[Path], None]) -> None:
+    write(work_folder / name)
+    expected = f"calibration data {name}: the file cannot be read as arrays, write it again with numpy.savez"
+    assert refused(name).startswith(expected)
+
+
+def test_an_npy_for_a_model_with_two_inputs_is_refused(work_folder: Path) -> None:
+    np.save("d.npy", X)
+    expected = (
+        "calibration data d.npy: an .npy holds one array, but the model wants a, b; give an .npz with these names"
+    )
+    assert refused("d.npy", "a", "b") == expected
+
+
+def test_what_gives_no_samples_is_refused() -> None:
+    with pytest.raises(
+        DataError, match=r"^evaluation data <int>: type 'int' gives no samples, make it an iterable of feeds$"
+    ):
+        read_parts(3, ["x"], role="evaluation")  # type: ignore[arg-type]
+
+
+def test_a_missing_module_is_refused(work_folder: Path) -> None:
+    message = refused("no_such_module:samples")
+    assert message == (
+        "calibration data no_such_module:samples: it raised ModuleNotFoundError, put it right:"
+        " No module named 'no_such_module'"
+    )
+
+
+def test_a_missing_callable_is_refused_with_a_suggestion(work_folder: Path) -> None:
+    (work_folder / "reader_of_samples.py").write_text("def samples():\n    return []\n")
+    message = refused("reader_of_samples:sample")
+    assert message == (
+        "calibration data reader_of_samples:sample: module 'reader_of_samples' has no 'sample', did you mean 'samples'?"
+    )
+
+
+def test_a_callable_that_fails_is_refused_with_its_error(work_folder: Path) -> None:
+    (work_folder / "reader_that_fails.py").write_text("def samples():\n    yield 1\n    raise KeyError('a\\nb')\n")
+    message = refused("reader_that_fails:samples")
+    assert message == "calibration data reader_that_fails:samples: it raised KeyError, put it right: 'a\\nb'"

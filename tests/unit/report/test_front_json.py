@@ -1,0 +1,177 @@
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.domain.front import FLOAT_ID, Front, Member
+from autoquant.domain.measurement import Latency, Quality
+from autoquant.domain.region import RegionId
+from autoquant.domain.target import Target
+from autoquant.errors import OutputError
+from autoquant.report.front_json import SNR_LIMIT_DB, front_from_json, front_json
+from tests.records import a_float_member, a_front, a_member
+
+texts = st.text(max_size=8)
+positive = st.floats(1e-6, 1e6)
+snrs = st.floats(-199, 199) | st.just(math.inf)
+latencies = st.builds(
+    Latency,
+    median_ms=positive,
+    low_ms=positive,
+    high_ms=positive,
+    ratio=positive,
+    ratio_low=positive,
+    ratio_high=positive,
+    n_rounds=st.just(0),
+)
+qualities = st.builds(
+    Quality,
+    per_output=st.dictionaries(texts, snrs, max_size=3),
+    agreement=st.dictionaries(texts, st.floats(0, 1), max_size=2),
+    n_samples=st.just(0),
+)
+targets = st.lists(
+    st.builds(
+        Target,
+        ep=st.sampled_from(["cpu", "cuda"]),
+        threads=st.integers(1, 64),
+        options=st.dictionaries(texts, texts, max_size=2),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda target: target.name,
+)
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> Front:
+    chosen = tuple(draw(targets))
+    ids = [*draw(st.lists(texts.filter(lambda text: text != FLOAT_ID), max_size=3, unique=True)), FLOAT_ID]
+    members = [
+        Member(
+            id=member_id,
+            path=draw(texts),
+            sha256=draw(texts),
+            size_bytes=draw(st.integers(0, 2**60)),
+            quality=None if member_id == FLOAT_ID else draw(qualities),
+            latency={target.name: draw(latencies) for target in chosen},
+            assignment={RegionId(region): scheme for region, scheme in draw(st.dictionaries(texts, texts)).items()},
+            note=draw(texts),
+        )
+        for member_id in ids
+    ]
+    return Front(model_path=draw(texts), model_sha256=draw(texts), targets=chosen, members=tuple(members))
+
+
+def edited(change: Callable[[dict[str, object]], object]) -> str:
+    document = json.loads(front_json(a_front(a_member())))
+    change(document)
+    return json.dumps(document)
+
+
+@given(fronts())
+def test_a_front_is_read_back_as_it_is_written(front: Front) -> None:
+    assert front_from_json(front_json(front)) == front
+
+
+def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
+    document = json.loads(front_json(a_front(a_member(assignment={"z": "u8s8", "a": "u16s8"}))))
+
+    assert list(document) == ["schema_version", "model", "targets", "members"]
+    assert document["schema_version"] == 1
+    assert document["model"] == {"path": "data/model.onnx", "sha256": "ef" * 32}
+    assert document["targets"] == [{"name": "cpu-1t", "ep": "cpu", "options": {}, "threads": 1}]
+    quantized, _ = document["members"]
+    assert list(quantized) == ["id", "path", "sha256", "size_bytes", "snr_db", "latency", "assignment", "note"]
+    assert quantized["snr_db"] == {"worst": 42.0, "per_output": {"logits": 42.0}}
+    assert list(quantized["latency"]["cpu-1t"]) == [
+        "median_ms",
+        "low_ms",
+        "high_ms",
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+    ]
+    assert list(quantized["assignment"]) == ["a", "z"]
+
+
+def test_the_worst_snr_of_the_float_model_is_null() -> None:
+    (member,) = json.loads(front_json(a_front()))["members"]
+
+    assert member["id"] == FLOAT_ID
+    assert member["snr_db"] == {"worst": None, "per_output": {}}
+    assert member["latency"]["cpu-1t"]["ratio"] == 1
+
+
+def test_an_infinite_snr_is_written_as_the_limit() -> None:
+    member = json.loads(front_json(a_front(a_member(snr_db=math.inf))))["members"][0]
+
+    assert member["snr_db"] == {"worst": SNR_LIMIT_DB, "per_output": {"logits": SNR_LIMIT_DB}}
+
+
+def test_an_snr_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        front_json(a_front(a_member(snr_db=math.nan)))
+
+
+def test_agreement_of_integer_outputs_stands_beside_the_snr() -> None:
+    quality = Quality(per_output={}, agreement={"classes": 0.98}, n_samples=64)
+    member = json.loads(front_json(a_front(replace(a_member(), quality=quality))))["members"][0]
+
+    assert member["agreement"] == {"classes": 0.98}
+    assert member["snr_db"] == {"worst": SNR_LIMIT_DB, "per_output": {}}
+
+
+def test_keys_of_a_later_version_are_left_aside() -> None:
+    front = front_from_json(edited(lambda document: document.update(added=1)))
+
+    assert front.model_path == "data/model.onnx"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"^front.json: invalid JSON"),
+        ('{"schema_version": 1', r"^front.json: invalid JSON"),
+        (edited(lambda document: document.pop("model")), r"^front.json, model: field required"),
+        (edited(lambda document: document.update(schema_version=2)), r"schema_version 2, .* reads 1$"),
+        (edited(lambda document: document.update(schema_version="1")), r"^front.json, schema_version: "),
+        (edited(lambda document: document.update(members=[])), r"member 'float' is missing"),
+        (edited(lambda document: document.update(targets=[])), r"^front.json, targets: "),
+    ],
+)
+def test_text_that_is_no_front_is_refused_in_one_sentence(text: str, message: str) -> None:
+    with pytest.raises(OutputError, match=message) as refusal:
+        front_from_json(text)
+
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_number_that_json_has_not_is_refused() -> None:
+    text = front_json(a_front(a_member())).replace("42.0", "Infinity", 1)
+
+    with pytest.raises(OutputError, match=r"members\.0\.snr_db\.worst: input should be a finite number"):
+        front_from_json(text)
+
+
+def test_two_members_with_one_id_are_refused() -> None:
+    with pytest.raises(OutputError, match="an id is there twice"):
+        front_from_json(front_json(a_front(a_member("m1"), a_member("m1"))))
+
+
+def test_a_member_without_a_latency_on_a_target_is_refused() -> None:
+    front = a_front(replace(a_member("m1"), latency={}))
+
+    with pytest.raises(OutputError, match=r"member 'm1': there is no latency for target 'cpu-1t'"):
+        front_from_json(front_json(front))
+
+
+def test_a_target_without_threads_is_refused() -> None:
+    text = front_json(replace(a_front(), members=(a_float_member(),))).replace('"threads": 1', '"threads": 0')
+
+    with pytest.raises(OutputError, match="threads is 0, it must be at least 1"):
+        front_from_json(text)

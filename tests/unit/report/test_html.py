@@ -1,0 +1,232 @@
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import plotly.offline
+import pytest
+
+from autoquant.domain.front import RunRecord
+from autoquant.domain.measurement import Quality
+from autoquant.domain.target import Target
+from autoquant.report.html import report_html
+from tests.records import a_failure, a_front, a_measured, a_member, a_record, a_region
+
+TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
+HOSTILE = "</script><script>alert('x')</script><img src=x onerror=y>"
+
+
+def page(record: RunRecord) -> str:
+    """The report without the text of plotly.js."""
+    return report_html(record).replace(plotly.offline.get_plotlyjs(), "")
+
+
+def figures(html: str) -> list[Any]:
+    found = re.findall(r'<script type="application/json" id="figure-\d+">(.*?)</script>', html, flags=re.DOTALL)
+    return [json.loads(text) for text in found]
+
+
+def traces(html: str) -> dict[str, Any]:
+    return {trace["name"]: trace for trace in figures(html)[0]["data"]}
+
+
+class _Outline(HTMLParser):
+    """Which tags are open, and every tag and attribute that was seen."""
+
+    VOID = ("meta", "link", "img", "br", "input", "hr")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def outline(html: str) -> _Outline:
+    parser = _Outline()
+    parser.feed(html)
+    parser.close()
+    return parser
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        a_record(),
+        a_record(a_front(), evaluations=(), regions=()),
+        a_record(a_front(a_member(targets=TWO_TARGETS, note="Mind the step."), targets=TWO_TARGETS), notes=("One.",)),
+    ],
+    ids=["small", "float alone", "two targets"],
+)
+def test_the_page_is_well_formed_and_refers_to_nothing_outside(record: RunRecord) -> None:
+    found = outline(page(record))
+
+    assert found.open == []
+    assert not {"link", "img", "iframe"} & set(found.seen)
+    assert not {"src", "href"} & {name for name, _ in found.attributes}
+    assert any("default-src 'none'" in (value or "") for _, value in found.attributes)
+
+
+def test_plotly_is_in_the_page() -> None:
+    assert plotly.offline.get_plotlyjs() in report_html(a_record())
+
+
+def test_equal_records_give_equal_pages() -> None:
+    assert report_html(a_record()) == report_html(a_record())
+
+
+def test_text_from_the_user_is_escaped() -> None:
+    member = a_member(HOSTILE, assignment={HOSTILE: HOSTILE}, note=HOSTILE)
+    front = replace(a_front(member), model_path=f"dir/{HOSTILE}", model_sha256=HOSTILE)
+    record = replace(
+        a_record(
+            front,
+            evaluations=(a_measured(0, assignment={HOSTILE: HOSTILE}), a_failure(1, reason=HOSTILE)),
+            regions=(a_region(HOSTILE, op_types=(HOSTILE,)),),
+            configuration={HOSTILE: HOSTILE},
+            notes=(HOSTILE,),
+        ),
+        environment={HOSTILE: {HOSTILE: [HOSTILE]}},
+        phases={HOSTILE: 1.0},
+    )
+
+    html = page(record)
+
+    assert "img" not in outline(html).seen
+    assert outline(html).seen.count("script") == outline(page(a_record())).seen.count("script")
+    hovers = [text for trace in figures(html)[0]["data"] for text in trace.get("hovertext", trace.get("text", ()))]
+    assert hovers
+    assert not any("<script" in text or "<img" in text for text in hovers)
+
+
+def test_the_headline_heads_the_page() -> None:
+    html = page(a_record())
+
+    assert "<h1>Fastest model that keeps 40 dB: 0.50 of float&#39;s latency (0.49 to 0.51)," in html
+
+
+def test_members_are_drawn_with_their_interval_and_float_as_a_line() -> None:
+    html = page(a_record(a_front(a_member("m1", ratio=0.5, snr_db=30.0), a_member("m2", ratio=0.7, snr_db=45.0))))
+
+    drawn = traces(html)["on the front, 95 % interval"]
+    assert (drawn["x"], drawn["y"]) == ([0.5, 0.7], [30.0, 45.0])
+    assert drawn["error_x"]["array"] == pytest.approx([0.01, 0.01])
+    assert drawn["error_x"]["arrayminus"] == pytest.approx([0.01, 0.01])
+    assert "ratio 0.500 (0.490 to 0.510)" in drawn["hovertext"][0]
+    assert "u8s8 in 2 of 3 regions" in drawn["hovertext"][0]
+    (line,) = figures(html)[0]["layout"]["shapes"]
+    assert line["x0"] == line["x1"] == 1
+
+
+def test_the_stairs_lead_from_member_to_member_and_to_float() -> None:
+    html = page(a_record(a_front(a_member("m1", ratio=0.5, snr_db=30.0), a_member("m2", ratio=0.7, snr_db=45.0))))
+
+    stairs = traces(html)["front"]
+    assert list(zip(stairs["x"], stairs["y"], strict=True)) == [(0.5, 30), (0.7, 30), (0.7, 45), (1, 45)]
+
+
+def test_evaluations_are_drawn_behind_the_members() -> None:
+    html = page(a_record(evaluations=(a_measured(4, ratio=0.6), a_measured(5, is_complete=False), a_failure(6))))
+
+    names = [trace["name"] for trace in figures(html)[0]["data"]]
+    assert names == ["rejected early", "evaluated", "front", "on the front, 95 % interval"]
+    assert "<b>trial 4</b>, evaluated" in traces(html)["evaluated"]["text"][0]
+
+
+def test_what_is_not_drawn_is_counted() -> None:
+    evaluations = (a_measured(0), a_measured(1, ratio=None), a_measured(2, snr_db=math.inf), a_failure(3))
+
+    html = page(a_record(evaluations=evaluations))
+
+    assert len(traces(html)["evaluated"]["x"]) == 1
+    assert "Not drawn, for want of a latency here or of a finite SNR: 2 of the evaluations." in html
+
+
+def test_far_evaluations_start_outside_the_view_and_are_counted() -> None:
+    near = tuple(a_measured(i, ratio=0.5 + i / 500) for i in range(100))
+
+    html = page(a_record(evaluations=(*near, a_measured(100, ratio=30.0))))
+
+    assert figures(html)[0]["layout"]["xaxis"]["range"][1] < 2
+    assert "Outside the first view: 1 of the evaluations" in html
+
+
+def test_a_member_with_equal_outputs_is_in_the_table_only() -> None:
+    html = page(a_record(a_front(a_member("same", snr_db=math.inf)), evaluations=()))
+
+    assert figures(html) == []
+    assert ">equal</td>" in html
+    assert "No measured SNR and latency to draw." in html
+
+
+def test_each_target_has_its_plot() -> None:
+    html = page(a_record(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)))
+
+    assert len(figures(html)) == 2
+    assert "<h3>cpu-1t</h3>" in html
+    assert "<h3>cpu-2t</h3>" in html
+
+
+def test_each_region_shows_what_each_member_gives_it() -> None:
+    html = page(a_record(a_front(a_member("m1", assignment={"r0": "u8s8", "r1": "u16s8"}))))
+
+    assert re.findall(r'title="(r\d), m1: (\w+)">(\w*)</td>', html) == [
+        ("r0", "u8s8", "u8s8"),
+        ("r1", "u16s8", "u16s8"),
+        ("r2", "float", ""),
+    ]
+    assert "2 Add, MatMul" in html
+
+
+def test_long_scheme_names_are_lettered() -> None:
+    html = page(a_record(a_front(a_member("m1", assignment={"r0": "u8s8", "r1": "u8s8-percentile"}))))
+
+    assert re.findall(r'title="(r\d), m1: ([\w-]+)">(\w*)</td>', html)[:2] == [
+        ("r0", "u8s8", "A"),
+        ("r1", "u8s8-percentile", "B"),
+    ]
+
+
+def test_the_float_model_alone_makes_a_page() -> None:
+    html = page(a_record(a_front(), evaluations=()))
+
+    assert "<h1>No candidate was measured: the float model alone is on the front.</h1>" in html
+    assert "No evaluations." in html
+    assert figures(html) == []
+
+
+def test_failures_are_counted_by_reason() -> None:
+    html = page(a_record(evaluations=(a_failure(0), a_failure(1), a_failure(2, stage="measure", reason="crash"))))
+
+    assert re.findall(r'anywhere">([^<]*)</td><td class="n">(\d+)', html) == [
+        ("build: no range for &#39;x&#39;", "2"),
+        ("measure: crash", "1"),
+    ]
+
+
+def test_agreement_of_integer_outputs_is_told() -> None:
+    quality = Quality(per_output={"logits": 40.0}, agreement={"classes": 0.984}, n_samples=64)
+
+    assert "classes: 98.4 % agree" in page(a_record(a_front(replace(a_member(), quality=quality))))
+
+
+def test_environment_configuration_phases_and_notes_are_there() -> None:
+    html = page(a_record(configuration={"min_snr_db": None, "resume": False}, notes=("The data were split.",)))
+
+    assert "Imaginary 9000" in html
+    assert "onnxruntime 1.30" in html
+    assert '<th scope="row">min snr db</th><td>not given</td>' in html
+    assert '<th scope="row">resume</th><td>no</td>' in html
+    assert "10.0 seconds in all phases." in html
+    assert "<li>The data were split.</li>" in html

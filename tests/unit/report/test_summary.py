@@ -1,0 +1,170 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autoquant.domain.target import Target
+from autoquant.errors import UsageError
+from autoquant.report.summary import (
+    JobRow,
+    best_member_at,
+    best_ratio_at,
+    evaluations_sentence,
+    headline,
+    interval_text,
+    job_summary_markdown,
+    ratio_text,
+    run_sentences,
+    schemes_text,
+)
+from tests.records import a_failure, a_front, a_latency, a_measured, a_member, a_record
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "job_summary.md"
+TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
+FRONT = a_front(a_member("m1", ratio=0.4, snr_db=28.0), a_member("m2", ratio=0.55, snr_db=41.0))
+
+
+@pytest.mark.parametrize(
+    ("demand", "member", "ratio"), [(20, "m1", 0.4), (28, "m1", 0.4), (30, "m2", 0.55), (41.5, "float", 1.0)]
+)
+def test_the_fastest_member_that_keeps_a_demand_is_found(demand: float, member: str, ratio: float) -> None:
+    assert best_member_at(FRONT, demand).id == member
+    assert best_ratio_at(FRONT, demand) == ratio
+
+
+def test_each_target_has_its_own_best_ratio() -> None:
+    member = a_member(targets=TWO_TARGETS)
+    slow_on_two = replace(member, latency={"cpu-1t": a_latency(0.5), "cpu-2t": a_latency(1.2)})
+    front = a_front(slow_on_two, targets=TWO_TARGETS)
+
+    assert best_ratio_at(front, 40, "cpu-1t") == 0.5
+    assert best_ratio_at(front, 40, "cpu-2t") == 1.0
+
+
+def test_an_unknown_target_is_refused() -> None:
+    with pytest.raises(UsageError, match="target 'gpu' is not in this front, it has cpu-1t"):
+        best_ratio_at(FRONT, 30, "gpu")
+
+
+def test_ratios_and_their_intervals_are_rounded_alike() -> None:
+    latency = a_latency(0.5168, spread=0.005)
+
+    assert (ratio_text(latency), interval_text(latency)) == ("0.52", "0.51 to 0.52")
+    assert (ratio_text(latency, 3), interval_text(latency, 3)) == ("0.517", "0.512 to 0.522")
+
+
+def test_schemes_are_named_the_commonest_first() -> None:
+    member = a_member(assignment={"a": "u16s8", "b": "u8s8", "c": "u8s8", "d": "float"})
+
+    assert schemes_text(member.assignment, 40) == "u8s8 in 2, u16s8 in 1 of 40 regions"
+    assert schemes_text({}, 40) == "float in all regions"
+
+
+def test_the_headline_tells_the_fastest_that_keeps_forty_decibels() -> None:
+    assert headline(a_record(FRONT)) == (
+        "Fastest model that keeps 40 dB: 0.55 of float's latency (0.54 to 0.56), u8s8 in 2 of 3 regions."
+    )
+
+
+def test_the_headline_takes_the_demand_that_the_user_gave() -> None:
+    assert headline(a_record(FRONT, configuration={"min_snr_db": 25})).startswith(
+        "Fastest model that keeps 25 dB: 0.40"
+    )
+
+
+def test_the_headline_tells_when_no_faster_model_keeps_the_demand() -> None:
+    assert headline(a_record(FRONT, configuration={"min_snr_db": 60.0})) == (
+        "Nothing faster than float keeps 60 dB; the fastest model keeps 28.0 dB: "
+        "0.40 of float's latency (0.39 to 0.41), u8s8 in 2 of 3 regions."
+    )
+
+
+def test_the_headline_names_the_target_where_there_are_several() -> None:
+    front = a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)
+
+    assert "(0.49 to 0.51) on cpu-1t, u8s8" in headline(a_record(front))
+
+
+def test_the_headline_is_honest_where_the_first_target_gains_nothing() -> None:
+    member = replace(a_member(targets=TWO_TARGETS), latency={"cpu-1t": a_latency(1.1), "cpu-2t": a_latency(0.8)})
+
+    assert headline(a_record(a_front(member, targets=TWO_TARGETS))) == "No member is faster than float on cpu-1t."
+
+
+def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
+    assert run_sentences(a_record(FRONT)) == [
+        "At 30 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
+        "At 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
+        "At 50 dB: nothing is faster than float.",
+        "3 evaluations: 1 complete, 1 rejected early, 1 failed.",
+    ]
+
+
+def test_a_run_on_several_targets_names_them() -> None:
+    lines = run_sentences(a_record(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)))
+
+    assert [line.split(":")[0] for line in lines[:-1]] == [
+        f"{target}, at {demand} dB" for target in ("cpu-1t", "cpu-2t") for demand in (30, 40, 50)
+    ]
+
+
+def test_a_run_where_nothing_pays_says_so() -> None:
+    record = a_record(a_front(), evaluations=(a_measured(0, ratio=1.2),))
+
+    assert run_sentences(record) == [
+        "Nothing pays: the float model alone is on the front.",
+        "1 evaluation: 1 complete.",
+    ]
+    assert headline(record) == "Nothing pays: the float model alone is on the front."
+
+
+@pytest.mark.parametrize("evaluations", [(), (a_failure(0),)])
+def test_a_run_without_a_measurement_does_not_claim_that_nothing_pays(evaluations: tuple[()]) -> None:
+    record = a_record(a_front(), evaluations=evaluations)
+
+    assert run_sentences(record)[0] == "No candidate was measured: the float model alone is on the front."
+
+
+def test_no_evaluations_are_told_as_such() -> None:
+    assert evaluations_sentence([]) == "No evaluations."
+
+
+def a_row(model: str = "digits", **changes: object) -> JobRow:
+    row = JobRow(
+        model=model,
+        best_ratio={30: 0.521, 40: 0.609, 50: 1.0},
+        previous={30: 0.551, 40: 0.609, 50: None},
+        n_evaluations=312,
+        seconds=118.4,
+        error=None,
+        missed=(),
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def test_the_job_summary_is_the_golden_one() -> None:
+    rows = [
+        a_row("digits"),
+        a_row("opennsfw", previous=None, missed=("At 40 dB the ratio is 0.609, 0.600 was demanded.",)),
+        a_row("slower", best_ratio={30: 0.6, 40: 0.7001, 50: 0.9}, previous={30: 0.55, 40: 0.7, 50: 1.0}),
+        a_row("odd | name", best_ratio={}, n_evaluations=0, seconds=2.2, error="The file is\nno ONNX model."),
+    ]
+
+    text = job_summary_markdown(rows, job="nightly", date="2026-07-02", previous_date="2026-07-01")
+
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_a_first_job_has_no_changes() -> None:
+    text = job_summary_markdown([a_row(previous=None)], job="nightly", date="2026-07-02")
+
+    assert "change against" not in text
+    assert "| digits | 0.521 (new) | 0.609 (new) | 1.000 (new) | 312 | 118 | ok |" in text
+    assert "## " not in text
+
+
+def test_a_job_without_models_is_still_a_table() -> None:
+    lines = job_summary_markdown([], job="nightly", date="2026-07-02").splitlines()
+
+    assert lines[2].startswith("0 models, 0 failed, 0 missed a demand.")
+    assert lines[-1].startswith("|:--|")

@@ -1,0 +1,102 @@
+import io
+import math
+
+import pandas as pd
+import pytest
+
+from autoquant.domain.measurement import Evaluation
+from autoquant.domain.target import Target
+from autoquant.report.tables import front_table, trials_table
+from tests.records import a_failure, a_front, a_measured, a_member, a_region
+
+TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
+
+
+def test_the_front_has_one_row_per_member_in_its_order() -> None:
+    table = front_table(a_front(a_member("m1", ratio=0.5, snr_db=30.0), a_member("m2", ratio=0.7, snr_db=45.0)))
+
+    assert list(table.columns) == [
+        "id",
+        "path",
+        "snr_db",
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+        "median_ms",
+        "low_ms",
+        "high_ms",
+        "size_bytes",
+        "n_quantized_regions",
+        "note",
+    ]
+    assert table["id"].to_list() == ["m1", "m2", "float"]
+    assert table["ratio"].to_list() == [0.5, 0.7, 1.0]
+    assert table["n_quantized_regions"].to_list() == [2, 2, 0]
+
+
+def test_the_float_model_meets_every_demand() -> None:
+    table = front_table(a_front(a_member(snr_db=30.0)))
+
+    assert table.loc[table["snr_db"] >= 60, "id"].to_list() == ["float"]
+    assert table["snr_db"].to_list() == [30.0, math.inf]
+
+
+def test_a_region_that_is_asked_to_be_float_is_not_quantized() -> None:
+    table = front_table(a_front(a_member(assignment={"r0": "u8s8", "r1": "float"})))
+
+    assert table["n_quantized_regions"].to_list() == [1, 0]
+
+
+def test_with_several_targets_each_has_its_columns_of_latency() -> None:
+    table = front_table(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS))
+
+    assert "ratio" not in table.columns
+    assert table["ratio[cpu-1t]"].to_list() == table["ratio[cpu-2t]"].to_list() == [0.5, 1.0]
+    assert {"high_ms[cpu-1t]", "high_ms[cpu-2t]"} < set(table.columns)
+
+
+def test_the_front_survives_csv() -> None:
+    table = front_table(a_front(a_member(note="slow, on paper")))
+
+    read = pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False)
+
+    pd.testing.assert_frame_equal(read, table, check_dtype=False)
+
+
+def test_trials_tell_complete_from_rejected_and_failed() -> None:
+    table = trials_table([a_measured(0), a_measured(1, is_complete=False, ratio=None), a_failure(2)])
+
+    assert table["state"].to_list() == ["complete", "rejected-early", "failed"]
+    assert table["reason"].to_list() == ["", "", "build: no range for 'x'"]
+    assert table["n_samples"].to_list()[:2] == [64, 4]
+    assert table["ratio"].isna().to_list() == [False, True, True]
+    assert table["snr_db"].isna().to_list() == [False, False, True]
+    assert table["digest"].to_list() == ["digest0", "digest1", ""]
+
+
+def test_every_region_has_a_column_with_the_asked_scheme() -> None:
+    evaluations = [a_measured(0, assignment={"r1": "u8s8"}), a_measured(1, assignment={"state": "u16s8"})]
+
+    table = trials_table(evaluations, [a_region("r0"), a_region("r1")])
+
+    assert list(table.columns)[-3:] == ["scheme[r0]", "scheme[r1]", "scheme[state]"]
+    assert table["scheme[r0]"].to_list() == ["float", "float"]
+    assert table["scheme[r1]"].to_list() == ["u8s8", "float"]
+    assert table["scheme[state]"].to_list() == ["float", "u16s8"]
+    assert table["state"].to_list() == ["complete", "complete"]
+
+
+def test_trials_on_several_targets_have_columns_for_each() -> None:
+    table = trials_table([a_measured(0, target="cpu-1t", ratio=0.5), a_measured(1, target="cpu-2t", ratio=0.6)])
+
+    assert table["ratio[cpu-1t]"].to_list()[0] == 0.5
+    assert table["ratio[cpu-2t]"].isna().to_list() == [True, False]
+
+
+@pytest.mark.parametrize("evaluations", [[], [a_failure(0)]])
+def test_the_columns_are_there_without_a_measurement(evaluations: list[Evaluation]) -> None:
+    table = trials_table(evaluations)
+
+    assert len(table) == len(evaluations)
+    assert list(table.columns[:2]) == ["number", "state"]
+    assert {"snr_db", "n_samples", "digest", "reason"} <= set(table.columns)

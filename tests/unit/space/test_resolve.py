@@ -1,0 +1,109 @@
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.space import SpaceDefinition, SpaceRule
+from autoquant.space.resolve import resolve
+
+NAMES = ("all-a", "all-b", "linear")
+OP_TYPES = ("Conv", "Add", "Softmax", "MaxPool")
+
+
+def scheme(name: str) -> Scheme:
+    return Scheme(
+        name=name,
+        activation=TensorFormat.parse("u8:tensor:asym"),
+        weight=TensorFormat.parse("s8:channel:sym"),
+        ranges=RangeMethod.parse("mse"),
+        operators=Operators.LINEAR if name == "linear" else Operators.ALL,
+    )
+
+
+def definition(*rules: SpaceRule, op_types: Sequence[str] = OP_TYPES) -> SpaceDefinition:
+    schemes = tuple(scheme(name) for name in NAMES)
+    return SpaceDefinition(
+        name="test", schemes=schemes, op_types=frozenset(op_types), rules=rules, groups=(), digest="0"
+    )
+
+
+def rule(*schemes: str, op_types: Sequence[str] = (), nodes: str | None = None) -> SpaceRule:
+    return SpaceRule(op_types=frozenset(op_types), nodes=nodes, schemes=schemes)
+
+
+def region(**nodes: str) -> Region:
+    return Region(
+        id=RegionId("r"),
+        nodes=tuple(NodeName(name) for name in nodes),
+        inputs=(TensorName("x"),),
+        outputs=(TensorName("y"),),
+        pattern="p",
+        op_types=tuple(nodes.values()),
+        work=1.0,
+    )
+
+
+def choices(space: SpaceDefinition, **nodes: str) -> tuple[str, ...]:
+    return resolve(space, [region(**nodes)]).choices[RegionId("r")]
+
+
+def test_without_rules_a_region_may_take_float_and_every_scheme_in_the_order_of_the_file() -> None:
+    assert choices(definition(), conv="Conv", add="Add") == (FLOAT, *NAMES)
+
+
+def test_a_space_knows_its_schemes_by_name_and_float_is_none_of_them() -> None:
+    assert resolve(definition(), []).schemes == {name: scheme(name) for name in NAMES}
+
+
+def test_a_rule_by_op_type_narrows_only_the_regions_that_hold_such_an_operator() -> None:
+    space = definition(rule("all-a", op_types=["Softmax"]))
+    assert choices(space, conv="Conv", softmax="Softmax") == (FLOAT, "all-a")
+    assert choices(space, conv="Conv") == (FLOAT, *NAMES)
+
+
+def test_a_rule_by_name_is_searched_in_the_names_of_the_nodes() -> None:
+    space = definition(rule(FLOAT, nodes="/head"))
+    assert choices(space, **{"/body/conv": "Conv", "/body/head/conv": "Conv"}) == (FLOAT,)
+    assert choices(space, **{"/body/conv": "Conv"}) == (FLOAT, *NAMES)
+
+
+def test_a_rule_with_op_types_and_nodes_matches_only_where_both_do() -> None:
+    space = definition(rule(FLOAT, op_types=["Conv"], nodes="^b"))
+    assert choices(space, a="Conv", b="Add") == (FLOAT, *NAMES)
+    assert choices(space, a="Add", b="Conv") == (FLOAT,)
+
+
+def test_the_last_rule_that_matches_a_node_decides_for_it() -> None:
+    space = definition(rule(FLOAT, op_types=["Conv"]), rule("all-b", nodes="^tail"))
+    assert choices(space, tail="Conv") == (FLOAT, "all-b")
+
+
+def test_a_region_may_take_only_what_all_its_nodes_may() -> None:
+    space = definition(rule("all-a", "all-b", op_types=["Conv"]), rule("all-b", "linear", op_types=["Add"]))
+    assert choices(space, conv="Conv", add="Add") == (FLOAT, "all-b")
+
+
+def test_a_region_without_an_operator_of_the_provider_stays_float() -> None:
+    assert choices(definition(op_types=["Conv"]), softmax="Softmax") == (FLOAT,)
+
+
+def test_a_linear_scheme_is_no_choice_for_a_region_without_linear_operators() -> None:
+    assert choices(definition(), add="Add", pool="MaxPool") == (FLOAT, "all-a", "all-b")
+
+
+rules = st.builds(
+    lambda schemes, op_types: rule(*schemes, op_types=op_types),
+    st.lists(st.sampled_from((FLOAT, *NAMES)), min_size=1, unique=True),
+    st.lists(st.sampled_from(OP_TYPES), min_size=1, unique=True),
+)
+
+
+@given(st.lists(rules, max_size=4), st.lists(st.sampled_from(OP_TYPES), min_size=1, max_size=4))
+def test_float_comes_first_and_once_and_the_order_of_the_file_is_kept(
+    given_rules: list[SpaceRule], op_types: list[str]
+) -> None:
+    names = choices(definition(*given_rules), **{f"n{index}": op_type for index, op_type in enumerate(op_types)})
+    assert names[0] == FLOAT
+    assert list(names[1:]) == [name for name in NAMES if name in names]

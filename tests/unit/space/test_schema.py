@@ -1,0 +1,279 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.space import Group, SpaceDefinition, SpaceRule
+from autoquant.errors import SpaceError
+from autoquant.space.schema import read_space
+
+SECTION = """
+schemes = ["a", "b"]
+op_types = ["Conv", "Add"]
+"""
+SCHEME_A = """
+activation = "u8:tensor:asym"
+weight = "s8:channel:sym"
+ranges = "min-max"
+"""
+SCHEME_B = """
+activation = "s8:tensor:sym"
+weight = "u8:tensor:asym"
+ranges = "percentile-99.99"
+operators = "linear"
+"""
+RULE = """
+op_types = ["Softmax"]
+nodes = "^/head/"
+schemes = ["float", "a"]
+"""
+GROUP = """
+name = "head"
+nodes = "^/head/"
+"""
+
+
+def text(
+    *,
+    schema: str = "schema = 1",
+    section: str = SECTION,
+    scheme_a: str = SCHEME_A,
+    scheme_b: str = SCHEME_B,
+    rule: str = RULE,
+    group: str = GROUP,
+    more: str = "",
+) -> str:
+    return (
+        f"{schema}\n[ep.cpu]{section}[schemes.a]{scheme_a}[schemes.b]{scheme_b}[[rules]]{rule}[[groups]]{group}\n{more}"
+    )
+
+
+def read(folder: Path, content: str, *, ep: str | None = "cpu") -> SpaceDefinition:
+    path = folder / "cnn.toml"
+    path.write_text(content, encoding="utf-8")
+    return read_space(str(path), ep=ep)
+
+
+def refused(folder: Path, content: str, *, ep: str | None = "cpu") -> str:
+    with pytest.raises(SpaceError) as error:
+        read(folder, content, ep=ep)
+    return str(error.value).removeprefix(f"{folder}/")
+
+
+def test_a_space_holds_what_its_file_says(tmp_path: Path) -> None:
+    space = read(tmp_path, text())
+    assert space.name == "cnn"
+    assert space.op_types == {"Conv", "Add"}
+    assert space.schemes == (
+        Scheme(
+            name="a",
+            activation=TensorFormat.parse("u8:tensor:asym"),
+            weight=TensorFormat.parse("s8:channel:sym"),
+            ranges=RangeMethod.parse("min-max"),
+        ),
+        Scheme(
+            name="b",
+            activation=TensorFormat.parse("s8:tensor:sym"),
+            weight=TensorFormat.parse("u8:tensor:asym"),
+            ranges=RangeMethod.parse("percentile-99.99"),
+            operators=Operators.LINEAR,
+        ),
+    )
+    assert space.rules == (SpaceRule(op_types=frozenset({"Softmax"}), nodes="^/head/", schemes=("float", "a")),)
+    assert space.groups == (Group(name="head", nodes="^/head/"),)
+
+
+def test_only_the_schemes_of_the_execution_provider_are_in_the_space(tmp_path: Path) -> None:
+    more = '[ep.qnn]\nschemes = ["b"]\nop_types = ["Gelu"]'
+    assert [scheme.name for scheme in read(tmp_path, text(more=more), ep="qnn").schemes] == ["b"]
+    assert read(tmp_path, text(more=more), ep="qnn").op_types == {"Gelu"}
+
+
+def test_without_an_execution_provider_the_space_holds_all_of_the_file(tmp_path: Path) -> None:
+    more = '[ep.qnn]\nschemes = ["b"]\nop_types = ["Gelu"]'
+    space = read(tmp_path, text(more=more), ep=None)
+    assert [scheme.name for scheme in space.schemes] == ["a", "b"]
+    assert space.op_types == {"Conv", "Add", "Gelu"}
+
+
+def test_the_digest_follows_the_content_and_not_the_comments(tmp_path: Path) -> None:
+    digest = read(tmp_path, text()).digest
+    assert read(tmp_path, text(more="# a comment")).digest == digest
+    assert read(tmp_path, text(more='[ep.qnn]\nschemes = ["b"]\nop_types = ["Gelu"]')).digest == digest
+    changed = [
+        text(section=SECTION.replace('"Add"', '"Mul"')),
+        text(section=SECTION.replace('"a", "b"', '"b", "a"')),
+        text(scheme_b=SCHEME_B.replace("99.99", "99.9")),
+        text(rule=RULE.replace("head", "tail")),
+        text(group=GROUP.replace("head", "tail")),
+    ]
+    assert len({digest, *(read(tmp_path, content).digest for content in changed)}) == 6
+
+
+@pytest.mark.parametrize("name", ["default", "quick", "extensive"])
+def test_a_shipped_space_is_read_by_its_name(name: str) -> None:
+    space = read_space(name, ep="cpu")
+    assert space.name == name
+    assert {"Conv", "Gemm", "MatMul"} < space.op_types
+    assert all(scheme.activation.dtype.bits == 8 for scheme in space.schemes)
+
+
+def test_the_shipped_spaces_grow_from_quick_to_extensive() -> None:
+    quick, default, extensive = (set(read_space(name, ep="cpu").schemes) for name in ("quick", "default", "extensive"))
+    assert quick < default < extensive
+
+
+@pytest.mark.parametrize("ep", ["qnn", "openvino"])
+def test_16_bit_schemes_are_offered_to_providers_that_may_run_them(ep: str) -> None:
+    assert any(scheme.activation.dtype.bits == 16 for scheme in read_space("extensive", ep=ep).schemes)
+
+
+def test_the_name_of_a_scheme_says_what_it_is() -> None:
+    spelled = {
+        "min-max": "minmax",
+        "percentile-99.9": "p99.9",
+        "percentile-99.99": "p99.99",
+        "percentile-99.999": "p99.999",
+    }
+    for scheme in read_space("extensive").schemes:
+        scope = "linear" if scheme.operators is Operators.LINEAR else scheme.weight.granularity
+        ranges = spelled.get(str(scheme.ranges), str(scheme.ranges))
+        assert scheme.name == f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
+
+
+def test_an_unknown_name_is_refused_with_the_shipped_ones_and_a_suggestion() -> None:
+    with pytest.raises(SpaceError) as error:
+        read_space("defualt", ep="cpu")
+    assert str(error.value) == (
+        "defualt: no search space file has this path, those that are shipped have the names default, extensive, quick,"
+        " did you mean 'default'?"
+    )
+
+
+def test_a_missing_file_is_refused_with_the_shipped_names(tmp_path: Path) -> None:
+    with pytest.raises(
+        SpaceError, match=r"mine.toml: no search space file has this path, .*default, extensive, quick$"
+    ):
+        read_space(str(tmp_path / "mine.toml"))
+
+
+def test_a_provider_without_a_section_is_refused_with_those_that_have_one(tmp_path: Path) -> None:
+    expected = "cnn.toml, ep: has no section for 'openvino', it has: cpu; add [ep.openvino]"
+    assert refused(tmp_path, text(), ep="openvino") == expected
+
+
+def test_what_is_not_toml_is_refused(tmp_path: Path) -> None:
+    message = refused(tmp_path, "schema = = 1")
+    assert message.startswith("cnn.toml: it cannot be read as TOML, put it right: Invalid value (at line 1")
+
+
+def test_what_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpaceError, match=r"bytes.toml: it cannot be read as TOML, put it right: 'utf-8' codec"):
+        read_space(str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (text(schema="schema = 2"), "schema: input should be 1, it is 2"),
+        (text(schema=""), "schema: this key is missing, add it"),
+        (text(schema="schema = 1\nrule = 3"), "rule: 'rule' is unknown, did you mean 'rules'?"),
+        (
+            text(schema="schema = 1\nversion = 3"),
+            "version: 'version' is unknown, choose from: description, ep, groups,",
+        ),
+        (text(section="\nop_types = ['Conv']\n"), "ep.cpu.schemes: this key is missing, add it"),
+        (text(section=SECTION + "optypes = []\n"), "ep.cpu.optypes: 'optypes' is unknown, did you mean 'op_types'?"),
+        (text(scheme_a=SCHEME_A + "range = 3\n"), "schemes.a.range: 'range' is unknown, did you mean 'ranges'?"),
+        (text(rule=RULE + "node = 3\n"), "rules[0].node: 'node' is unknown, did you mean 'nodes'?"),
+        (text(group=GROUP + "named = 3\n"), "groups[0].named: 'named' is unknown, did you mean 'name'?"),
+    ],
+)
+def test_an_unknown_or_missing_key_is_named(tmp_path: Path, content: str, expected: str) -> None:
+    assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (text(rule=RULE.replace("Softmax", "Covn")), "rules[0].op_types: 'Covn' is unknown, did you mean 'Conv'?"),
+        (text(section=SECTION.replace("Add", "Ad")), "ep.cpu.op_types: 'Ad' is unknown, did you mean 'Add'?"),
+        (text(section=SECTION.replace("Add", "LSTM")), "ep.cpu.op_types: 'LSTM' is unknown, choose from: Add, ArgMax,"),
+        (text(section=SECTION.replace('"b"', '"c"')), "ep.cpu.schemes: 'c' is unknown, choose from: a, b"),
+        (text(rule=RULE.replace("float", "flaot")), "rules[0].schemes: 'flaot' is unknown, did you mean 'float'?"),
+        (
+            text(section=SECTION.replace('"b"', '"float"')),
+            "ep.cpu.schemes: 'float' is the model as it is and always allowed, leave it out",
+        ),
+        (
+            text(more=f"[schemes.float]{SCHEME_A}"),
+            "schemes: 'float' is the model as it is and always allowed, leave it out",
+        ),
+    ],
+)
+def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
+    tmp_path: Path, content: str, expected: str
+) -> None:
+    assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            text(scheme_a=SCHEME_A.replace("u8:tensor:asym", "u8")),
+            "schemes.a.activation: 'u8' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'",
+        ),
+        (
+            text(scheme_a=SCHEME_A.replace("u8:tensor:asym", "u8:channel:sym")),
+            "schemes.a.activation: 'u8:channel:sym' is per-channel, activations are per-tensor,"
+            " write e.g. 'u8:tensor:asym'",
+        ),
+        (
+            text(scheme_a=SCHEME_A.replace("s8:channel:sym", "s8:channel:asym")),
+            "schemes.a.weight: 's8:channel:asym' is asymmetric, per-channel weights must be symmetric,"
+            " write e.g. 's8:channel:sym'",
+        ),
+        (
+            text(scheme_a=SCHEME_A.replace("min-max", "minmax")),
+            "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy' or 'mse'",
+        ),
+        (
+            text(scheme_b=SCHEME_B.replace("linear", "liner")),
+            "schemes.b.operators: input should be 'all' or 'linear', it is 'liner'",
+        ),
+        (
+            text(more='[schemes."p99.9"]\nactivation = 8\nweight = "u8:tensor:sym"\nranges = "mse"'),
+            "schemes.\"p99.9\".activation: '8' is no tensor format,",
+        ),
+    ],
+)
+def test_a_scheme_that_cannot_be_is_refused(tmp_path: Path, content: str, expected: str) -> None:
+    assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            text(rule=RULE.replace("^/head/", "(")),
+            "rules[0].nodes: '(' is no regular expression, put it right: missing ), unterminated subpattern",
+        ),
+        (text(group=GROUP.replace("^/head/", "[")), "groups[0].nodes: '[' is no regular expression, put it right: "),
+        (text(rule='\nschemes = ["a"]\n'), "rules[0]: says neither op_types nor nodes, add one of them"),
+        (text(rule=RULE.replace('"float", "a"', "")), "rules[0].schemes: is empty, name at least one"),
+        (text(rule=RULE.replace('"Softmax"', "")), "rules[0].op_types: is empty, name at least one"),
+        (
+            text(rule=RULE.replace('["Softmax"]', '"Conv"')),
+            "rules[0].op_types: input should be a valid list, it is 'Conv'",
+        ),
+        (text(section=SECTION.replace('"a", "b"', "")), "ep.cpu.schemes: is empty, name at least one"),
+        (text(section=SECTION.replace('"b"', '"a"')), "ep.cpu.schemes: 'a' is listed twice, leave one out"),
+        (text(more=f"[[groups]]{GROUP}"), "groups: 'head' is the name of 2 groups, give each its own"),
+        ("schema = 1\n[ep]\n[schemes]", "ep: dictionary should have at least 1 item"),
+    ],
+)
+def test_a_rule_section_or_group_that_cannot_be_is_refused(tmp_path: Path, content: str, expected: str) -> None:
+    assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
