@@ -1,11 +1,12 @@
 """What autoquant finds on the models of the zoo, against onnxruntime's own recipes, measured independently.
 
-``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1]`` searches each model, builds
-the recipes, measures both in the same interleaved rounds of a fresh process, and writes ``results.json`` and
+``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1]`` searches each model,
+builds the recipes, measures both in the same interleaved rounds of a fresh process, and writes ``results.json`` and
 ``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import shutil
@@ -36,7 +37,7 @@ class Search:
     """How one run of ``autoquant search`` went.
 
     Attributes:
-        command: As typed from the root of the repository, with ``python`` for the interpreter.
+        command: With ``ZOO`` and ``OUT`` for the model's folder and that of its results.
         seconds: Wall-clock.
         error: The sentence of a search that failed, or empty.
     """
@@ -86,14 +87,16 @@ def _search(zoo: Path, out: Path, time_limit: str, threads: int) -> Search:
     command = ["-m", "autoquant", "search", str(zoo / "model.onnx"), *data, *limits]
     start = time.perf_counter()
     error = _run(command, out.parent / "search.log", timeout_s=3 * _seconds(time_limit) + 300)
-    return Search(command=" ".join(["python", *command]), seconds=time.perf_counter() - start, error=error)
+    seconds = time.perf_counter() - start
+    typed = " ".join(["python", *command]).replace(str(zoo), "ZOO").replace(str(out.parent), "OUT")
+    return Search(command=typed, seconds=seconds, error=error)
 
 
 def _recipes(zoo: Path, out: Path) -> list[Path]:
     """Files of the recipes; those of the same model, data and onnxruntime are built once."""
     folder, marker = out / "recipes", out / "recipes.json"
-    environment = read_environment()
-    origin = {"meta": json.loads((zoo / "meta.json").read_text(encoding="utf-8")), "versions": environment["versions"]}
+    inputs = {name: hashlib.sha256((zoo / name).read_bytes()).hexdigest() for name in ("model.onnx", "calib.npz")}
+    origin = {"sha256": inputs, "versions": read_environment()["versions"]}
     if not marker.exists() or json.loads(marker.read_text(encoding="utf-8")) != origin:
         shutil.rmtree(folder, ignore_errors=True)
         files = [str(zoo / "model.onnx"), str(zoo / "calib.npz"), str(folder)]

@@ -21,9 +21,9 @@ HEADER = (
 )
 LEGEND = f"""\
 At each SNR demand: latency ratio of the fastest member of the front that meets it / of the fastest recipe; 1 is float.
-Mean saving: 1 - ratio at {DEMANDS_DB[0]}, {DEMANDS_DB[1]}, ..., {DEMANDS_DB[-1]} dB, averaged, the recipes taken together.
-Beats: a quantized member is faster than float and than every recipe at some demand, beyond its interval, or has more than
-{SNR_TOLERANCE_DB} dB above the recipes at equal latency, and no recipe is faster by more than {RATIO_TOLERANCE} at any demand."""
+Mean saving: 1 - ratio, averaged over the demands {", ".join(map(str, DEMANDS_DB))} dB, the recipes taken together.
+Beats: at some demand a quantized member is faster, beyond its interval, than float and each recipe, or as fast as a
+recipe it has over {SNR_TOLERANCE_DB} dB more, and at no demand a recipe is faster by over {RATIO_TOLERANCE}."""
 
 
 def render_results(results: Record) -> str:

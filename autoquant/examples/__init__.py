@@ -1,7 +1,7 @@
 """Models and data that ship with the package, made by ``experiments/train_*.py``.
 
-``digits``: images from scikit-learn's ``load_digits``, the test part of E. Alpaydin and C. Kaynak, "Optical Recognition of
-Handwritten Digits", UCI Machine Learning Repository, 1998.
+``digits``: images from scikit-learn's ``load_digits``, the test part of E. Alpaydin and C. Kaynak, "Optical Recognition
+of Handwritten Digits", UCI Machine Learning Repository, 1998.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,228 @@
+"""The steps of a search, one by one, for notebooks and jobs that use a part."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import joblib
+
+from autoquant.build.builder import Builder
+from autoquant.build.candidate import Candidate
+from autoquant.build.plan import is_quantizable
+from autoquant.build.ports import Ranges
+from autoquant.calibration.batches import read_samples
+from autoquant.calibration.collect import collect
+from autoquant.calibration.methods import choose_range
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Assignment, Region, TensorName
+from autoquant.domain.scheme import RangeMethod, TensorFormat
+from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.statistics import CalibrationRange, Statistics
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError
+from autoquant.examples import example
+from autoquant.graph import preprocess, regions
+from autoquant.measure.bench import Bench, Progress
+from autoquant.measure.effective import effective_assignment
+from autoquant.model.io import input_signatures, load_model
+from autoquant.model.ops import activations
+from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.runtime.session import open_session
+from autoquant.space.schema import read_space
+
+__all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "prepare", "read_data"]
+
+_CALIBRATION = Target()
+
+
+def model_path(model: str | os.PathLike[str]) -> Path:
+    """The file of a model, ``example:NAME`` for one that ships with the package.
+
+    Raises:
+        ModelError: There is no such example.
+    """
+    text = os.fspath(model)
+    return example(text.removeprefix("example:")).model if text.startswith("example:") else Path(text)
+
+
+def read_data(model: str | os.PathLike[str], source: DataSource, *, role: str = "calibration") -> Samples:
+    """Samples of a model, checked against its inputs.
+
+    Raises:
+        DataError: The data do not fit the model.
+        ModelError: The model cannot be read.
+    """
+    return read_samples(source, input_signatures(load_model(model_path(model))), role=role)
+
+
+def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
+    """Preprocess a float model: freeze, fold, convert, name; see ``autoquant.graph.preprocess``.
+
+    Raises:
+        ModelError: The model cannot be read or preprocessed.
+    """
+    return preprocess.prepare(model_path(model), samples.feeds, dims=dims)
+
+
+def find_regions(
+    prepared: PreparedModel, *, space: str | SpaceDefinition = "default", ep: str = "cpu", n_regions: int = 40
+) -> tuple[Region, ...]:
+    """Partition the nodes that some scheme of the space could quantize.
+
+    Raises:
+        SpaceError: The space cannot be read, or a group of it matches nothing.
+    """
+    definition = _definition(space, ep)
+    graph = prepared.graph
+    chosen = [n.name for n in graph.nodes if n.op_type in definition.op_types and is_quantizable(n, graph)]
+    groups = {group.name: group.nodes for group in definition.groups}
+    return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
+
+
+def calibrate(
+    prepared: PreparedModel,
+    samples: Samples,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+    cache_folder: Path | None = None,
+    on_sample: Callable[[int], None] | None = None,
+) -> Statistics:
+    """Observe every activation that the space may quantize, in one pass; the result is cached by content.
+
+    Args:
+        prepared: The preprocessed model.
+        samples: Calibration samples.
+        space: Says which operators may be quantized.
+        ep: Execution provider whose section of the space counts.
+        cache_folder: Where results are kept, the user's cache folder by default.
+        on_sample: Told how many samples are done.
+
+    Raises:
+        DataError: An activation holds NaN or infinity.
+    """
+    tensors = _observed(prepared, _definition(space, ep).op_types)
+    memory = joblib.Memory(cache_folder or _user_cache(), verbose=0)
+    cached = memory.cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
+    found: Statistics = cached(
+        (prepared.digest, samples.digest, tensors), prepared=prepared, feeds=samples.feeds, on_sample=on_sample
+    )
+    return found
+
+
+def _statistics(
+    key: tuple[str, str, tuple[TensorName, ...]],
+    prepared: PreparedModel,
+    feeds: Sequence[Feed],
+    on_sample: Callable[[int], None] | None,
+) -> Statistics:
+    model_digest, data_digest, tensors = key
+    graph = prepared.graph
+    inner = {name: graph.shape(name) for name in tensors if name in graph.producer}
+    session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
+    return collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
+
+
+def _observed(prepared: PreparedModel, op_types: frozenset[str]) -> tuple[TensorName, ...]:
+    graph = prepared.graph
+    names: dict[TensorName, None] = {}
+    for node in graph.nodes:
+        if node.op_type in op_types and is_quantizable(node, graph):
+            names.update(dict.fromkeys((*activations(node, graph), *node.outputs)))
+    return tuple(name for name in names if name in graph.float_tensors and not graph.is_constant(name))
+
+
+def ranges_of(statistics: Statistics) -> Ranges:
+    """Calibration ranges from statistics, each chosen once."""
+
+    @cache
+    def ranges(tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
+        return choose_range(statistics.tensors[tensor], method, tensor_format)
+
+    return ranges
+
+
+def builder_of(
+    prepared: PreparedModel,
+    found: Sequence[Region],
+    statistics: Statistics,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+) -> Builder:
+    """A builder of candidates; keep it to build many."""
+    definition = _definition(space, ep)
+    schemes = {scheme.name: scheme for scheme in definition.schemes}
+    return Builder(prepared.graph, found, schemes, definition.op_types, ranges_of(statistics))
+
+
+def build(
+    prepared: PreparedModel,
+    found: Sequence[Region],
+    statistics: Statistics,
+    assignment: Assignment,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+) -> Candidate:
+    """Build one candidate.
+
+    Raises:
+        KeyError: The assignment names an unknown region or scheme.
+    """
+    return builder_of(prepared, found, statistics, space=space, ep=ep).build(assignment)
+
+
+def measure(
+    bench: Bench,
+    candidate: Candidate,
+    assignment: Assignment,
+    found: Sequence[Region],
+    *,
+    n_rounds: int = 8,
+    goes_on: Callable[[Progress], bool] = lambda _: True,
+    known: Mapping[str, Measurement] | None = None,
+) -> Measurement | Failure:
+    """Open a candidate, read back what really runs, and measure it.
+
+    Args:
+        bench: The float model and the evaluation samples.
+        candidate: What to measure.
+        assignment: What it was built from.
+        found: The partition.
+        n_rounds: Samples that are run, each once.
+        goes_on: Asked after a third of the rounds.
+        known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again.
+    """
+    try:
+        opened = bench.open(candidate.skeleton, candidate.constants)
+        digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
+        if known is not None and digest in known:
+            return known[digest]
+        quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on)
+    except AutoquantError as error:
+        return Failure(stage="open", reason=str(error))
+    except Exception as error:  # onnxruntime raises its own types from run
+        return Failure(stage="run", reason=" ".join(str(error).split())[:300])
+    return Measurement(
+        quality=quality,
+        latency=latency,
+        digest=digest,
+        effective=effective_assignment(
+            assignment, found, opened.optimized, candidate.integer_nodes, candidate.float_nodes
+        ),
+        is_complete=is_complete,
+    )
+
+
+def _definition(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
+    return space if isinstance(space, SpaceDefinition) else read_space(space, ep=ep)
+
+
+def _user_cache() -> Path:
+    base = os.environ.get("AUTOQUANT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "autoquant"

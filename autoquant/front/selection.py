@@ -1,0 +1,89 @@
+"""Which evaluations are worth a last, careful measurement, and which of them are delivered."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.front.dominance import layers, non_dominated
+
+__all__ = ["choose_finalists", "choose_members"]
+
+_SNR_LIMIT_DB = 200.0
+Floats = npt.NDArray[np.float64]
+
+
+def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_db: float | None) -> list[Evaluation]:
+    """At most ``limit`` evaluations: front after front, each thinned to its most spread points.
+
+    Args:
+        evaluations: Of the whole search.
+        limit: At least 1.
+        min_snr_db: Evaluations more than 1 dB below are of no interest.
+    """
+    found = [
+        (evaluation, measured)
+        for evaluation in evaluations
+        if isinstance(measured := evaluation.outcome, Measurement)
+        and measured.is_complete
+        and min(latency.ratio for latency in measured.latency.values()) < 1
+        and (min_snr_db is None or measured.quality.worst_db >= min_snr_db - 1)
+    ]
+    if not found:
+        return []
+    points = np.array([point(measured.quality, measured.latency) for _, measured in found])
+    chosen: list[int] = []
+    layer = layers(points)
+    for number in range(int(layer.max()) + 1):
+        members = np.flatnonzero(layer == number)
+        chosen.extend(_spread(points, members, limit - len(chosen)))
+        if len(chosen) >= limit or number == 1:
+            break
+    return [found[i][0] for i in chosen]
+
+
+def choose_members(
+    measured: Mapping[str, tuple[Quality, Mapping[str, Latency]]],
+    *,
+    min_snr_db: float | None,
+    max_latency_ratio: float | None,
+) -> list[str]:
+    """Ids that belong on the front: faster than float beyond their interval, not dominated, and within the demands.
+
+    Returns:
+        By ascending ratio on the first target.
+    """
+    names = [
+        name
+        for name, (quality, latency) in measured.items()
+        if any(found.ratio_high < 1 for found in latency.values())
+        and (min_snr_db is None or quality.worst_db >= min_snr_db)
+        and (max_latency_ratio is None or all(f.ratio <= max_latency_ratio for f in latency.values()))
+    ]
+    if not names:
+        return []
+    points = np.array([point(*measured[name]) for name in names])
+    kept = [name for name, ok in zip(names, non_dominated(points), strict=True) if ok]
+    return sorted(kept, key=lambda name: next(iter(measured[name][1].values())).ratio)
+
+
+def point(quality: Quality, latency: Mapping[str, Latency]) -> list[float]:
+    """Objectives, smaller is better: negative SNR, then a ratio for each target."""
+    snr = quality.worst_db if math.isfinite(quality.worst_db) else math.copysign(_SNR_LIMIT_DB, quality.worst_db)
+    return [-snr, *(found.ratio for found in latency.values())]
+
+
+def _spread(points: Floats, members: npt.NDArray[np.int64], limit: int) -> list[int]:
+    """The members at most, those first that lie farthest from the ones chosen before; 10 dB weigh as much as 0.1."""
+    if len(members) <= limit:
+        return [int(i) for i in members]
+    scaled = np.clip(points[members], -80, None) * np.array([0.01, *[1.0] * (points.shape[1] - 1)])
+    order = [int(np.argmin(scaled[:, 0])), int(np.argmin(scaled[:, 1]))][:limit]
+    distance = np.min(np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2), axis=1)
+    while len(order) < limit:
+        farthest = int(np.argmax(distance))
+        order.append(farthest)
+        distance = np.minimum(distance, np.linalg.norm(scaled - scaled[farthest], axis=1))
+    return [int(members[i]) for i in order]

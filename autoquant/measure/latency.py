@@ -1,0 +1,133 @@
+"""Latency ratios from interleaved rounds."""
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.measurement import Latency
+from autoquant.runtime.session import Session
+
+__all__ = ["Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
+
+_N_RESAMPLES = 400
+
+Outputs = Sequence[npt.NDArray[np.generic]]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Timings:
+    """Paired latencies of one candidate on one target; raw samples are kept.
+
+    Attributes:
+        candidate_s: Seconds of the candidate, by round.
+        reference_s: Seconds of the float model in the same rounds.
+        session: Which opening of the sessions each round belongs to.
+    """
+
+    candidate_s: list[float] = field(default_factory=list)
+    reference_s: list[float] = field(default_factory=list)
+    session: list[int] = field(default_factory=list)
+
+    def add(self, candidate_s: float, reference_s: float, session: int = 0) -> None:
+        """Count one round."""
+        self.candidate_s.append(candidate_s)
+        self.reference_s.append(reference_s)
+        self.session.append(session)
+
+    @property
+    def ratio(self) -> float:
+        """Median of the paired ratios so far."""
+        return float(np.median(np.array(self.candidate_s) / np.array(self.reference_s)))
+
+    def latency(self, seed: int) -> Latency:
+        """Medians with 95 % bootstrap intervals; sessions are resampled first, then the rounds inside them."""
+        own, sessions = np.array(self.candidate_s), np.array(self.session)
+        ratios = own / np.array(self.reference_s)
+        low, high = bootstrap_interval(ratios, sessions, seed)
+        low_s, high_s = bootstrap_interval(own, sessions, seed)
+        return Latency(
+            median_ms=float(np.median(own)) * 1e3,
+            low_ms=low_s * 1e3,
+            high_ms=high_s * 1e3,
+            ratio=float(np.median(ratios)),
+            ratio_low=low,
+            ratio_high=high,
+            n_rounds=len(own),
+        )
+
+
+def bootstrap_interval(values: Floats, clusters: npt.NDArray[np.int64], seed: int) -> tuple[float, float]:
+    """95 % percentile interval of the median; clusters are drawn with replacement, then values inside each.
+
+    Args:
+        values: Shape (n,), at least one.
+        clusters: Cluster number of each value, shape (n,).
+        seed: Of the resampling.
+
+    References:
+        Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8.
+    """
+    rng = np.random.default_rng(seed)
+    groups = [values[clusters == c] for c in np.unique(clusters)]
+    if len(groups) == 1:
+        drawn = rng.choice(values, size=(_N_RESAMPLES, len(values)))
+        medians = np.median(drawn, axis=1)
+    else:
+        medians = np.array([_resampled_median(groups, rng) for _ in range(_N_RESAMPLES)])
+    low, high = np.quantile(medians, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _resampled_median(groups: Sequence[Floats], rng: np.random.Generator) -> float:
+    chosen = rng.integers(len(groups), size=len(groups))
+    return float(np.median(np.concatenate([rng.choice(groups[c], size=len(groups[c])) for c in chosen])))
+
+
+def repetitions(seconds: float, timing_s: float) -> int:
+    """How often an inference of this duration is repeated so that one timing lasts ``timing_s``."""
+    return max(1, round(timing_s / max(seconds, 1e-6)))
+
+
+def run_round(
+    sessions: Mapping[str, Session],
+    feed: Feed,
+    n_repeats: int,
+    rng: random.Random,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[dict[str, float], dict[str, Outputs]]:
+    """Run every session on one feed, in random order.
+
+    Returns:
+        Seconds of one inference and the outputs, by the name of the session.
+    """
+    order = list(sessions)
+    rng.shuffle(order)
+    seconds: dict[str, float] = {}
+    outputs: dict[str, Outputs] = {}
+    with _without_collection():
+        for name in order:
+            session = sessions[name]
+            start = clock()
+            for _ in range(n_repeats):
+                outputs[name] = session.run(None, feed)
+            seconds[name] = (clock() - start) / n_repeats
+    return seconds, outputs
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,171 @@
+"""A sampler that understands the graph."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
+
+__all__ = ["StructureSampler"]
+
+_DEMANDS_DB = (8.0, 64.0)
+"""Between these every proposal aims at one SNR."""
+_GOLDEN = 0.6180339887498949
+_N_MOVES = 4000
+_MAX_STEPS = 12
+_QUICK_WEIGHT = 0.3
+_MAX_OBSERVATIONS = 600
+
+
+class StructureSampler(BaseSampler):
+    """Proposes the fastest assignment that a draw from the surrogate believes to meet an SNR demand.
+
+    The demand walks through the useful SNRs in a low-discrepancy sequence; the assignment is found by local search over
+    runs of consecutive regions, from the best evaluated assignments.
+
+    The study maximises SNR in dB and minimises a latency ratio; the parameters are the regions, categorical over schemes.
+
+    Args:
+        layout: Regions, schemes and borders.
+        seed: Of draws and moves.
+        min_snr_db: Lowest SNR of interest.
+    """
+
+    def __init__(self, layout: Layout, *, seed: int = 0, min_snr_db: float | None = None) -> None:
+        self._layout = layout
+        self._rng = np.random.default_rng(seed)
+        self._min_snr_db = min_snr_db
+        self._noise = NoiseModel(layout)
+        self._latency = LatencyModel(layout)
+        self._moves = _moves(layout, self._rng)
+        self._n_asked = 0
+        self._n_fitted = 0
+        self._independent = RandomSampler(seed=seed)
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Every region is sampled jointly."""
+        return {
+            region: optuna.distributions.CategoricalDistribution(self._choices(i))
+            for i, region in enumerate(self._layout.regions)
+        }
+
+    def sample_relative(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,  # noqa: ARG002
+        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """The proposal; never one that was told already."""
+        told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
+        known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
+        complete = [t for t in known if t.state is TrialState.COMPLETE]
+        seen = {self._layout.encode(t.params).tobytes() for t in known}
+        if complete:
+            self._fit(complete)
+        codes = self._propose(complete, seen)
+        return self._layout.decode(codes)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _choices(self, region: int) -> tuple[str, ...]:
+        return tuple(name for name, ok in zip(self._layout.schemes, self._layout.allowed[region], strict=True) if ok)
+
+    def _fit(self, trials: list[FrozenTrial]) -> None:
+        if len(trials) == self._n_fitted:
+            return
+        self._n_fitted = len(trials)
+        trials = trials[-_MAX_OBSERVATIONS:]
+        codes = np.array([self._layout.encode(t.params) for t in trials])
+        values = np.array([t.values for t in trials], dtype=float)
+        quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
+        weights = np.where(quick, _QUICK_WEIGHT, 1.0)
+        self._noise.fit(codes, 10 ** (-values[:, 0] / 10), weights)
+        self._latency.fit(codes, values[:, 1], weights)
+
+    def _propose(self, complete: list[FrozenTrial], seen: set[bytes]) -> Codes:
+        layout = self._layout
+        starts = self._starts(complete)
+        for attempt in range(8):
+            demand = self._next_demand()
+            scale = 1.0 if self._n_asked % 3 else 0.0
+            scale += 0.5 * attempt
+            landscape = Landscape(layout, self._noise.draw(self._rng, scale), self._latency.draw(self._rng, scale))
+            found = _local_search(landscape, 10 ** (-demand / 10), starts, self._moves)
+            if found.tobytes() not in seen:
+                return found
+        return self._mutated(found, seen)
+
+    def _starts(self, complete: list[FrozenTrial]) -> Codes:
+        """Non-dominated evaluations, all float and all quantized."""
+        front = [t for t in complete if not any(_dominates(o, t) for o in complete)]
+        codes = [self._layout.encode(t.params) for t in front[:12]]
+        return np.array([np.zeros(len(self._layout.regions), dtype=np.int64), *codes])
+
+    def _next_demand(self) -> float:
+        low, high = _DEMANDS_DB
+        if self._min_snr_db is not None:
+            low, high = self._min_snr_db, max(high, self._min_snr_db + 10)
+        self._n_asked += 1
+        return low + (high - low) * ((self._n_asked * _GOLDEN) % 1.0)
+
+    def _mutated(self, codes: Codes, seen: set[bytes]) -> Codes:
+        for _ in range(100):
+            changed = codes.copy()
+            for region in self._rng.integers(len(codes), size=1 + self._rng.integers(3)):
+                changed[region] = self._rng.choice(np.flatnonzero(self._layout.allowed[region]))
+            if changed.tobytes() not in seen:
+                return changed
+        return codes
+
+
+def _dominates(a: FrozenTrial, b: FrozenTrial) -> bool:
+    x, y = a.values, b.values
+    return bool(x[0] >= y[0] and x[1] <= y[1] and (x[0] > y[0] or x[1] < y[1]))
+
+
+def _moves(layout: Layout, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Runs of consecutive regions and the scheme that they would take: rows (first, last, scheme)."""
+    n_regions, n_schemes = layout.allowed.shape
+    all_moves = np.array(
+        [(i, j, s) for i in range(n_regions) for j in range(i, n_regions) for s in range(n_schemes)], dtype=np.int64
+    ).reshape(-1, 3)
+    single = all_moves[:, 0] == all_moves[:, 1]
+    longer = np.flatnonzero(~single)
+    room = max(0, _N_MOVES - int(single.sum()))
+    if len(longer) > room:
+        longer = rng.choice(longer, room, replace=False)
+    return np.concatenate([all_moves[single], all_moves[longer]])
+
+
+def _local_search(landscape: Landscape, noise_limit: float, starts: Codes, moves: npt.NDArray[np.int64]) -> Codes:
+    """The fastest assignment found within a noise power."""
+    current = starts[int(np.argmin(_objective(landscape, starts, noise_limit)))]
+    best = float(_objective(landscape, current[None], noise_limit)[0])
+    for _ in range(_MAX_STEPS):
+        around = _apply(landscape.layout, current, moves)
+        values = _objective(landscape, around, noise_limit)
+        winner = int(np.argmin(values))
+        if values[winner] >= best - 1e-6:
+            break
+        current, best = around[winner], float(values[winner])
+    return np.asarray(current)
+
+
+def _apply(layout: Layout, codes: Codes, moves: npt.NDArray[np.int64]) -> Codes:
+    """The assignment after each move; a region that may not take the scheme keeps its own. Shape (M, R)."""
+    position = np.arange(len(codes))
+    inside = (position >= moves[:, :1]) & (position <= moves[:, 1:2]) & layout.allowed.T[moves[:, 2]]
+    return np.where(inside, moves[:, 2:], codes)
+
+
+def _objective(landscape: Landscape, codes: Codes, noise_limit: float) -> Floats:
+    excess = np.log(np.maximum(landscape.noise_of(codes) / noise_limit, 1.0))
+    return np.asarray(landscape.ratio_of(codes) + excess + 1e-9 * np.log(landscape.noise_of(codes)))
