@@ -24,7 +24,7 @@ _N_WARMUPS = 2
 _TIMING_S = 2e-3
 _FINAL_TIMING_S = 8e-3
 _CPU = Target()
-_REFERENCE = "float"
+_PINNED = "the float model, pinned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class Bench:
         rng: random.Random,
     ) -> None:
         for name, session in sessions.items():
-            pair = {_REFERENCE: self._pinned[name], name: session}
+            pair = {_PINNED: self._pinned[name], name: session}
             seconds, outputs = run_round(pair, self.feeds[i], repetitions(self.float_s[name], _TIMING_S), rng)
-            timings[name].add(seconds[name], seconds[_REFERENCE])
+            timings[name].add(seconds[name], seconds[_PINNED])
             meters[name].add(self._reference[i], outputs[name])
 
     def measure_files(
@@ -156,19 +156,20 @@ class Bench:
         timings = {key: {t.name: Timings() for t in self.targets} for key in files}
         parts = [list(range(k, len(self.feeds), n_sessions)) for k in range(n_sessions)]
         for number, part in enumerate(parts):
-            opened = {t: {key: open_session(path, t) for key, path in files.items()} for t in self.targets}
-            for target, sessions in opened.items():
-                everyone = {_REFERENCE + "*": open_session(self.model, target), **sessions}
+            for target in self.targets:
+                opened = {key: open_session(path, target) for key, path in files.items()}
+                everyone = {_PINNED: open_session(self.model, target), **opened}
                 for session in everyone.values():
                     _warm_up(session, self.feeds)
                 n_repeats = repetitions(self.float_s[target.name], _FINAL_TIMING_S)
                 for turn, i in enumerate([*part, *part]):
-                    if turn >= len(part) and time.perf_counter() > deadline:
+                    again = turn >= len(part)
+                    if again and time.perf_counter() > deadline:
                         break
                     seconds, outputs = run_round(everyone, self.feeds[i], n_repeats, rng)
                     for key in files:
-                        timings[key][target.name].add(seconds[key], seconds[_REFERENCE + "*"], number)
-                        if turn < len(part):
+                        timings[key][target.name].add(seconds[key], seconds[_PINNED], number)
+                        if not again:
                             meters[key][target.name].add(self._reference[i], outputs[key])
         return {
             key: (_worst(meters[key]), {name: t.latency(self.seed) for name, t in timings[key].items()})

@@ -42,4 +42,6 @@ def _processor() -> tuple[str, frozenset[str]]:
     fields = [line.split(":", 1) for line in path.read_text().splitlines() if ":" in line]
     values = {key.strip(): value.strip() for key, value in fields}
     family = f"family {values.get('cpu family')}, model {values.get('model')}"
-    return f"{values.get('model name', platform.machine())} ({family})", frozenset((values.get("flags") or values.get("Features") or "").split())
+    return f"{values.get('model name', platform.machine())} ({family})", frozenset(
+        (values.get("flags") or values.get("Features") or "").split()
+    )

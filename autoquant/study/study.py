@@ -1,10 +1,12 @@
 """The Optuna study of one search."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.exceptions import ExperimentalWarning
 from optuna.storages import InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
@@ -58,7 +60,9 @@ class Study:
         for trial in self._stored.get_trials(deepcopy=False):
             self._take_over(trial, path)
         if not self.evaluations:
-            self._stored.set_metric_names(["snr_db", *(f"ratio_{i}" for i in range(n_targets))])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)
+                self._stored.set_metric_names(["snr_db", *(f"ratio_{i}" for i in range(n_targets))])
 
     def _take_over(self, trial: FrozenTrial, path: Path) -> None:
         if dict(trial.distributions) != self._distributions:

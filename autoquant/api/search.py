@@ -1,0 +1,287 @@
+"""The search: every stage wired together."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoquant.api import steps
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
+from autoquant.api.deadline import Deadline
+from autoquant.api.delivery import Delivery
+from autoquant.api.folder import RunFolder
+from autoquant.api.result import SearchResult
+from autoquant.api.trials import SearchProgress, Trials
+from autoquant.calibration.batches import overlap, read_samples, split
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import Samples
+from autoquant.domain.front import RunRecord
+from autoquant.domain.region import Region, RegionId, TensorName
+from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError, DataError, OutputError
+from autoquant.examples import example
+from autoquant.measure.bench import Bench
+from autoquant.model.io import input_signatures, load_model, sha256_of
+from autoquant.model.prepared import PreparedModel
+from autoquant.report.front_json import front_json
+from autoquant.report.html import report_html
+from autoquant.report.summary import run_sentences
+from autoquant.report.tables import front_table, trials_table
+from autoquant.runtime.environment import describe_environment
+from autoquant.runtime.providers import provider_of
+from autoquant.space.resolve import resolve
+from autoquant.space.schema import read_space
+from autoquant.study.sampler import StructureSampler
+from autoquant.study.study import Study
+from autoquant.study.surrogate import Layout
+
+__all__ = ["search"]
+
+_LOG = logging.getLogger("autoquant")
+OnProgress = Callable[[SearchProgress], None]
+
+
+def search(
+    model: str | os.PathLike[str],
+    *,
+    calibration: DataSource | None = None,
+    evaluation: DataSource | None = None,
+    targets: Sequence[Target] = (Target("cpu"),),
+    budget: Budget | None = None,
+    demands: Demands | None = None,
+    out: str | os.PathLike[str] = "autoquant-run",
+    space: str = "default",
+    n_regions: int = 40,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    cache: Path | None = None,
+    on_progress: OnProgress = lambda _: None,
+) -> SearchResult:
+    """Search the mixed-precision QDQ models of a float model that no other one beats in both latency and SNR.
+
+    Args:
+        model: The float model's file, or ``example:digits``.
+        calibration: Samples that calibrate; an example brings its own.
+        evaluation: Samples that evaluate; without them the calibration data are split.
+        targets: Where candidates are timed; each is an objective of its own.
+        budget: When the search ends; 120 s by default.
+        demands: What is of interest.
+        out: Folder of the run, new or empty unless ``resume``.
+        space: Name or path of the search space.
+        n_regions: Largest number of regions.
+        dims: Sizes of named dynamic dimensions.
+        seed: Of every random choice.
+        resume: Go on with the run in ``out``.
+        cache: Folder of calibration results, the user's cache folder by default.
+        on_progress: Told where the search stands.
+
+    Returns:
+        The front and everything behind it.
+
+    Raises:
+        AutoquantError: Something that the user can put right; nothing is left half-written.
+    """
+    budget = budget or Budget(seconds=DEFAULT_SECONDS)
+    deadline = Deadline(budget.seconds)
+    calibration, evaluation = _with_example(model, calibration, evaluation)
+    configuration = Configuration(
+        model=steps.model_path(model),
+        calibration=calibration,
+        evaluation=evaluation,
+        targets=tuple(targets),
+        budget=budget,
+        demands=demands or Demands(),
+        out=Path(out),
+        space=space,
+        n_regions=n_regions,
+        dims=dict(dims or {}),
+        seed=seed,
+        resume=resume,
+        cache=cache,
+    )
+    run = _Run(configuration, deadline, on_progress)
+    run.check()
+    folder = RunFolder(configuration.out, resume=resume)
+    try:
+        with folder.log():
+            return run.run(folder)
+    except AutoquantError:
+        folder.discard_if_new()
+        raise
+
+
+def _with_example(
+    model: str | os.PathLike[str], calibration: DataSource | None, evaluation: DataSource | None
+) -> tuple[DataSource, DataSource | None]:
+    text = os.fspath(model)
+    if calibration is None and text.startswith("example:"):
+        own = example(text.removeprefix("example:"))
+        return own.calibration, evaluation if evaluation is not None else own.evaluation
+    if calibration is None:
+        raise DataError(
+            "there are no calibration data; give them with --calibration, e.g. an .npz with one array an input"
+        )
+    return calibration, evaluation
+
+
+@dataclass(slots=True)
+class _Run:
+    """One search, stage by stage."""
+
+    configuration: Configuration
+    deadline: Deadline
+    on_progress: OnProgress
+    notes: list[str] = field(default_factory=list)
+    definition: SpaceDefinition | None = None
+    samples: tuple[Samples, Samples] | None = None
+
+    def check(self) -> None:
+        """Find what is wrong with the arguments before anything is written."""
+        asked = self.configuration
+        for target in asked.targets:
+            provider_of(target.ep)
+        self.definition = read_space(asked.space, ep=asked.targets[0].ep)
+        inputs = input_signatures(load_model(asked.model))
+        calibration = read_samples(asked.calibration, inputs, role="calibration")
+        if asked.evaluation is None:
+            self.samples = split(calibration)
+            self.notes.append(
+                f"no evaluation data: {len(self.samples[0])} of the {len(calibration)} samples calibrate,"
+                f" the other {len(self.samples[1])} evaluate"
+            )
+            return
+        self.samples = calibration, read_samples(asked.evaluation, inputs, role="evaluation")
+        shared = overlap(*self.samples)
+        if shared:
+            raise DataError(
+                f"{shared} of the {len(self.samples[1])} evaluation samples are calibration samples too; remove them from one"
+            )
+
+    def run(self, folder: RunFolder) -> SearchResult:
+        """All stages; see the module."""
+        asked, definition, samples = self.configuration, self.definition, self.samples
+        assert definition is not None
+        assert samples is not None
+        self._check_resumed(folder)
+        self._tell("preprocess")
+        with self.deadline.phase("preprocess"):
+            prepared = steps.prepare(asked.model, samples[0], dims=asked.dims)
+            regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
+            self.notes.extend(prepared.notes)
+            bench = Bench(asked.model, asked.targets, samples[1].feeds, asked.seed)
+        self._tell("calibrate")
+        with self.deadline.phase("calibrate"):
+            statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
+            builder = steps.builder_of(prepared, regions, statistics, space=definition)
+        space = resolve(definition, regions)
+        layout = Layout.of(space.choices, space.schemes, _edges(prepared, regions), {r.id: r.work for r in regions})
+        sampler = StructureSampler(layout, seed=asked.seed, min_snr_db=asked.demands.min_snr_db)
+        study = Study(folder.journal, space, sampler, len(asked.targets))
+        self._write_run(folder, regions, study, bench)
+        trials = Trials(study, builder, bench, regions, space, self.deadline, self.on_progress)
+        with self.deadline.phase("search"):
+            ended = self._search(trials, regions)
+        self._tell("finish", trials)
+        delivery = Delivery(
+            prepared=prepared,
+            builder=builder,
+            bench=bench,
+            folder=folder,
+            calibration_digest=statistics.digest,
+            demands=asked.demands,
+        )
+        with self.deadline.phase("finish"):
+            front = delivery.deliver(study.evaluations, self.deadline)
+        _LOG.info("ended by %s after %d evaluations", ended, trials.n_evaluations)
+        record = RunRecord(
+            front=front,
+            regions=tuple(regions),
+            evaluations=tuple(study.evaluations),
+            environment=describe_environment(),
+            configuration=asked.plain(),
+            phases=dict(self.deadline.phases),
+            notes=(*self.notes, _ENDED[ended]),
+        )
+        self._write_reports(folder, record, trials.n_evaluations)
+        return SearchResult(folder.path, record)
+
+    def _search(self, trials: Trials, regions: Sequence[Region]) -> str:
+        if not regions:
+            self.notes.append("the model holds no operator that could be quantized, so it stays float")
+            return "exhausted"
+        bench = trials.bench
+        reserve = self.deadline.finish_seconds(sum(bench.float_s.values()), len(bench.feeds))
+        return trials.run(reserve_s=reserve, n_trials=self.configuration.budget.trials)
+
+    def _check_resumed(self, folder: RunFolder) -> None:
+        earlier = folder.read_json("run.json").get("configuration") if self.configuration.resume else None
+        if not isinstance(earlier, dict):
+            return
+        now = {**self.configuration.plain(), "model_sha256": sha256_of(self.configuration.model)}
+        for key in ("model_sha256", "targets", "space", "n_regions", "dims"):
+            if key in earlier and earlier[key] != now[key]:
+                raise OutputError(
+                    f"{folder.path}: its run has {key} {earlier[key]}, this one {now[key]}; use the same or another --out"
+                )
+
+    def _write_run(self, folder: RunFolder, regions: Sequence[Region], study: Study, bench: Bench) -> None:
+        folder.write_json("run.json", self._run_document(regions, len(study.evaluations), bench.float_s))
+
+    def _run_document(
+        self, regions: Sequence[Region], n_evaluations: int, float_s: Mapping[str, float] | None = None
+    ) -> dict[str, object]:
+        return {
+            "schema_version": 1,
+            "configuration": {**self.configuration.plain(), "model_sha256": sha256_of(self.configuration.model)},
+            "environment": describe_environment(),
+            "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
+            "seconds_total": round(self.deadline.elapsed, 3),
+            "n_evaluations": n_evaluations,
+            "float_ms": {name: seconds * 1e3 for name, seconds in (float_s or {}).items()},
+            "notes": self.notes,
+            "regions": [
+                {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
+                for r in regions
+            ],
+        }
+
+    def _write_reports(self, folder: RunFolder, record: RunRecord, n_evaluations: int) -> None:
+        self.notes = list(record.notes)
+        folder.write_text("trials.csv", trials_table(record.evaluations, record.regions).to_csv(index=False))
+        folder.write_text("front.csv", front_table(record.front).to_csv(index=False))
+        folder.write_text("report.html", report_html(record))
+        folder.write_json("run.json", self._run_document(record.regions, n_evaluations))
+        folder.write_text("front.json", front_json(record.front))
+        for sentence in run_sentences(record):
+            _LOG.info("%s", sentence)
+
+    def _tell(self, phase: str, trials: Trials | None = None) -> None:
+        left = None if self.deadline.seconds is None else self.deadline.left
+        self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))
+
+
+_ENDED = {
+    "time": "the time budget ended the search",
+    "trials": "the number of trials ended the search",
+    "exhausted": "every assignment of the space was evaluated",
+    "interrupted": "the user ended the search",
+}
+
+
+def _edges(prepared: PreparedModel, regions: Sequence[Region]) -> list[tuple[RegionId, RegionId]]:
+    """Regions that touch: one reads what the other writes, with only unquantizable nodes between them."""
+    graph = prepared.graph
+    home = {name: region.id for region in regions for name in region.nodes}
+    origins: dict[TensorName, frozenset[RegionId]] = {}
+    edges: dict[tuple[RegionId, RegionId], None] = {}
+    for node in graph.nodes:
+        reached = frozenset[RegionId]().union(*(origins.get(name, frozenset()) for name in node.inputs))
+        own = home.get(node.name)
+        if own is not None:
+            edges.update({(other, own): None for other in sorted(reached) if other != own})
+            reached = frozenset({own})
+        origins.update(dict.fromkeys(node.outputs, reached))
+    return list(edges)
