@@ -1,1 +1,44 @@
 """Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autoquant.api.configuration import Budget, Demands
+    from autoquant.api.result import SearchResult
+    from autoquant.api.search import search
+    from autoquant.api.steps import build, calibrate, find_regions, measure, prepare, read_data
+    from autoquant.domain.target import Target
+    from autoquant.errors import AutoquantError
+
+__all__ = [
+    "AutoquantError",
+    "Budget",
+    "Demands",
+    "SearchResult",
+    "Target",
+    "build",
+    "calibrate",
+    "find_regions",
+    "measure",
+    "prepare",
+    "read_data",
+    "search",
+]
+
+_HOMES = {
+    "AutoquantError": "errors",
+    "Budget": "api.configuration",
+    "Demands": "api.configuration",
+    "SearchResult": "api.result",
+    "Target": "domain.target",
+    "search": "api.search",
+    **dict.fromkeys(("build", "calibrate", "find_regions", "measure", "prepare", "read_data"), "api.steps"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name at its first use, so that ``autoquant --help`` answers at once."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'autoquant' has no attribute '{name}'")
+    return getattr(import_module(f"autoquant.{_HOMES[name]}"), name)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 __all__ = ["Deadline"]
 
-_FINISH_SHARE = 0.22
+_FINISH_SHARE = 0.16
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 _WRITING_S = 2.0
+_N_FINALISTS = 20
 
 
 @dataclass(slots=True)
@@ -45,12 +46,12 @@ class Deadline:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
     def finish_seconds(self, float_s: float, n_samples: int) -> float:
-        """What to keep for the end: the share of the budget, or less where 24 finalists need less."""
-        wanted = 24 * (3 * n_samples * max(float_s, 8e-3) * 0.8 + 0.3) + _WRITING_S
+        """What to keep for the end: the share of the budget, or less where 20 finalists need less."""
+        wanted = _N_FINALISTS * (2 * n_samples * max(float_s, 8e-3) * 0.8 + 0.3) + _WRITING_S
         return min(wanted, _FINISH_SHARE * self.seconds + _WRITING_S if self.seconds is not None else wanted)
 
     def n_finalists(self, float_s: float, n_samples: int, opening_s: float) -> int:
         """How many finalists can be measured in the time that is left, each at least once on every sample."""
         each = n_samples * max(float_s, 8e-3) * 0.8 + 4 * opening_s + 0.1
         seconds = min(self.left - _WRITING_S, 60.0)
-        return int(max(2, min(24, (seconds - n_samples * max(float_s, 8e-3)) / each)))
+        return int(max(2, min(_N_FINALISTS, (seconds - n_samples * max(float_s, 8e-3)) / each)))

@@ -17,14 +17,14 @@ from autoquant.calibration.batches import overlap, read_samples, split
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import RunRecord
-from autoquant.domain.region import Region, RegionId, TensorName
+from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, DataError, OutputError
 from autoquant.examples import example
+from autoquant.graph.regions import borders
 from autoquant.measure.bench import Bench
 from autoquant.model.io import input_signatures, load_model, sha256_of
-from autoquant.model.prepared import PreparedModel
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
@@ -121,9 +121,7 @@ def _with_example(
         own = example(text.removeprefix("example:"))
         return own.calibration, evaluation if evaluation is not None else own.evaluation
     if calibration is None:
-        raise DataError(
-            "there are no calibration data; give them with --calibration, e.g. an .npz with one array an input"
-        )
+        raise DataError("there are no calibration data; give them with --calibration, e.g. an .npz file")
     return calibration, evaluation
 
 
@@ -157,7 +155,8 @@ class _Run:
         shared = overlap(*self.samples)
         if shared:
             raise DataError(
-                f"{shared} of the {len(self.samples[1])} evaluation samples are calibration samples too; remove them from one"
+                f"{shared} of the {len(self.samples[1])} evaluation samples are calibration samples too;"
+                " remove them from one of the two"
             )
 
     def run(self, folder: RunFolder) -> SearchResult:
@@ -177,7 +176,9 @@ class _Run:
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
             builder = steps.builder_of(prepared, regions, statistics, space=definition)
         space = resolve(definition, regions)
-        layout = Layout.of(space.choices, space.schemes, _edges(prepared, regions), {r.id: r.work for r in regions})
+        layout = Layout.of(
+            space.choices, space.schemes, borders(prepared.graph, regions), {r.id: r.work for r in regions}
+        )
         sampler = StructureSampler(layout, seed=asked.seed, min_snr_db=asked.demands.min_snr_db)
         study = Study(folder.journal, space, sampler, len(asked.targets))
         self._write_run(folder, regions, study, bench)
@@ -224,7 +225,8 @@ class _Run:
         for key in ("model_sha256", "targets", "space", "n_regions", "dims"):
             if key in earlier and earlier[key] != now[key]:
                 raise OutputError(
-                    f"{folder.path}: its run has {key} {earlier[key]}, this one {now[key]}; use the same or another --out"
+                    f"{folder.path}: its run has {key} {earlier[key]}, this one {now[key]};"
+                    " use the same or another --out"
                 )
 
     def _write_run(self, folder: RunFolder, regions: Sequence[Region], study: Study, bench: Bench) -> None:
@@ -269,19 +271,3 @@ _ENDED = {
     "exhausted": "every assignment of the space was evaluated",
     "interrupted": "the user ended the search",
 }
-
-
-def _edges(prepared: PreparedModel, regions: Sequence[Region]) -> list[tuple[RegionId, RegionId]]:
-    """Regions that touch: one reads what the other writes, with only unquantizable nodes between them."""
-    graph = prepared.graph
-    home = {name: region.id for region in regions for name in region.nodes}
-    origins: dict[TensorName, frozenset[RegionId]] = {}
-    edges: dict[tuple[RegionId, RegionId], None] = {}
-    for node in graph.nodes:
-        reached = frozenset[RegionId]().union(*(origins.get(name, frozenset()) for name in node.inputs))
-        own = home.get(node.name)
-        if own is not None:
-            edges.update({(other, own): None for other in sorted(reached) if other != own})
-            reached = frozenset({own})
-        origins.update(dict.fromkeys(node.outputs, reached))
-    return list(edges)

@@ -68,6 +68,21 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
     return preprocess.prepare(model_path(model), samples.feeds, dims=dims)
 
 
+def prepare_without_data(
+    model: str | os.PathLike[str], calibration: DataSource | None, *, dims: Mapping[str, int] | None = None
+) -> PreparedModel:
+    """Preprocess with the data's shapes where there are data, otherwise with those of ``dims`` alone, unchecked.
+
+    Raises:
+        ModelError: The model cannot be read or preprocessed.
+    """
+    path = model_path(model)
+    if calibration is None and os.fspath(model).startswith("example:"):
+        calibration = example(os.fspath(model).removeprefix("example:")).calibration
+    feeds = read_data(path, calibration).feeds if calibration is not None else ()
+    return preprocess.prepare(path, feeds, dims=dims)
+
+
 def find_regions(
     prepared: PreparedModel, *, space: str | SpaceDefinition = "default", ep: str = "cpu", n_regions: int = 40
 ) -> tuple[Region, ...]:
@@ -122,7 +137,7 @@ def _statistics(
 ) -> Statistics:
     model_digest, data_digest, tensors = key
     graph = prepared.graph
-    inner = {name: graph.shape(name) for name in tensors if name in graph.producer}
+    inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
     return collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
 

@@ -1,6 +1,7 @@
 """The trials of a search: what is proposed first, how each is evaluated, when it ends."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ __all__ = ["SearchProgress", "Trials"]
 
 _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
-_SNR_MARGIN_DB = 2.0
-_RATIO_MARGIN = 0.06
+_SNR_MARGIN_DB = 1.5
+_RATIO_MARGIN = 0.04
+"""A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,13 @@ class Trials:
     def _may_join(self, progress: Progress) -> bool:
         """Whether a candidate could still join the front: nothing known beats it by more than the margins."""
         snr = progress.quality.worst_db
+        margin = _RATIO_MARGIN * math.sqrt(2 / progress.n_rounds)
+        if min(progress.ratios.values()) > 1 + margin:
+            return False
         return not any(
             known.is_complete
             and known.quality.worst_db >= snr + _SNR_MARGIN_DB
-            and all(known.latency[name].ratio <= ratio - _RATIO_MARGIN for name, ratio in progress.ratios.items())
+            and all(known.latency[name].ratio <= ratio - margin / 2 for name, ratio in progress.ratios.items())
             for known in self._known.values()
         )
 

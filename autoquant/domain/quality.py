@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from autoquant.domain.measurement import Quality
 
-__all__ = ["QualityMeter"]
+__all__ = ["QualityMeter", "snr_db"]
 
 Outputs = Sequence[npt.NDArray[np.generic]]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -22,52 +23,69 @@ class QualityMeter:
 
     Attributes:
         names: Output names, in the order of the outputs.
+        noise: For each sample so far, the noise power of each output; 0 for outputs that are not float.
 
     References:
         Bennett, "Spectra of Quantized Signals", BSTJ 27(3), 1948: 6.02 dB a bit.
     """
 
     names: Sequence[str]
-    n_samples: int = 0
+    noise: list[Floats] = field(default_factory=list)
     _signal: dict[str, float] = field(default_factory=dict)
-    _noise: dict[str, float] = field(default_factory=dict)
     _equal: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, reference: Outputs, candidate: Outputs) -> None:
         """Count one sample; an output whose shape differs counts as all noise."""
-        self.n_samples += 1
-        for name, ref, out in zip(self.names, reference, candidate, strict=True):
+        noises = np.zeros(len(self.names))
+        for i, (name, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
             if ref.dtype.kind == "f":
-                signal, noise = _powers(ref, out)
+                signal, noises[i] = _powers(ref, out)
                 self._signal[name] = self._signal.get(name, 0.0) + signal
-                self._noise[name] = self._noise.get(name, 0.0) + noise
             elif ref.dtype.kind in "iub":
                 same = int((ref == out).sum()) if ref.shape == out.shape else 0
                 equal, total = self._equal.get(name, (0, 0))
                 self._equal[name] = (equal + same, total + ref.size)
+        self.noise.append(noises)
 
-    def quality(self) -> Quality:
-        """The pooled result."""
+    def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
+        """The pooled result.
+
+        Args:
+            shares: For each output, the share of the noise over all samples that the samples so far are expected to
+                hold; 1 by default. With it the result is an estimate for all samples.
+            signal: For each output, the signal power over all samples, where ``shares`` is given.
+        """
+        total = np.sum(self.noise, axis=0) if self.noise else np.zeros(len(self.names))
+        found: dict[str, float] = {}
+        for i, name in enumerate(self.names):
+            if name in self._signal:
+                noise = float(total[i]) / (1.0 if shares is None else max(float(shares[i]), 1e-9))
+                found[name] = snr_db(self._signal[name] if signal is None else float(signal[i]), noise)
         return Quality(
-            per_output={name: _decibels(self._signal[name], noise) for name, noise in self._noise.items()},
-            agreement={name: equal / max(total, 1) for name, (equal, total) in self._equal.items()},
-            n_samples=self.n_samples,
+            per_output=found,
+            agreement={name: equal / max(total_, 1) for name, (equal, total_) in self._equal.items()},
+            n_samples=len(self.noise),
         )
 
 
+def snr_db(signal: float, noise: float) -> float:
+    """Decibels from two powers; infinite where there is no noise.
+
+    >>> snr_db(100.0, 1.0)
+    20.0
+    """
+    if noise == 0:
+        return math.inf
+    if signal == 0 or not math.isfinite(noise):
+        return -math.inf
+    return 10 * math.log10(signal / noise)
+
+
 def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:
-    ref = reference.astype(np.float64)
+    ref = reference.astype(np.float64).ravel()
     signal = float(np.vdot(ref, ref))
     if reference.shape != candidate.shape:
         return signal, math.inf
-    difference = ref - candidate.astype(np.float64)
+    difference = ref - candidate.astype(np.float64).ravel()
     noise = float(np.vdot(difference, difference))
     return signal, noise if math.isfinite(noise) else math.inf
-
-
-def _decibels(signal: float, noise: float) -> float:
-    if noise == 0:
-        return math.inf
-    if signal == 0 or math.isinf(noise):
-        return -math.inf
-    return 10 * math.log10(signal / noise)

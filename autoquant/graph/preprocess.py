@@ -59,7 +59,8 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
 
     Args:
         path: The user's float model.
-        feeds: Real inputs; shapes that all of them share are frozen, and the first few check the result.
+        feeds: Real inputs; shapes that all of them share are frozen, and the first few check the result. Without any,
+            only ``dims`` are frozen and nothing is checked.
         dims: Sizes of named dynamic dimensions, before those of the feeds.
 
     Raises:
@@ -120,7 +121,7 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
 
 
 def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int, ...]]:
-    first = {name: array.shape for name, array in feeds[0].items()}
+    first = {name: array.shape for name, array in feeds[0].items()} if feeds else {}
     return {name: shape for name, shape in first.items() if all(feed[name].shape == shape for feed in feeds)}
 
 

@@ -16,7 +16,7 @@ from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, kind_of
 
-__all__ = ["find_regions"]
+__all__ = ["borders", "find_regions"]
 
 _ACROSS_BLOCKS = 4.0
 _ACROSS_SCOPES = 1.5
@@ -171,20 +171,32 @@ def _cost(a: _Unit, b: _Unit) -> float:
 
 
 def _neighbours(graph: Graph, units: Mapping[int, _Unit]) -> dict[int, set[int]]:
-    """Units that touch, directly or with only unquantizable nodes between them."""
-    home = {index: first for first, unit in units.items() for index in unit.nodes}
     found: dict[int, set[int]] = {first: set() for first in units}
+    for a, b in _touching(graph, {index: first for first, unit in units.items() for index in unit.nodes}):
+        found[a].add(b)
+        found[b].add(a)
+    return found
+
+
+def borders(graph: Graph, regions: Sequence[Region]) -> tuple[tuple[RegionId, RegionId], ...]:
+    """Pairs of regions that touch, the writing one first."""
+    position = {name: i for i, region in enumerate(regions) for name in region.nodes}
+    home = {node.index: position[node.name] for node in graph.nodes if node.name in position}
+    return tuple((regions[a].id, regions[b].id) for a, b in _touching(graph, home))
+
+
+def _touching(graph: Graph, home: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Pairs of homes of which one reads what the other writes, with only homeless nodes between them."""
     origins: dict[TensorName, frozenset[int]] = {}
+    pairs: dict[tuple[int, int], None] = {}
     for node in graph.nodes:
         reached = frozenset[int]().union(*(origins.get(name, frozenset()) for name in node.inputs))
         own = home.get(node.index)
         if own is not None:
-            for other in reached - {own}:
-                found[own].add(other)
-                found[other].add(own)
+            pairs.update({(other, own): None for other in sorted(reached) if other != own})
             reached = frozenset({own})
         origins.update(dict.fromkeys(node.outputs, reached))
-    return found
+    return list(pairs)
 
 
 def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:

@@ -15,6 +15,7 @@ from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.measure.latency import Outputs, Timings, repetitions, run_round
+from autoquant.measure.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 
@@ -32,12 +33,14 @@ class Progress:
     """A measurement so far.
 
     Attributes:
-        quality: Pooled over the samples so far.
+        quality: Estimated for all samples from those so far.
         ratios: Median ratio so far, by target name.
+        n_rounds: Timed rounds so far.
     """
 
     quality: Quality
     ratios: Mapping[str, float]
+    n_rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Bench:
     float_s: dict[str, float] = field(default_factory=dict)
     _reference: list[Outputs] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
+    _signal: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _telling: TellingSamples = field(default_factory=lambda: TellingSamples(0, 0))
     _pinned: dict[str, Session] = field(default_factory=dict)
     _values: dict[int, tuple[npt.NDArray[np.generic], Initializers]] = field(default_factory=dict)
 
@@ -73,6 +78,8 @@ class Bench:
         session = open_session(self.model, _CPU)
         self._names = [output.name for output in session.get_outputs()]
         self._reference = [session.run(None, feed) for feed in self.feeds]
+        self._signal = np.sum([[_power(out) for out in outputs] for outputs in self._reference], axis=0)
+        self._telling = TellingSamples(len(self.feeds), len(self._names))
         self._pinned = {target.name: open_session(self.model, target) for target in self.targets}
         for name, pinned in self._pinned.items():
             _warm_up(pinned, self.feeds)
@@ -100,13 +107,16 @@ class Bench:
     ) -> tuple[Quality, dict[str, Latency], bool]:
         """Quality and latency from the same inferences: in each round every target runs another sample.
 
+        The first rounds take the most telling samples, from which the quality over all samples is estimated; a
+        candidate that is still of interest then runs the other samples, untimed.
+
         Args:
             sessions: The candidate's, by target name.
-            n_rounds: At most so many; each sample is used once.
-            goes_on: Asked once, after a third of the rounds and at least two.
+            n_rounds: Timed rounds.
+            goes_on: Asked with the estimate after a third of the rounds and after all of them.
 
         Returns:
-            Quality of the worst target, latency by target name, and whether all rounds were run.
+            Quality of the worst target, latency by target name, and whether all samples were run.
         """
         rng = random.Random(self.seed)
         meters = {name: QualityMeter(self._names) for name in sessions}
@@ -114,14 +124,28 @@ class Bench:
         for session in sessions.values():
             _warm_up(session, self.feeds)
         n_rounds = min(n_rounds, len(self.feeds))
-        checkpoint = max(2, n_rounds // 3)
-        for i in range(n_rounds):
-            if i == checkpoint and not goes_on(_progress(meters, timings)):
+        checkpoints = {max(2, n_rounds // 3), n_rounds}
+        for k, i in enumerate(self._telling.order):
+            if k in checkpoints and self._telling.is_known and not goes_on(self._progress(meters, timings)):
                 break
-            self._round(i, sessions, meters, timings, rng)
+            if k < n_rounds:
+                self._round(i, sessions, meters, timings, rng)
+            else:
+                for name, session in sessions.items():
+                    meters[name].add(self._reference[i], session.run(None, self.feeds[i]))
         latency = {name: timing.latency(self.seed) for name, timing in timings.items()}
-        n_done = next(iter(meters.values())).n_samples
-        return _worst(meters), latency, n_done == n_rounds
+        n_done = len(next(iter(meters.values())).noise)
+        if n_done < len(self.feeds):
+            return self._progress(meters, timings).quality, latency, False
+        for meter in meters.values():
+            self._telling.learn(np.array(meter.noise))
+        return _worst([meter.quality() for meter in meters.values()]), latency, True
+
+    def _progress(self, meters: Mapping[str, QualityMeter], timings: Mapping[str, Timings]) -> Progress:
+        shares = self._telling.shares(len(next(iter(meters.values())).noise))
+        quality = _worst([meter.quality(shares, self._signal) for meter in meters.values()])
+        ratios = {name: timing.ratio for name, timing in timings.items()}
+        return Progress(quality, ratios, len(next(iter(timings.values())).session))
 
     def _round(
         self,
@@ -172,7 +196,10 @@ class Bench:
                         if not again:
                             meters[key][target.name].add(self._reference[i], outputs[key])
         return {
-            key: (_worst(meters[key]), {name: t.latency(self.seed) for name, t in timings[key].items()})
+            key: (
+                _worst([m.quality() for m in meters[key].values()]),
+                {name: t.latency(self.seed) for name, t in timings[key].items()},
+            )
             for key in files
         }
 
@@ -190,14 +217,14 @@ def _memory_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+def _power(values: npt.NDArray[np.generic]) -> float:
+    return float(np.square(values.astype(np.float64)).sum()) if values.dtype.kind == "f" else 0.0
+
+
 def _warm_up(session: Session, feeds: Sequence[Feed]) -> None:
     for feed in feeds[:_N_WARMUPS]:
         session.run(None, feed)
 
 
-def _progress(meters: Mapping[str, QualityMeter], timings: Mapping[str, Timings]) -> Progress:
-    return Progress(_worst(meters), {name: timing.ratio for name, timing in timings.items()})
-
-
-def _worst(meters: Mapping[str, QualityMeter]) -> Quality:
-    return min((meter.quality() for meter in meters.values()), key=lambda quality: quality.worst_db)
+def _worst(qualities: Sequence[Quality]) -> Quality:
+    return min(qualities, key=lambda quality: quality.worst_db)

@@ -31,9 +31,12 @@ def head(model: onnx.ModelProto) -> bytes:
     return start.SerializeToString(deterministic=True)
 
 
-def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int) -> bytes:
+def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, axis: int | None = None) -> bytes:
     """A new node."""
-    return _graph_fragment(onnx.GraphProto(node=[helper.make_node(op_type, inputs, outputs, name=name, **attributes)]))
+    made = helper.make_node(op_type, inputs, outputs, name=name)
+    if axis is not None:
+        made.attribute.append(helper.make_attribute("axis", axis))
+    return _graph_fragment(onnx.GraphProto(node=[made]))
 
 
 def rewired(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], **integers: float) -> bytes:

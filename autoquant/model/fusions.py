@@ -1,6 +1,6 @@
 """Rewrites that give onnxruntime a form that it has faster kernels for; each leaves its argument untouched."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
@@ -78,21 +78,28 @@ def _bias_add(graph: Graph, node: Node, n_outputs: int) -> Node | None:
 
 def _match_hard_swish(graph: Graph, node: Node) -> tuple[TensorName, tuple[int, ...]] | None:
     """The input of a hard swish that ends in this node, and the indices of its other nodes."""
-    if node.op_type == "Div" and _is_scalar(graph, node.inputs[1], 6):
+    if node.op_type == "Div":
         product = _only_use(graph, node.inputs[0], "Mul")
-        if product is None:
+        if product is None or not _is_scalar(graph, node.inputs[1], 6):
             return None
-        for x, clipped in (product.inputs, product.inputs[::-1]):
-            gate = _match_gate(graph, clipped, x)
-            if gate is not None:
-                return x, (product.index, *gate)
+        return _match_product(graph, product, lambda name: name, (product.index,))
     if node.op_type == "Mul":
-        for x, divided in (node.inputs, node.inputs[::-1]):
+        for divided in node.inputs:
             division = _only_use(graph, divided, "Div")
             if division is not None and _is_scalar(graph, division.inputs[1], 6):
-                gate = _match_gate(graph, division.inputs[0], x)
-                if gate is not None:
-                    return x, (division.index, *gate)
+                inner = division.inputs[0]
+                return _match_product(graph, node, lambda name: inner if name == divided else name, (division.index,))
+    return None
+
+
+def _match_product(
+    graph: Graph, product: Node, behind: Callable[[TensorName], TensorName], gone: tuple[int, ...]
+) -> tuple[TensorName, tuple[int, ...]] | None:
+    """``x`` and the nodes to drop where a product is ``x * Clip(x + 3, 0, 6)``, divisions looked through."""
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        found = _match_gate(graph, behind(gate), x)
+        if found is not None:
+            return x, (*gone, *found)
     return None
 
 

@@ -28,7 +28,7 @@ class StructureSampler(BaseSampler):
     The demand walks through the useful SNRs in a low-discrepancy sequence; the assignment is found by local search over
     runs of consecutive regions, from the best evaluated assignments.
 
-    The study maximises SNR in dB and minimises a latency ratio; the parameters are the regions, categorical over schemes.
+    The study maximises SNR in dB and minimises a latency ratio; the parameters are regions, categorical over schemes.
 
     Args:
         layout: Regions, schemes and borders.
@@ -47,7 +47,11 @@ class StructureSampler(BaseSampler):
         self._n_fitted = 0
         self._independent = RandomSampler(seed=seed)
 
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self,
+        study: optuna.Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
         """Every region is sampled jointly."""
         return {
             region: optuna.distributions.CategoricalDistribution(self._choices(i))
@@ -73,6 +77,7 @@ class StructureSampler(BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
+        """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def _choices(self, region: int) -> tuple[str, ...]:
@@ -106,7 +111,7 @@ class StructureSampler(BaseSampler):
     def _starts(self, complete: list[FrozenTrial]) -> Codes:
         """Non-dominated evaluations, all float and all quantized."""
         front = [t for t in complete if not any(_dominates(o, t) for o in complete)]
-        codes = [self._layout.encode(t.params) for t in front[:12]]
+        codes = [self._layout.encode(t.params) for t in front[:40]]
         return np.array([np.zeros(len(self._layout.regions), dtype=np.int64), *codes])
 
     def _next_demand(self) -> float:

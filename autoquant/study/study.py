@@ -67,7 +67,7 @@ class Study:
     def _take_over(self, trial: FrozenTrial, path: Path) -> None:
         if dict(trial.distributions) != self._distributions:
             raise OutputError(
-                f"{path}: its trials have other regions or schemes; use the same --space and --regions, or another --out"
+                f"{path}: its trials have other regions or schemes; use the same --space and --regions or another --out"
             )
         self._asked.add_trial(trial)
         self.evaluations.append(_evaluation(trial))

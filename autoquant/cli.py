@@ -1,0 +1,214 @@
+"""The command line: arguments to the API, results to the terminal."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoquant.errors import AutoquantError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from autoquant.api.trials import SearchProgress
+
+__all__ = ["app"]
+
+_STARTED = time.perf_counter()
+app = typer.Typer(
+    help="Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+experiment = typer.Typer(help="Jobs that search many models.", no_args_is_help=True)
+app.add_typer(experiment, name="experiment")
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="An .onnx file, or example:digits.")]
+Calibration = Annotated[
+    str | None,
+    typer.Option(metavar="DATA", help="Calibration samples: .npz, .npy, a folder of them, or module:callable."),
+]
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """What the user can put right is one sentence and exit code 2."""
+    try:
+        yield
+    except AutoquantError as error:
+        typer.echo(f"autoquant: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("autoquant: interrupted before anything was measured", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def search(
+    model: Model,
+    calibration: Calibration = None,
+    evaluation: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Evaluation samples; without them the calibration data are split."),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
+    ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="Intra-op threads.")] = 1,
+    time_: Annotated[
+        str | None, typer.Option("--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.")] = None,
+    space: Annotated[
+        str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.")
+    ] = "default",
+    min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
+    max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
+    regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = 40,
+    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
+    seed: Annotated[int, typer.Option(help="Of every random choice.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
+) -> None:
+    """Search the mixed-precision models that no other one beats in both latency and SNR."""
+    with _errors():
+        from autoquant import Budget, Demands, Target
+        from autoquant.api.configuration import DEFAULT_SECONDS
+        from autoquant.api.search import search as run
+
+        seconds = _seconds(time_)
+        if seconds is None and trials is None:
+            seconds = DEFAULT_SECONDS
+            _say(f"budget: {seconds:g} s (--time and --trials change it)", quiet or as_json)
+        left = None if seconds is None else max(0.1, seconds - (time.perf_counter() - _STARTED))
+        with _progress_line(quiet or as_json) as show:
+            result = run(
+                model,
+                calibration=calibration,
+                evaluation=evaluation,
+                targets=[Target(ep, threads=threads)],
+                budget=Budget(seconds=left, trials=trials),
+                demands=Demands(min_snr_db=min_snr, max_latency_ratio=max_latency_ratio),
+                out=out,
+                space=space,
+                n_regions=regions,
+                dims=_dims(dim or []),
+                seed=seed,
+                resume=resume,
+                on_progress=show,
+            )
+        if as_json:
+            typer.echo((result.folder / "front.json").read_text(encoding="utf-8"), nl=False)
+        elif not quiet:
+            _print_result(result)
+
+
+@app.command()
+def regions(
+    model: Model,
+    calibration: Calibration = None,
+    space: Annotated[str, typer.Option(metavar="NAME_OR_FILE", help="Search space.")] = "default",
+    ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
+    n_regions: Annotated[int, typer.Option("--regions", min=1, help="Largest number of regions.")] = 40,
+    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the regions of a model: the parts that change precision as one."""
+    with _errors():
+        from autoquant.api import steps
+
+        prepared = steps.prepare_without_data(model, calibration, dims=_dims(dim or []))
+        found = steps.find_regions(prepared, space=space, ep=ep, n_regions=n_regions)
+        if as_json:
+            rows = [{"id": r.id, "work": r.work, "op_types": r.op_types, "nodes": r.nodes} for r in found]
+            typer.echo(json.dumps(rows, indent=1))
+            return
+        for region in found:
+            typer.echo(
+                f"{region.id:36s} {region.work:6.1%}  {len(region.nodes):3d} nodes  {' '.join(region.op_types[:8])}"
+            )
+        typer.echo(f"{len(found)} regions, {sum(len(r.nodes) for r in found)} quantizable nodes")
+
+
+@experiment.command("run")
+def run_experiment(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Job file, e.g. experiments/nightly.toml.")],
+    smoke: Annotated[bool, typer.Option("--smoke", help="A few seconds a model: does everything run?")] = False,
+    reports: Annotated[Path, typer.Option(metavar="DIR", help="Where reports go.")] = Path("reports"),
+) -> None:
+    """Search every model of a job, write a summary, and fail when a demand is missed."""
+    with _errors():
+        from autoquant.experiment import run_job
+
+        outcome = run_job(file, smoke=smoke, reports=reports, on_line=typer.echo)
+        typer.echo(f"{outcome.summary_path}")
+        raise typer.Exit(1 if outcome.is_missed else 0)
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
+    if not match:
+        raise UsageError(f"--time {text}: write a number with a unit, e.g. 120s, 5m or 1h")
+    return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]
+
+
+def _dims(texts: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not name or not size.isdigit() or int(size) < 1:
+            raise UsageError(f"--dim {text}: write NAME=N with a positive number, e.g. batch=1")
+        found[name] = int(size)
+    return found
+
+
+def _say(text: str, is_quiet: bool) -> None:
+    if not is_quiet:
+        typer.echo(text)
+
+
+@contextmanager
+def _progress_line(is_quiet: bool) -> "Iterator[Callable[[SearchProgress], None]]":
+    """One live line on a terminal, nothing elsewhere."""
+    if is_quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
+        yield lambda progress: live.update(_line(progress))
+
+
+def _line(progress: "SearchProgress") -> str:
+    left = "" if progress.seconds_left is None else f"  {max(0, progress.seconds_left):4.0f} s left"
+    best = "  ".join(f"{demand} dB: {ratio:.3f}" for demand, ratio in progress.best.items())
+    return f"{progress.phase}{left}  {progress.n_evaluations} evaluations  {best}"
+
+
+def _print_result(result: object) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from autoquant.api.result import SearchResult
+    from autoquant.report.summary import run_sentences
+
+    assert isinstance(result, SearchResult)
+    for sentence in run_sentences(result.record):
+        typer.echo(sentence)
+    table = Table("id", "SNR dB", "ratio", "95 %", "ms", "regions", "path")
+    for row in result.front.to_dict("records"):
+        interval = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}" if row["id"] != "float" else ""
+        cells = (f"{row['snr_db']:.1f}", f"{row['ratio']:.3f}", interval, f"{row['median_ms']:.3f}")
+        table.add_row(str(row["id"]), *cells, str(row["n_quantized_regions"]), str(row["path"]))
+    Console().print(table)
+    typer.echo(f"{result.folder}/report.html")
