@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.configuration import Demands
-from autoquant.api.deadline import Deadline
+from autoquant.api.deadline import N_SESSIONS, Deadline
 from autoquant.api.folder import RunFolder, writing
 from autoquant.build.builder import Builder
 from autoquant.build.overrides import tensor_quant_overrides
@@ -27,7 +27,6 @@ from autoquant.model.prepared import PreparedModel
 __all__ = ["Delivery"]
 
 _LOG = logging.getLogger("autoquant")
-_N_SESSIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ class Delivery:
         files = {name: self._write(name, evaluation) for name, evaluation in finalists.items()}
         float_path = self._write_float()
         stop = time.perf_counter() + max(0.0, deadline.left - 2.0)
-        measured = self.bench.measure_files({**files, FLOAT_ID: float_path}, n_sessions=_N_SESSIONS, deadline=stop)
+        measured = self.bench.measure_files({**files, FLOAT_ID: float_path}, n_sessions=N_SESSIONS, deadline=stop)
         _, float_latency = measured.pop(FLOAT_ID)
         kept = choose_members(
             measured, min_snr_db=self.demands.min_snr_db, max_latency_ratio=self.demands.max_latency_ratio

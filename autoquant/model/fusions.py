@@ -1,6 +1,6 @@
 """Rewrites that give onnxruntime a form that it has faster kernels for; each leaves its argument untouched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -82,22 +82,22 @@ def _match_hard_swish(graph: Graph, node: Node) -> tuple[TensorName, tuple[int, 
         product = _only_use(graph, node.inputs[0], "Mul")
         if product is None or not _is_scalar(graph, node.inputs[1], 6):
             return None
-        return _match_product(graph, product, lambda name: name, (product.index,))
+        return _match_product(graph, product, {}, (product.index,))
     if node.op_type == "Mul":
         for divided in node.inputs:
             division = _only_use(graph, divided, "Div")
             if division is not None and _is_scalar(graph, division.inputs[1], 6):
-                inner = division.inputs[0]
-                return _match_product(graph, node, lambda name: inner if name == divided else name, (division.index,))
+                looked_through = {divided: division.inputs[0]}
+                return _match_product(graph, node, looked_through, (division.index,))
     return None
 
 
 def _match_product(
-    graph: Graph, product: Node, behind: Callable[[TensorName], TensorName], gone: tuple[int, ...]
+    graph: Graph, product: Node, behind: Mapping[TensorName, TensorName], gone: tuple[int, ...]
 ) -> tuple[TensorName, tuple[int, ...]] | None:
     """``x`` and the nodes to drop where a product is ``x * Clip(x + 3, 0, 6)``, divisions looked through."""
     for x, gate in (product.inputs, product.inputs[::-1]):
-        found = _match_gate(graph, behind(gate), x)
+        found = _match_gate(graph, behind.get(gate, gate), x)
         if found is not None:
             return x, (*gone, *found)
     return None
