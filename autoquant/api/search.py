@@ -18,13 +18,14 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import RunRecord
 from autoquant.domain.region import Region
-from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, DataError, OutputError
 from autoquant.examples import example
 from autoquant.graph.regions import borders
 from autoquant.measure.bench import Bench
 from autoquant.model.io import input_signatures, load_model, sha256_of
+from autoquant.model.prepared import PreparedModel
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
@@ -184,7 +185,7 @@ class _Run:
         self._write_run(folder, regions, study, bench)
         trials = Trials(study, builder, bench, regions, space, self.deadline, self.on_progress)
         with self.deadline.phase("search"):
-            ended = self._search(trials, regions)
+            ended = self._search(trials)
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=prepared,
@@ -209,10 +210,17 @@ class _Run:
         self._write_reports(folder, record, trials.n_evaluations)
         return SearchResult(folder.path, record)
 
-    def _search(self, trials: Trials, regions: Sequence[Region]) -> str:
+    def _sampler(
+        self, prepared: PreparedModel, regions: Sequence[Region], space: SearchSpace
+    ) -> StructureSampler | None:
         if not regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
-            return "exhausted"
+            return None
+        work = {region.id: region.work for region in regions}
+        layout = Layout.of(space.choices, space.schemes, borders(prepared.graph, regions), work)
+        return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
+
+    def _search(self, trials: Trials) -> str:
         bench = trials.bench
         reserve = self.deadline.finish_seconds(sum(bench.float_s.values()), len(bench.feeds))
         return trials.run(reserve_s=reserve, n_trials=self.configuration.budget.trials)

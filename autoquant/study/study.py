@@ -34,12 +34,12 @@ class Study:
     Args:
         path: The journal file; trials that it holds already are taken over.
         space: The choices.
-        sampler: Any Optuna sampler.
+        sampler: Any Optuna sampler; None for Optuna's default.
         n_targets: One objective each, after the SNR.
     """
 
     def __init__(
-        self, path: Path, space: SearchSpace, sampler: optuna.samplers.BaseSampler, n_targets: int = 1
+        self, path: Path, space: SearchSpace, sampler: optuna.samplers.BaseSampler | None, n_targets: int = 1
     ) -> None:
         self._space = space
         optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -63,9 +63,7 @@ class Layout:
             regions=regions,
             schemes=names,
             kinds=np.array(kinds),
-            allowed=np.array([[name in choices[region] for name in names] for region in regions], dtype=bool).reshape(
-                len(regions), len(names)
-            ),
+            allowed=np.array([[name in choices[region] for name in names] for region in regions]),
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),
         )
