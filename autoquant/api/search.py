@@ -16,7 +16,7 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.calibration.batches import overlap, read_samples, split
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
-from autoquant.domain.front import RunRecord
+from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
@@ -177,15 +177,13 @@ class _Run:
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
             builder = steps.builder_of(prepared, regions, statistics, space=definition)
         space = resolve(definition, regions)
-        layout = Layout.of(
-            space.choices, space.schemes, borders(prepared.graph, regions), {r.id: r.work for r in regions}
-        )
-        sampler = StructureSampler(layout, seed=asked.seed, min_snr_db=asked.demands.min_snr_db)
-        study = Study(folder.journal, space, sampler, len(asked.targets))
-        self._write_run(folder, regions, study, bench)
+        study = Study(folder.journal, space, self._sampler(prepared, regions, space), len(asked.targets))
+        folder.write_json("run.json", self._run_document(regions, bench, len(study.evaluations)))
         trials = Trials(study, builder, bench, regions, space, self.deadline, self.on_progress)
         with self.deadline.phase("search"):
-            ended = self._search(trials)
+            reserve = self.deadline.finish_seconds(sum(bench.float_s.values()), len(bench.feeds))
+            ended = trials.run(reserve_s=reserve, n_trials=asked.budget.trials)
+        self.notes.append(_ENDED[ended])
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=prepared,
@@ -197,18 +195,20 @@ class _Run:
         )
         with self.deadline.phase("finish"):
             front = delivery.deliver(study.evaluations, self.deadline)
-        _LOG.info("ended by %s after %d evaluations", ended, trials.n_evaluations)
-        record = RunRecord(
+        record = self._record(front, regions, study)
+        self._write_reports(folder, record, self._run_document(regions, bench, trials.n_evaluations))
+        return SearchResult(folder.path, record)
+
+    def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
+        return RunRecord(
             front=front,
             regions=tuple(regions),
             evaluations=tuple(study.evaluations),
             environment=describe_environment(),
-            configuration=asked.plain(),
+            configuration=self.configuration.plain(),
             phases=dict(self.deadline.phases),
-            notes=(*self.notes, _ENDED[ended]),
+            notes=tuple(self.notes),
         )
-        self._write_reports(folder, record, trials.n_evaluations)
-        return SearchResult(folder.path, record)
 
     def _sampler(
         self, prepared: PreparedModel, regions: Sequence[Region], space: SearchSpace
@@ -219,11 +219,6 @@ class _Run:
         work = {region.id: region.work for region in regions}
         layout = Layout.of(space.choices, space.schemes, borders(prepared.graph, regions), work)
         return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
-
-    def _search(self, trials: Trials) -> str:
-        bench = trials.bench
-        reserve = self.deadline.finish_seconds(sum(bench.float_s.values()), len(bench.feeds))
-        return trials.run(reserve_s=reserve, n_trials=self.configuration.budget.trials)
 
     def _check_resumed(self, folder: RunFolder) -> None:
         earlier = folder.read_json("run.json").get("configuration") if self.configuration.resume else None
@@ -237,12 +232,7 @@ class _Run:
                     " use the same or another --out"
                 )
 
-    def _write_run(self, folder: RunFolder, regions: Sequence[Region], study: Study, bench: Bench) -> None:
-        folder.write_json("run.json", self._run_document(regions, len(study.evaluations), bench.float_s))
-
-    def _run_document(
-        self, regions: Sequence[Region], n_evaluations: int, float_s: Mapping[str, float] | None = None
-    ) -> dict[str, object]:
+    def _run_document(self, regions: Sequence[Region], bench: Bench, n_evaluations: int) -> dict[str, object]:
         return {
             "schema_version": 1,
             "configuration": {**self.configuration.plain(), "model_sha256": sha256_of(self.configuration.model)},
@@ -250,7 +240,7 @@ class _Run:
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
             "n_evaluations": n_evaluations,
-            "float_ms": {name: seconds * 1e3 for name, seconds in (float_s or {}).items()},
+            "float_ms": {name: seconds * 1e3 for name, seconds in bench.float_s.items()},
             "notes": self.notes,
             "regions": [
                 {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
@@ -258,14 +248,14 @@ class _Run:
             ],
         }
 
-    def _write_reports(self, folder: RunFolder, record: RunRecord, n_evaluations: int) -> None:
-        self.notes = list(record.notes)
+    def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
+        """``front.json`` comes last: where it is, everything is."""
         folder.write_text("trials.csv", trials_table(record.evaluations, record.regions).to_csv(index=False))
         folder.write_text("front.csv", front_table(record.front).to_csv(index=False))
         folder.write_text("report.html", report_html(record))
-        folder.write_json("run.json", self._run_document(record.regions, n_evaluations))
+        folder.write_json("run.json", run_document)
         folder.write_text("front.json", front_json(record.front))
-        for sentence in run_sentences(record):
+        for sentence in (*run_sentences(record), *self.notes):
             _LOG.info("%s", sentence)
 
     def _tell(self, phase: str, trials: Trials | None = None) -> None:
