@@ -1,11 +1,16 @@
 """``python -m autoquant`` and the console script."""
 
+import sys
+
 
 def main() -> None:
     """Run the command line."""
-    from autoquant.cli import app  # noqa: PLC0415
+    try:
+        from autoquant.cli import app  # noqa: PLC0415
 
-    app()
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

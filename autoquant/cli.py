@@ -1,7 +1,6 @@
 """The command line: arguments to the API, results to the terminal."""
 
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -46,7 +45,7 @@ def _errors() -> Iterator[None]:
         typer.echo(f"autoquant: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("autoquant: interrupted before anything was measured", err=True)
+        typer.echo("autoquant: interrupted; --resume goes on with what was measured, where --out exists", err=True)
         raise typer.Exit(130) from None
 
 
@@ -60,7 +59,7 @@ def search(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="Intra-op threads.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
     time_: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s.")
     ] = None,
@@ -72,7 +71,7 @@ def search(
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = 40,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
-    seed: Annotated[int, typer.Option(help="Of every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
@@ -80,10 +79,10 @@ def search(
     """Search the mixed-precision models that no other one beats in both latency and SNR."""
     with _errors():
         from autoquant import Budget, Demands, Target
-        from autoquant.api.configuration import DEFAULT_SECONDS
+        from autoquant.api.configuration import DEFAULT_SECONDS, seconds_of
         from autoquant.api.search import search as run
 
-        seconds = _seconds(time_)
+        seconds = None if time_ is None else seconds_of(time_, "--time")
         if seconds is None and trials is None:
             seconds = DEFAULT_SECONDS
             _say(f"budget: {seconds:g} s (--time and --trials change it)", quiet or as_json)
@@ -145,27 +144,18 @@ def run_experiment(
 ) -> None:
     """Search every model of a job, write a summary, and fail when a demand is missed."""
     with _errors():
-        from autoquant.experiment import run_job
+        from autoquant.experiment.run import run_job
 
         outcome = run_job(file, smoke=smoke, reports=reports, on_line=typer.echo)
         typer.echo(f"{outcome.summary_path}")
-        raise typer.Exit(1 if outcome.is_missed else 0)
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
-    if not match:
-        raise UsageError(f"--time {text}: write a number with a unit, e.g. 120s, 5m or 1h")
-    return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match[2] or "s"]
+    raise typer.Exit(1 if outcome.is_missed else 0)
 
 
 def _dims(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
-        if not name or not size.isdigit() or int(size) < 1:
+        if not name or not (size.isascii() and size.isdigit()) or not 0 < int(size) < 2**31:
             raise UsageError(f"--dim {text}: write NAME=N with a positive number, e.g. batch=1")
         found[name] = int(size)
     return found
@@ -203,7 +193,7 @@ def _print_result(result: object) -> None:
     from autoquant.report.summary import run_sentences
 
     assert isinstance(result, SearchResult)
-    for sentence in run_sentences(result.record):
+    for sentence in (*run_sentences(result.record), *result.record.notes):
         typer.echo(sentence)
     table = Table("id", "SNR dB", "ratio", "95 %", "ms", "regions", "path")
     for row in result.front.to_dict("records"):

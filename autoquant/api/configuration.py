@@ -1,5 +1,7 @@
 """What a user asks of a search."""
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,9 +10,12 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 
-__all__ = ["Budget", "Configuration", "Demands"]
+__all__ = ["DEFAULT_SECONDS", "MAX_SEED", "MAX_THREADS", "Budget", "Configuration", "Demands", "seconds_of"]
 
 DEFAULT_SECONDS = 120.0
+MAX_SEED = 2**32 - 1
+MAX_THREADS = 1024
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Budget:
     trials: int | None = None
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds > 0:
-            raise UsageError(f"the time budget is {self.seconds} s, it must be positive, e.g. 120s")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
         if self.trials is not None and self.trials < 1:
             raise UsageError(f"the budget is {self.trials} trials, it must be at least 1")
 
@@ -45,6 +50,8 @@ class Demands:
     max_latency_ratio: float | None = None
 
     def __post_init__(self) -> None:
+        if self.min_snr_db is not None and not math.isfinite(self.min_snr_db):
+            raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
             raise UsageError(f"the highest latency ratio is {self.max_latency_ratio}, it must lie in (0, 1]")
 
@@ -88,6 +95,13 @@ class Configuration:
             raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
         if len({target.name for target in self.targets}) < len(self.targets):
             raise UsageError("two targets have the same name; they must differ in execution provider or threads")
+        for target in self.targets:
+            if target.threads > MAX_THREADS:
+                raise UsageError(
+                    f"target {target.name} has {target.threads} threads, at most {MAX_THREADS} can be used"
+                )
+        if not 0 <= self.seed <= MAX_SEED:
+            raise UsageError(f"the seed is {self.seed}, it must lie in 0 to {MAX_SEED}")
         if self.n_regions < 1:
             raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
 
@@ -107,6 +121,25 @@ class Configuration:
             "dims": dict(self.dims),
             "seed": self.seed,
         }
+
+
+def seconds_of(text: str, where: str) -> float:
+    """Read a time such as ``120s``, ``5m`` or ``1h``.
+
+    Args:
+        text: What the user wrote.
+        where: Begins the message, e.g. ``"--time"``.
+
+    Raises:
+        UsageError: It is no time, or none at all.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
+    if not match:
+        raise UsageError(f"{where} {text}: write a number with a unit, e.g. 120s, 5m or 1h")
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if seconds == 0:
+        raise UsageError(f"{where} {text}: the time budget must be positive, e.g. 120s")
+    return seconds
 
 
 def _spelled(source: DataSource) -> str:

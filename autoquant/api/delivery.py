@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.configuration import Demands
-from autoquant.api.deadline import N_SESSIONS, Deadline
+from autoquant.api.deadline import N_FINALISTS, N_SESSIONS, WRITING_S, Deadline, delivery_seconds
 from autoquant.api.folder import RunFolder, writing
 from autoquant.build.builder import Builder
 from autoquant.build.overrides import tensor_quant_overrides
@@ -20,11 +20,15 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members
 from autoquant.measure.bench import Bench
+from autoquant.measure.final import FinalMeasurement
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
 
-__all__ = ["Delivery"]
+__all__ = ["PREPARED", "Delivery"]
+
+PREPARED = "prepared.onnx"
+"""The preprocessed float model: what ``*.overrides.json`` is for, with the nodes that a member's metadata name."""
 
 _LOG = logging.getLogger("autoquant")
 
@@ -42,18 +46,12 @@ class Delivery:
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
         """The front; every number in it comes from the files themselves, measured together."""
-        float_s = sum(self.bench.float_s.values())
-        limit = deadline.n_finalists(float_s, len(self.bench.feeds), 0.05 + float_s)
-        finalists = {
-            f"t{e.trial.number:04d}": e
-            for e in choose_finalists(evaluations, limit, min_snr_db=self.demands.min_snr_db)
-        }
-        _LOG.info("%d finalists", len(finalists))
-        files = {name: self._write(name, evaluation) for name, evaluation in finalists.items()}
         float_path = self._write_float()
-        stop = time.perf_counter() + max(0.0, deadline.left - 2.0)
-        measured = self.bench.measure_files({**files, FLOAT_ID: float_path}, n_sessions=N_SESSIONS, deadline=stop)
-        _, float_latency = measured.pop(FLOAT_ID)
+        save_model(self.prepared.graph.model, self.folder.path / PREPARED)
+        finalists, files = self._write_finalists(evaluations, deadline)
+        _LOG.info("%d finalists", len(files))
+        stop = time.perf_counter() + max(0.0, deadline.left - WRITING_S)
+        measured, float_latency = FinalMeasurement(self.bench, files, N_SESSIONS, stop).run()
         kept = choose_members(
             measured, min_snr_db=self.demands.min_snr_db, max_latency_ratio=self.demands.max_latency_ratio
         )
@@ -69,13 +67,37 @@ class Delivery:
             members=(*members, self._float_member(float_path, float_latency)),
         )
 
+    def _write_finalists(
+        self, evaluations: Sequence[Evaluation], deadline: Deadline
+    ) -> tuple[dict[str, Evaluation], dict[str, Path]]:
+        """As many finalists as can be measured in the time that is left, and at least two."""
+        finalists: dict[str, Evaluation] = {}
+        files: dict[str, Path] = {}
+        n_samples, opening_s = len(self.bench.feeds), self.bench.opening_s
+        needed = delivery_seconds(2 * sum(self.bench.float_s.values()), n_samples, opening_s) + WRITING_S
+        writing_s = 0.0
+        for evaluation in choose_finalists(evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db):
+            needed += delivery_seconds(_seconds(evaluation), n_samples, opening_s)
+            if len(files) >= 2 and deadline.left < needed + writing_s:
+                break
+            start = time.perf_counter()
+            name = f"t{evaluation.trial.number:04d}"
+            finalists[name], files[name] = evaluation, self._write(name, evaluation)
+            writing_s = time.perf_counter() - start
+        return finalists, files
+
     def _write(self, name: str, evaluation: Evaluation) -> Path:
         assignment = _quantized(evaluation)
         candidate = self.builder.build(assignment)
         path = self.folder.models / f"{name}.onnx"
         plan = self.builder.plan(assignment)
         overrides = tensor_quant_overrides(plan, self.builder.planner)
-        model = inline_external(candidate.skeleton, candidate.constants, self._provenance(evaluation, assignment))
+        nodes = sorted(plan.integer | plan.absorbed.keys())
+        provenance = {
+            **self._provenance(evaluation, assignment),
+            "autoquant.nodes_to_quantize": json.dumps([self.prepared.graph.nodes[i].name for i in nodes]),
+        }
+        model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)
         self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
         return path
@@ -152,6 +174,12 @@ def _as_reference(latency: Latency) -> Latency:
         ratio_high=1.0,
         n_rounds=latency.n_rounds,
     )
+
+
+def _seconds(evaluation: Evaluation) -> float:
+    outcome = evaluation.outcome
+    assert isinstance(outcome, Measurement)
+    return sum(latency.median_ms for latency in outcome.latency.values()) / 1e3
 
 
 def _quantized(evaluation: Evaluation) -> Assignment:

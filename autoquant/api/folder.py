@@ -4,16 +4,26 @@ import errno
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autoquant.errors import OutputError
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "is_disk_full", "writing"]
 
-_OWN = frozenset(
-    {"models", "study.journal", "log.txt", "run.json", "front.json", "front.csv", "trials.csv", "report.html"}
+_JOURNAL = "study.journal"
+_OWN = (
+    _JOURNAL,
+    f"{_JOURNAL}.lock",
+    "log.txt",
+    "run.json",
+    "front.json",
+    "front.csv",
+    "trials.csv",
+    "report.html",
+    "prepared.onnx",
 )
 _LOG = logging.getLogger("autoquant")
 
@@ -32,15 +42,30 @@ class RunFolder:
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
         self.models = path / "models"
-        self.journal = path / "study.journal"
+        self.journal = path / _JOURNAL
+        self._earlier = path / "models.earlier"
+        self._is_new = not resume
         if path.exists() and not path.is_dir():
             raise OutputError(f"{path}: this is a file; choose a folder for --out")
-        if resume and not self.journal.exists():
-            raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
-        if not resume and path.exists() and any(path.iterdir()):
-            raise OutputError(f"{path}: this folder is not empty; use --resume to go on with its run, or another --out")
         with writing(path):
+            if resume and not self.journal.exists():
+                raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
+            if not resume and path.exists() and any(path.iterdir()):
+                raise OutputError(
+                    f"{path}: this folder is not empty; use --resume to go on with its run, or another --out"
+                )
+            self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]
             self.models.mkdir(parents=True, exist_ok=True)
+            if resume:  # what a killed run has left
+                self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
+                self._mend_journal()
+                self._bring_back()
+
+    def _mend_journal(self) -> None:
+        """Cut off a last line without an end: Optuna would append to it."""
+        content = self.journal.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.truncate(self.journal, content.rfind(b"\n") + 1)
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file at once.
@@ -48,15 +73,25 @@ class RunFolder:
         Raises:
             OutputError: There is no room, or the folder cannot be written.
         """
-        target = self.path / name
-        part = target.with_name(target.name + ".part")
-        with writing(target):
+        self.write_texts({name: text})
+
+    def write_texts(self, texts: Mapping[str, str]) -> None:
+        """Write all files or none.
+
+        Raises:
+            OutputError: There is no room, or the folder cannot be written.
+        """
+        parts = {self.path / f"{name}.part": self.path / name for name in texts}
+        with writing(self.path):
             try:
-                part.write_text(text, encoding="utf-8")
-                os.replace(part, target)
-            except OSError:
-                part.unlink(missing_ok=True)
-                raise
+                for part, text in zip(parts, texts.values(), strict=True):
+                    part.write_text(text, encoding="utf-8")
+                for part, target in parts.items():
+                    os.replace(part, target)
+            finally:
+                for part in parts:
+                    with suppress(OSError):
+                        part.unlink(missing_ok=True)
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write plain values."""
@@ -74,7 +109,7 @@ class RunFolder:
     def log(self) -> Iterator[None]:
         """Everything that the package logs goes to ``log.txt`` meanwhile."""
         with writing(self.path / "log.txt"):
-            handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8")
+            handler = _LogFile(self.path / "log.txt", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         level = _LOG.level
         _LOG.setLevel(logging.INFO)
@@ -84,19 +119,49 @@ class RunFolder:
         finally:
             _LOG.removeHandler(handler)
             _LOG.setLevel(level)
-            handler.close()
+            with suppress(OSError):
+                handler.close()
+
+    @contextmanager
+    def new_models(self) -> Iterator[None]:
+        """The models of an earlier run give way to new ones, and come back where these cannot be finished."""
+        with writing(self.path):
+            self.models.rename(self._earlier)
+            self.models.mkdir()
+        try:
+            yield
+        except BaseException:
+            self._bring_back()
+            raise
+        shutil.rmtree(self._earlier, ignore_errors=True)
+
+    def _bring_back(self) -> None:
+        if self._earlier.is_dir():
+            shutil.rmtree(self.models, ignore_errors=True)
+            self._earlier.rename(self.models)
 
     def discard_if_new(self) -> None:
-        """Remove what a search that could not begin has left; a folder with a study stays."""
-        if self.journal.exists():
+        """Remove what a search that could not begin has left, unless it was resumed."""
+        if not self._is_new:
             return
         for name in _OWN:
-            path = self.path / name
-            if path.is_file():
-                path.unlink()
-        for folder in (self.models, self.path):
-            if folder.is_dir() and not any(folder.iterdir()):
+            with suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
+        for folder in self._made:
+            with suppress(OSError):  # not empty
                 folder.rmdir()
+
+
+class _LogFile(logging.FileHandler):
+    """Lines that cannot be written are lost: the search is more important."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing."""
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether there was no room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -105,6 +170,6 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
         raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error

@@ -1,16 +1,19 @@
 """The search: every stage wired together."""
 
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoquant.api import steps
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery
-from autoquant.api.folder import RunFolder
+from autoquant.api.folder import RunFolder, is_disk_full
+from autoquant.api.interrupts import interruptible
 from autoquant.api.result import SearchResult
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.calibration.batches import overlap, read_samples, split
@@ -20,11 +23,11 @@ from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError, DataError, OutputError
+from autoquant.errors import DataError, OutputError
 from autoquant.examples import example
 from autoquant.graph.regions import borders
 from autoquant.measure.bench import Bench
-from autoquant.model.io import input_signatures, load_model, sha256_of
+from autoquant.model.io import sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
@@ -38,10 +41,11 @@ from autoquant.study.sampler import StructureSampler
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Layout
 
-__all__ = ["search"]
+__all__ = ["ENDED_BY_USER", "search"]
 
 _LOG = logging.getLogger("autoquant")
 OnProgress = Callable[[SearchProgress], None]
+ENDED_BY_USER = "the user ended the search"
 
 
 def search(
@@ -107,11 +111,25 @@ def search(
     run.check()
     folder = RunFolder(configuration.out, resume=resume)
     try:
-        with folder.log():
+        with _enough_room(folder.path), folder.log():
             return run.run(folder)
-    except AutoquantError:
-        folder.discard_if_new()
+    except BaseException:
+        if not run.has_evaluations:
+            folder.discard_if_new()
         raise
+
+
+@contextmanager
+def _enough_room(path: Path) -> Iterator[None]:
+    """Too little disk or memory is for the user to put right, wherever it shows."""
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
+    except MemoryError as error:
+        raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
 
 
 def _with_example(
@@ -136,6 +154,12 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     definition: SpaceDefinition | None = None
     samples: tuple[Samples, Samples] | None = None
+    study: Study | None = None
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether there is something to resume."""
+        return self.study is not None and bool(self.study.evaluations)
 
     def check(self) -> None:
         """Find what is wrong with the arguments before anything is written."""
@@ -143,7 +167,7 @@ class _Run:
         for target in asked.targets:
             provider_of(target.ep)
         self.definition = read_space(asked.space, ep=asked.targets[0].ep)
-        inputs = input_signatures(load_model(asked.model))
+        inputs = steps.signatures_of(asked.model)
         calibration = read_samples(asked.calibration, inputs, role="calibration")
         if asked.evaluation is None:
             self.samples = split(calibration)
@@ -168,21 +192,24 @@ class _Run:
         self._check_resumed(folder)
         self._tell("preprocess")
         with self.deadline.phase("preprocess"):
-            prepared = steps.prepare(asked.model, samples[0], dims=asked.dims)
+            # a dimension is frozen only where calibration and evaluation agree on it
+            everything = replace(samples[0], feeds=(*samples[0].feeds, *samples[1].feeds))
+            prepared = steps.prepare(asked.model, everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
-            bench = Bench(asked.model, asked.targets, samples[1].feeds, asked.seed)
+            with steps.running(asked.model):
+                bench = Bench(asked.model, asked.targets, samples[1].feeds, asked.seed)
         self._tell("calibrate")
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
             builder = steps.builder_of(prepared, regions, statistics, space=definition)
         space = resolve(definition, regions)
-        study = Study(folder.journal, space, self._sampler(prepared, regions, space), len(asked.targets))
-        folder.write_json("run.json", self._run_document(regions, bench, len(study.evaluations)))
+        if not asked.resume:
+            folder.write_json("run.json", self._run_document(regions, bench, 0))
+        study = self._open_study(folder, space, self._sampler(prepared, regions, space))
         trials = Trials(study, builder, bench, regions, space, self.deadline, self.on_progress)
         with self.deadline.phase("search"):
-            reserve = self.deadline.finish_seconds(sum(bench.float_s.values()), len(bench.feeds))
-            ended = trials.run(reserve_s=reserve, n_trials=asked.budget.trials)
+            ended = self._run_trials(trials)
         self.notes.append(_ENDED[ended])
         self._tell("finish", trials)
         delivery = Delivery(
@@ -193,11 +220,29 @@ class _Run:
             calibration_digest=statistics.digest,
             demands=asked.demands,
         )
-        with self.deadline.phase("finish"):
-            front = delivery.deliver(study.evaluations, self.deadline)
-        record = self._record(front, regions, study)
-        self._write_reports(folder, record, self._run_document(regions, bench, trials.n_evaluations))
+        with folder.new_models():
+            with self.deadline.phase("finish"):
+                front = delivery.deliver(study.evaluations, self.deadline)
+            record = self._record(front, regions, study)
+            self._write_reports(folder, record, self._run_document(regions, bench, trials.n_evaluations))
         return SearchResult(folder.path, record)
+
+    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
+        try:
+            self.study = Study(folder.journal, space, sampler, len(self.configuration.targets))
+        except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
+            raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
+        return self.study
+
+    def _run_trials(self, trials: Trials) -> str:
+        with interruptible() as check:
+
+            def on_progress(progress: SearchProgress) -> None:
+                self.on_progress(progress)
+                check()
+
+            trials.on_progress = on_progress
+            return trials.run(self.configuration.budget.trials)
 
     def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
         return RunRecord(
@@ -221,21 +266,35 @@ class _Run:
         return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
 
     def _check_resumed(self, folder: RunFolder) -> None:
-        earlier = folder.read_json("run.json").get("configuration") if self.configuration.resume else None
-        if not isinstance(earlier, dict):
+        if not self.configuration.resume:
             return
-        now = {**self.configuration.plain(), "model_sha256": sha256_of(self.configuration.model)}
-        for key in ("model_sha256", "targets", "space", "n_regions", "dims"):
+        earlier = folder.read_json("run.json").get("configuration")
+        if not isinstance(earlier, dict):
+            raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
+        now = self._configuration()
+        for key, name in _FIXED.items():
             if key in earlier and earlier[key] != now[key]:
                 raise OutputError(
-                    f"{folder.path}: its run has {key} {earlier[key]}, this one {now[key]};"
-                    " use the same or another --out"
+                    f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
+                    " use the same to go on, or another --out"
                 )
+
+    def _configuration(self) -> dict[str, object]:
+        """What the user asked for, and digests of what it names."""
+        assert self.definition is not None
+        assert self.samples is not None
+        return {
+            **self.configuration.plain(),
+            "model_sha256": sha256_of(self.configuration.model),
+            "calibration_digest": self.samples[0].digest,
+            "evaluation_digest": self.samples[1].digest,
+            "space_digest": self.definition.digest,
+        }
 
     def _run_document(self, regions: Sequence[Region], bench: Bench, n_evaluations: int) -> dict[str, object]:
         return {
             "schema_version": 1,
-            "configuration": {**self.configuration.plain(), "model_sha256": sha256_of(self.configuration.model)},
+            "configuration": self._configuration(),
             "environment": describe_environment(),
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
@@ -249,12 +308,15 @@ class _Run:
         }
 
     def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
-        """``front.json`` comes last: where it is, everything is."""
-        folder.write_text("trials.csv", trials_table(record.evaluations, record.regions).to_csv(index=False))
-        folder.write_text("front.csv", front_table(record.front).to_csv(index=False))
-        folder.write_text("report.html", report_html(record))
-        folder.write_json("run.json", run_document)
-        folder.write_text("front.json", front_json(record.front))
+        folder.write_texts(
+            {
+                "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
+                "front.csv": front_table(record.front).to_csv(index=False),
+                "report.html": report_html(record),
+                "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
+                "front.json": front_json(record.front),
+            }
+        )
         for sentence in (*run_sentences(record), *self.notes):
             _LOG.info("%s", sentence)
 
@@ -267,5 +329,16 @@ _ENDED = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
     "exhausted": "every assignment of the space was evaluated",
-    "interrupted": "the user ended the search",
+    "interrupted": ENDED_BY_USER,
 }
+_FIXED = {
+    "model_sha256": "model",
+    "targets": "target",
+    "space": "space",
+    "space_digest": "space",
+    "n_regions": "number of regions",
+    "dims": "--dim",
+    "calibration_digest": "calibration data",
+    "evaluation_digest": "evaluation data",
+}
+"""What a resumed run shares with the first one, and what it is called."""

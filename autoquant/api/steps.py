@@ -1,7 +1,9 @@
 """The steps of a search, one by one, for notebooks and jobs that use a part."""
 
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -15,14 +17,14 @@ from autoquant.calibration.batches import read_samples
 from autoquant.calibration.collect import collect
 from autoquant.calibration.methods import choose_range
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.feed import Feed, InputSignature, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError
+from autoquant.errors import AutoquantError, DataError, ModelError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measure.bench import Bench, Progress
@@ -36,6 +38,7 @@ from autoquant.space.schema import read_space
 
 __all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "prepare", "read_data"]
 
+_LOG = logging.getLogger("autoquant")
 _CALIBRATION = Target()
 
 
@@ -56,7 +59,25 @@ def read_data(model: str | os.PathLike[str], source: DataSource, *, role: str = 
         DataError: The data do not fit the model.
         ModelError: The model cannot be read.
     """
-    return read_samples(source, input_signatures(load_model(model_path(model))), role=role)
+    return read_samples(source, signatures_of(model_path(model)), role=role)
+
+
+def signatures_of(path: Path) -> tuple[InputSignature, ...]:
+    """The inputs of a model that can be searched: it has some, and only tensors go in and come out.
+
+    Raises:
+        ModelError: It has none, or others.
+    """
+    model = load_model(path)
+    for value in (*model.graph.input, *model.graph.output):
+        if not value.type.HasField("tensor_type"):
+            raise ModelError(
+                f"{path}: '{value.name}' is no tensor; cut the model so that only tensors go in and come out"
+            )
+    found = input_signatures(model)
+    if not found:
+        raise ModelError(f"{path}: the model has no inputs, so there is nothing to measure; give one with inputs")
+    return found
 
 
 def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -65,7 +86,35 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
     Raises:
         ModelError: The model cannot be read or preprocessed.
     """
-    return preprocess.prepare(model_path(model), samples.feeds, dims=dims)
+    path = model_path(model)
+    _check_dims(path, samples, dims or {})
+    with running(path):
+        return preprocess.prepare(path, samples.feeds, dims=dims)
+
+
+def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
+    for signature in signatures_of(path) if dims else ():
+        for axis, name in enumerate(signature.shape):
+            if not isinstance(name, str) or name not in dims:
+                continue
+            for feed in samples.feeds:
+                if feed[signature.name].shape[axis] != dims[name]:
+                    raise DataError(
+                        f"--dim {name}={dims[name]}: but samples of '{signature.name}' in {samples.source} have the"
+                        f" shape {feed[signature.name].shape}; leave out --dim or give data of that size"
+                    )
+
+
+@contextmanager
+def running(path: Path) -> Iterator[None]:
+    """Whatever onnxruntime raises while it runs the user's own model is about the model or the data."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime."):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {reason}") from error
 
 
 def prepare_without_data(
@@ -121,12 +170,20 @@ def calibrate(
         DataError: An activation holds NaN or infinity.
     """
     tensors = _observed(prepared, _definition(space, ep).op_types)
-    memory = joblib.Memory(cache_folder or _user_cache(), verbose=0)
-    cached = memory.cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
+    cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
     found: Statistics = cached(
         (prepared.digest, samples.digest, tensors), prepared=prepared, feeds=samples.feeds, on_sample=on_sample
     )
     return found
+
+
+def _cache(folder: Path) -> joblib.Memory:
+    """One that keeps nothing where the folder cannot be written."""
+    try:
+        return joblib.Memory(folder, verbose=0)
+    except OSError as error:
+        _LOG.warning("calibration results are not kept: %s", error)
+        return joblib.Memory(None, verbose=0)
 
 
 def _statistics(

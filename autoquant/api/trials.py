@@ -81,7 +81,7 @@ class Trials:
         """Different candidates that were measured."""
         return len(self._known)
 
-    def run(self, *, reserve_s: float, n_trials: int | None) -> str:
+    def run(self, n_trials: int | None) -> str:
         """Evaluate until a budget ends; the uniform recipes come first, then one-region probes, then the sampler.
 
         Returns:
@@ -94,10 +94,10 @@ class Trials:
         probed = False
         try:
             while n_trials is None or n_done < n_trials:
-                if self.deadline.left - reserve_s < 1.2 * max(self._seconds[-5:], default=0.0):
+                if self._left < 1.2 * max(self._seconds[-5:], default=0.0):
                     return "time"
                 if not probed and self.study.n_enqueued == 0:
-                    self._enqueue_probes(reserve_s)
+                    self._enqueue_probes()
                     probed = True
                 if self._is_exhausted():
                     return "exhausted"
@@ -106,6 +106,12 @@ class Trials:
         except KeyboardInterrupt:
             return "interrupted"
         return "trials"
+
+    @property
+    def _left(self) -> float:
+        """Seconds for trials: what is left without the last measurement."""
+        latency_s = sum(self.bench.float_s.values())
+        return self.deadline.left - self.deadline.finish_seconds(latency_s, len(self.bench.feeds), self.bench.opening_s)
 
     def _trial(self) -> None:
         start = time.perf_counter()
@@ -141,14 +147,14 @@ class Trials:
         return not any(
             known.is_complete
             and known.quality.worst_db >= snr + _SNR_MARGIN_DB
-            and all(known.latency[name].ratio <= ratio - margin / 2 for name, ratio in progress.ratios.items())
+            and all(known.latency[name].ratio_high <= ratio - margin / 2 for name, ratio in progress.ratios.items())
             for known in self._known.values()
         )
 
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
 
-    def _enqueue_probes(self, reserve_s: float) -> None:
+    def _enqueue_probes(self) -> None:
         """One region, or as many neighbours as the time asks for, under the uniform recipe with the best SNR."""
         measured = [
             (e.outcome.quality.worst_db, e.trial.assignment)
@@ -160,7 +166,7 @@ class Trials:
         best = max(measured, key=lambda pair: pair[0])[1]
         quantized = [region for region, name in best.items() if name != FLOAT]
         seconds = sum(self._seconds) / max(len(self._seconds), 1)
-        room = _PROBE_SHARE * min(self.deadline.left - reserve_s, 1e6) / max(seconds, 1e-3)
+        room = _PROBE_SHARE * min(self._left, 1e6) / max(seconds, 1e-3)
         size = max(1, -(-len(quantized) // max(1, int(room))))
         for start in range(0, len(quantized), size):
             self.study.enqueue({region: best[region] for region in quantized[start : start + size]})

@@ -61,7 +61,7 @@ class Measurement:
         latency: By target name.
         digest: Of the graph that onnxruntime runs; equal digests are equal candidates.
         effective: Name of the scheme that each region really runs.
-        is_complete: Whether all evaluation samples were used; a clear loser is stopped early.
+        is_complete: Whether it was measured to the end; a clear loser is stopped early.
     """
 
     quality: Quality

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_db: float | None) -> list[Evaluation]:
-    """At most ``limit`` evaluations: front after front, each thinned to its most spread points.
+    """At most ``limit`` evaluations, the most important first: the front, then the one behind it, most spread first.
 
     Args:
         evaluations: Of the whole search.
@@ -76,14 +76,16 @@ def point(quality: Quality, latency: Mapping[str, Latency]) -> list[float]:
 
 
 def _spread(points: Floats, members: npt.NDArray[np.int64], limit: int) -> list[int]:
-    """The members at most, those first that lie farthest from the ones chosen before; 10 dB weigh as much as 0.1."""
-    if len(members) <= limit:
-        return [int(i) for i in members]
+    """The members at most, first the extremes, then always the one farthest from those before.
+
+    10 dB weigh as much as a ratio of 0.1; SNRs above 80 dB are alike.
+    """
     scaled = np.clip(points[members], -80, None) * np.array([0.01, *[1.0] * (points.shape[1] - 1)])
-    order = [int(np.argmin(scaled[:, 0])), int(np.argmin(scaled[:, 1]))][:limit]
+    order = list(dict.fromkeys([int(np.argmin(scaled[:, 1])), int(np.argmin(scaled[:, 0]))]))
     distance = np.min(np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2), axis=1)
-    while len(order) < limit:
+    while len(order) < min(limit, len(members)):
+        distance[order] = -1.0
         farthest = int(np.argmax(distance))
         order.append(farthest)
         distance = np.minimum(distance, np.linalg.norm(scaled - scaled[farthest], axis=1))
-    return [int(members[i]) for i in order]
+    return [int(members[i]) for i in order[:limit]]

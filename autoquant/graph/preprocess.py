@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import QualityMeter
@@ -72,7 +73,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
     shapes = _common_shapes(feeds)
-    reference = _outputs(open_session(path, Target()), feeds[:N_CHECKED])
+    reference = _outputs(path, feeds[:N_CHECKED])
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
@@ -125,12 +126,21 @@ def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape in first.items() if all(feed[name].shape == shape for feed in feeds)}
 
 
-def _outputs(session: object, feeds: Sequence[Feed]) -> list[list[np.ndarray]]:
-    return [session.run(None, feed) for feed in feeds]  # type: ignore[attr-defined]
+def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArray[np.generic]]]:
+    session = open_session(model, Target())
+    try:
+        return [session.run(None, feed) for feed in feeds]
+    except Exception as error:  # onnxruntime raises its own types from run
+        where = "model" if isinstance(model, bytes) else str(model)
+        raise ModelError(
+            f"{where}: onnxruntime cannot run it on these data: {' '.join(str(error).split())[:300]}"
+        ) from error
 
 
-def _difference_db(model: Model, reference: list[list[np.ndarray]], feeds: Sequence[Feed]) -> float:
-    outputs = _outputs(open_session(to_bytes(model), Target()), feeds)
+def _difference_db(
+    model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], feeds: Sequence[Feed]
+) -> float:
+    outputs = _outputs(to_bytes(model), feeds)
     meter = QualityMeter([value.name for value in model.graph.output])
     for ref, out in zip(reference, outputs, strict=True):
         meter.add(ref, out)

@@ -1,6 +1,7 @@
 """Latency ratios from interleaved rounds."""
 
 import gc
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,14 @@ class Timings:
     def ratio(self) -> float:
         """Median of the paired ratios so far."""
         return float(np.median(np.array(self.candidate_s) / np.array(self.reference_s)))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the median ratio, from the interquartile range; infinite for fewer than 3 rounds."""
+        if len(self.session) < 3:
+            return math.inf
+        low, high = np.quantile(np.array(self.candidate_s) / np.array(self.reference_s), [0.25, 0.75])
+        return float(1.2533 * (high - low) / 1.349 / math.sqrt(len(self.session)))
 
     def latency(self, seed: int) -> Latency:
         """Medians with 95 % bootstrap intervals; sessions are resampled first, then the rounds inside them."""

@@ -29,7 +29,7 @@ class _Edit:
 
     def constant(self, name: str, values: Floats) -> str:
         """A new constant under a name that nothing else has."""
-        while name in self.constants or self.graph.is_constant(TensorName(name)):
+        while name in self.constants or self.graph.has_tensor(TensorName(name)):
             name += "_folded"
         self.constants[name] = np.ascontiguousarray(values, np.float32)
         return name
@@ -68,7 +68,9 @@ def _is_foldable(graph: Graph, node: Node) -> bool:
     if node.op_type == "Gemm" and (node.attributes.get("alpha", 1.0) != 1.0 or node.attributes.get("beta", 1.0) != 1.0):
         return False
     bias = bias_of(node)
-    flat = bias is None or (graph.is_constant(bias) and graph.constant(bias).size == _n_channels(graph, node))
+    n_channels = _n_channels(graph, node)
+    shapes = ((n_channels,), (1, n_channels))  # a Gemm's bias may also be a column or a whole matrix
+    flat = bias is None or (graph.is_constant(bias) and graph.shape(bias) in shapes)
     return flat and graph.constant(node.inputs[1]).dtype == np.float32
 
 

@@ -22,7 +22,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
-        if match is not None:
+        if match is not None and graph.shape(match[0]) == graph.shape(node.outputs[0]):
             x, gone = match
             gate = f"{node.name}_HardSigmoid"
             replaced.update(dict.fromkeys(gone, ()))
@@ -47,6 +47,8 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         given, weight = graph.shape(node.inputs[0]), graph.shape(node.inputs[1])
         if given is None or weight is None or len(weight) != 2 or len(given) < 2:
+            continue
+        if node.inputs[0] not in graph.float_tensors:
             continue
         add = _bias_add(graph, node, weight[1])
         target = node if add is None else add

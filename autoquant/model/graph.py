@@ -54,6 +54,10 @@ class Graph:
         """Whether the tensor is an initializer."""
         return tensor in self._tensors
 
+    def has_tensor(self, tensor: TensorName) -> bool:
+        """Whether an input, an initializer or the output of a node has this name."""
+        return tensor in self._tensors or tensor in self.producer or tensor in self.inputs
+
     @property
     def constants(self) -> Mapping[TensorName, onnx.TensorProto]:
         """Initializers by name."""

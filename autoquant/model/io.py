@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from autoquant.errors import ModelError, OutputError
 
 __all__ = ["files_of", "input_signatures", "load_model", "model_digest", "save_model", "sha256_of", "size_bytes_of"]
 
-_QUANTIZED_OPS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulNBits"})
+_QUANTIZED_OPS = re.compile(
+    r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
+    r"|DynamicQuantize\w+|MatMulNBits"
+)
 _PROTOBUF_LIMIT = 2**31 - 2**20
 
 
@@ -28,7 +32,7 @@ def load_model(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, format="protobuf")  # a name ending in .json would mean another format
     except DecodeError as error:
         raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
     except (OSError, onnx.checker.ValidationError) as error:
@@ -40,7 +44,7 @@ def load_model(path: Path) -> onnx.ModelProto:
 
 
 def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
-    found = [n.op_type for n in model.graph.node if n.op_type in _QUANTIZED_OPS or n.op_type.startswith("QLinear")]
+    found = [n.op_type for n in model.graph.node if _QUANTIZED_OPS.fullmatch(n.op_type)]
     if found:
         raise ModelError(
             f"{path}: this model is already quantized ({len(found)} nodes such as {found[0]});"
@@ -86,7 +90,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
 def files_of(path: Path) -> Iterator[Path]:
     """The model file and the files of its external data."""
     yield path
-    model = onnx.load(path, load_external_data=False)
+    model = onnx.load(path, format="protobuf", load_external_data=False)
     places = {
         entry.value
         for t in model.graph.initializer

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+from onnx import numpy_helper
 
 __all__ = ["OptimizedGraph", "read_optimized"]
 
@@ -49,5 +50,6 @@ def _digest(graph: onnx.GraphProto) -> str:
         state.update(f"{node.domain} {node.op_type} {names}".encode() + b"".join(attributes))
     for tensor in sorted(graph.initializer, key=lambda t: t.name):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            state.update(_SUFFIX.sub("", tensor.name).encode() + tensor.raw_data)
+            values = numpy_helper.to_array(tensor)
+            state.update(f"{_SUFFIX.sub('', tensor.name)} {values.dtype} {values.shape}".encode() + values.tobytes())
     return state.hexdigest()

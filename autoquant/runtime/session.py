@@ -1,5 +1,7 @@
 """Sessions of onnxruntime."""
 
+import contextlib
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,7 +51,8 @@ def open_session(
         model: A file, or a serialized ModelProto.
         target: Execution provider, threads and options.
         initializers: Values of initializers whose TensorProto says EXTERNAL.
-        optimized_path: Where onnxruntime writes the graph that it really runs.
+        optimized_path: Where onnxruntime writes the graph that it really runs; what is in its constants of 1 KB and
+            more is lost, apart from their shape and type.
 
     Raises:
         ModelError: onnxruntime refuses the model.
@@ -61,9 +64,7 @@ def open_session(
     if initializers:
         options.add_external_initializers(list(initializers), list(initializers.values()))
     if optimized_path is not None:
-        options.optimized_model_filepath = str(optimized_path)
-        options.add_session_config_entry(_EXTERNAL + "file_name", optimized_path.name + ".data")
-        options.add_session_config_entry(_EXTERNAL + "min_size_in_bytes", "1024")
+        _write_optimized(options, optimized_path)
     try:
         return ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
@@ -73,6 +74,16 @@ def open_session(
     except Exception as error:
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot open it: {_one_line(error)}") from error
+
+
+def _write_optimized(options: ort.SessionOptions, path: Path) -> None:
+    """Have the optimised graph written; its large constants, nearly all of it, go to a null device where that works."""
+    options.optimized_model_filepath = str(path)
+    data = path.with_name(path.name + ".data")
+    options.add_session_config_entry(_EXTERNAL + "file_name", data.name)
+    options.add_session_config_entry(_EXTERNAL + "min_size_in_bytes", "1024")
+    with contextlib.suppress(OSError):  # where links are not allowed, the constants are written after all
+        data.symlink_to(os.devnull)
 
 
 def optimize_basic(model: bytes) -> bytes:

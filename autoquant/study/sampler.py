@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
 
-__all__ = ["StructureSampler"]
+__all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
 _DEMANDS_DB = (8.0, 64.0)
 """Between these every proposal aims at one SNR."""
@@ -19,6 +19,9 @@ _GOLDEN = 0.6180339887498949
 _N_MOVES = 4000
 _MAX_STEPS = 12
 _QUICK_WEIGHT = 0.3
+_QUICK_ERROR = 0.03
+SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error"})
+"""User attributes of a trial that the sampler reads: whether it was rejected early, the standard error of its ratio."""
 _MAX_OBSERVATIONS = 600
 
 
@@ -91,9 +94,9 @@ class StructureSampler(BaseSampler):
         codes = np.array([self._layout.encode(t.params) for t in trials])
         values = np.array([t.values for t in trials], dtype=float)
         quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
-        weights = np.where(quick, _QUICK_WEIGHT, 1.0)
-        self._noise.fit(codes, 10 ** (-values[:, 0] / 10), weights)
-        self._latency.fit(codes, values[:, 1], weights)
+        errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
+        self._noise.fit(codes, 10 ** (-values[:, 0] / 10), np.where(quick, _QUICK_WEIGHT, 1.0))
+        self._latency.fit(codes, values[:, 1], np.maximum(errors, quick * _QUICK_ERROR))
 
     def _propose(self, complete: list[FrozenTrial], seen: set[bytes]) -> Codes:
         layout = self._layout

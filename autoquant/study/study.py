@@ -17,6 +17,7 @@ from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
+from autoquant.study.sampler import SAMPLER_ATTRIBUTES
 
 __all__ = ["SNR_LIMIT_DB", "Study"]
 
@@ -103,7 +104,8 @@ class Study:
         else:
             values, state = _values(outcome), TrialState.COMPLETE
         running = self._running.pop(trial.number)
-        running.set_user_attr("state", attributes["state"])
+        for key in SAMPLER_ATTRIBUTES & attributes.keys():
+            running.set_user_attr(key, attributes[key])
         self._asked.tell(running, values, state=state)
         self._stored.add_trial(
             create_trial(
@@ -129,6 +131,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "state": "complete" if outcome.is_complete else "rejected-early",
         "quality": _plain(outcome.quality),
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
+        "ratio_error": max((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
     }

@@ -155,10 +155,10 @@ class LatencyModel:
         borders = integer[:, layout.edges[:, 0]] != integer[:, layout.edges[:, 1]]
         return np.concatenate([np.ones((len(codes), 1)), own, borders], axis=1).astype(float)
 
-    def fit(self, codes: Codes, ratios: Floats, weights: Floats) -> None:
-        """Condition on observed ratios, shape (n,), with a weight each."""
+    def fit(self, codes: Codes, ratios: Floats, errors: Floats) -> None:
+        """Condition on observed ratios, shape (n,), with the standard error of each."""
         design = self.features(codes)
-        scaled = design.T * (weights / _LATENCY_ERROR**2)
+        scaled = design.T / (_LATENCY_ERROR**2 + errors**2)
         precision = scaled @ design + self._precision
         self._theta = np.linalg.solve(precision, scaled @ ratios + self._precision @ self._mean)
         self._root = np.linalg.cholesky(np.linalg.inv(precision) + 1e-12 * np.eye(len(precision)))

@@ -1,0 +1,1 @@
+"""Jobs: many models searched one after another, and what became of each."""

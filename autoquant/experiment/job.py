@@ -1,0 +1,241 @@
+"""Job files: TOML to checked searches."""
+
+import difflib
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
+
+from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, seconds_of
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError, UsageError
+from autoquant.examples import EXAMPLES
+from autoquant.report.summary import DEMANDS_DB
+
+__all__ = ["ABSENT_ADVICE", "Job", "ModelSearch", "read_job"]
+
+ABSENT_ADVICE = "make it: python -m experiments.zoo"
+_ZOO = "AUTOQUANT_ZOO"
+_DEFAULT_ZOO = "~/.cache/autoquant-zoo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSearch:
+    """One model of a job and how it is searched.
+
+    Attributes:
+        name: Unique within the job; names files.
+        model: A path, or ``example:NAME``.
+        calibration: A path or ``module:callable``; None for the example's own.
+        evaluation: The same; None for the example's own, or a part of the calibration data.
+        targets: Where candidates are timed.
+        seconds: Of each search; None where trials count alone.
+        trials: Largest number of trials.
+        space: Name or path of the search space.
+        n_regions: Largest number of regions.
+        dims: Sizes of named dynamic dimensions.
+        seed: Of every random choice.
+        demands: Largest ratio that is accepted, by SNR in dB.
+    """
+
+    name: str
+    model: str
+    calibration: str | None
+    evaluation: str | None
+    targets: tuple[Target, ...]
+    seconds: float | None
+    trials: int | None
+    space: str
+    n_regions: int
+    dims: Mapping[str, int]
+    seed: int
+    demands: Mapping[int, float]
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the model's file is not there."""
+        return not self.model.startswith("example:") and not Path(self.model).exists()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A checked job file.
+
+    Attributes:
+        name: Names the folder of its reports.
+        searches: In the order of the file.
+        sha256: Of the file.
+    """
+
+    name: str
+    searches: tuple[ModelSearch, ...]
+    sha256: str
+
+
+def read_job(path: Path) -> Job:
+    """Read and check a job file.
+
+    Paths are relative to the file, ``~`` and ``$VARIABLE`` are expanded; ``$AUTOQUANT_ZOO`` has a default.
+
+    Raises:
+        UsageError: It cannot be read, or it is no valid job.
+    """
+    try:
+        content = path.read_bytes()
+        file = _File.model_validate(tomllib.loads(content.decode("utf-8")))
+    except ValidationError as error:
+        details = error.errors()[0]
+        raise UsageError(f"{path}, {_key(details['loc'])}: {_problem(details)}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: the job file cannot be read ({error.strerror}); give the path of a .toml") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: the job file is no TOML, put it right: {error}") from error
+    names = [model.name for model in file.models]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{path}, models: '{name}' is the name of {names.count(name)} models, give each its own")
+    return Job(
+        name=file.name,
+        searches=tuple(_search(model, file.defaults, path.parent) for model in file.models),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
+    asked = {name: getattr(defaults, name) for name in defaults.model_fields_set}
+    asked |= {name: getattr(model, name) for name in model.model_fields_set}
+    options = _Options.model_validate({name: value for name, value in asked.items() if name in _Options.model_fields})
+    seconds = options.time
+    if seconds is None and options.trials is None:
+        seconds = DEFAULT_SECONDS
+    return ModelSearch(
+        name=model.name,
+        model=_located(model.model, folder),
+        calibration=None if model.calibration is None else _located(model.calibration, folder),
+        evaluation=None if model.evaluation is None else _located(model.evaluation, folder),
+        targets=tuple(Target(t.ep, t.threads, t.options) for t in model.targets)
+        or (Target(options.ep, options.threads),),
+        seconds=seconds,
+        trials=options.trials,
+        space=_located(options.space, folder) if options.space.endswith(".toml") else options.space,
+        n_regions=options.regions,
+        dims=options.dims,
+        seed=options.seed,
+        demands={int(snr): ratio for snr, ratio in options.demands.items()},
+    )
+
+
+def _located(text: str, folder: Path) -> str:
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):  # example:digits, module:callable
+        return text
+    with_zoo = re.sub(rf"\$({_ZOO}\b|{{{_ZOO}}})", lambda _: os.environ.get(_ZOO) or _DEFAULT_ZOO, text)
+    return str(folder / Path(os.path.expandvars(with_zoo)).expanduser())
+
+
+def _seconds(value: object) -> float:
+    try:
+        return seconds_of(str(value), "time")
+    except AutoquantError as error:
+        raise ValueError(str(error).removeprefix(f"time {value}: ")) from error
+
+
+def _demands(values: dict[str, float]) -> dict[str, float]:
+    for snr, ratio in values.items():
+        if snr not in map(str, DEMANDS_DB):
+            known = ", ".join(f'"{demand}"' for demand in DEMANDS_DB)
+            raise ValueError(f"'{snr}' is no SNR in dB that summaries have, choose from: {known}")
+        if not 0 < ratio <= 1:
+            raise ValueError(f"the ratio demanded at {snr} dB is {ratio}, it must lie in (0, 1]")
+    return values
+
+
+def _file_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text, re.ASCII):
+        raise ValueError(f"'{text}' names files, write letters, digits, '_', '-' and '.' only")
+    return text
+
+
+def _known_example(text: str) -> str:
+    name = text.removeprefix("example:")
+    if name != text and name not in EXAMPLES:
+        raise ValueError(f"example {_unknown(name, EXAMPLES)}")
+    return text
+
+
+_Name = Annotated[str, AfterValidator(_file_name)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Options(_Table):
+    time: Annotated[float | None, PlainValidator(lambda value: value if value is None else _seconds(value))] = None
+    trials: int | None = Field(default=None, ge=1)
+    threads: int = Field(default=1, ge=1, le=MAX_THREADS)
+    ep: str = "cpu"
+    space: str = "default"
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    regions: int = Field(default=40, ge=1)
+    dims: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    demands: Annotated[dict[str, float], AfterValidator(_demands)] = Field(default_factory=dict)
+
+
+class _Target(_Table):
+    ep: str = "cpu"
+    threads: int = Field(default=1, ge=1, le=MAX_THREADS)
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class _Model(_Options):
+    name: _Name
+    model: Annotated[str, AfterValidator(_known_example)]
+    calibration: str | None = None
+    evaluation: str | None = None
+    targets: list[_Target] = Field(default_factory=list)
+
+
+class _File(_Table):
+    version: Literal[1] = Field(alias="schema")
+    name: _Name
+    description: str = ""
+    defaults: _Options = _Options()
+    models: list[_Model] = Field(min_length=1)
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """As a user would write it: ``models[2].time``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+
+
+def _problem(details: ErrorDetails) -> str:
+    location = details["loc"]
+    if details["type"] == "extra_forbidden":
+        return _unknown(str(location[-1]), _known_keys(location))
+    if details["type"] == "missing":
+        return "this key is missing, add it"
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    return f"{details['msg'][0].lower()}{details['msg'][1:]}, it is {details['input']!r}"
+
+
+def _known_keys(location: tuple[int | str, ...]) -> Iterator[str]:
+    if len(location) == 1:
+        yield from (field.alias or name for name, field in _File.model_fields.items())
+    elif location[0] == "defaults":
+        yield from _Options.model_fields
+    else:
+        yield from _Target.model_fields if "targets" in location else _Model.model_fields
+
+
+def _unknown(word: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"'{word}' is unknown" + (f", did you mean '{close[0]}'?" if close else f", choose from: {', '.join(known)}")

@@ -1,0 +1,201 @@
+"""Searches every model of a job and writes its reports."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from autoquant.api.configuration import Budget
+from autoquant.api.folder import writing
+from autoquant.api.result import SearchResult
+from autoquant.api.search import ENDED_BY_USER, search
+from autoquant.errors import AutoquantError, OutputError
+from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
+from autoquant.experiment.summary import JobSummary, read_summary
+from autoquant.report.summary import DEMANDS_DB, JobRow, best_ratio_at
+from autoquant.runtime.environment import describe_environment
+
+__all__ = ["JobOutcome", "run_job"]
+
+_RUNS = "_runs"
+_SMOKE = "smoke"
+_SMOKE_SECONDS = 8.0
+_SMOKE_TRIALS = 4
+_NO_RATIOS: Mapping[int, float | None] = dict.fromkeys(DEMANDS_DB)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """A finished job.
+
+    Attributes:
+        summary_path: Where ``summary.md`` is.
+        is_missed: Whether a stated demand was missed; in a smoke run whether a model that is there failed.
+    """
+
+    summary_path: Path
+    is_missed: bool
+
+
+def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], None]) -> JobOutcome:
+    """Search every model of a job file; one that fails does not stop the others.
+
+    ``reports/<job>/<date>`` gets ``summary.md``, ``summary.json`` and the front of each model, and
+    ``reports/_runs/<job>/<date>/<model>`` the runs themselves. Ctrl-C ends the job with a summary of what was done.
+
+    Args:
+        file: The job file.
+        smoke: A few seconds a model, and demands are not judged.
+        reports: Folder of all reports.
+        on_line: Told how each model went.
+
+    Raises:
+        UsageError: The file is no valid job.
+        OutputError: The reports cannot be written.
+    """
+    job = read_job(file)
+    previous = _previous(reports / job.name, smoke=smoke)
+    folder = _new_folder(reports / job.name, smoke=smoke)
+    runs = reports / _RUNS / job.name / folder.name
+    rows: list[JobRow] = []
+    for row in _rows(job, folder, runs, previous, smoke=smoke):
+        rows.append(row)
+        on_line(_line(row))
+    summary = JobSummary(
+        job=job.name,
+        date=folder.name,
+        previous_date=None if previous is None else previous.date,
+        job_sha256=job.sha256,
+        environment=describe_environment(),
+        rows=tuple(rows),
+    )
+    with writing(folder):
+        (folder / "summary.json").write_text(summary.json(), encoding="utf-8")
+        (folder / "summary.md").write_text(summary.markdown(), encoding="utf-8")
+    is_missed = any(row.missed for row in rows)
+    if smoke:
+        is_missed = any(
+            row.error is not None and not search.is_absent for row, search in zip(rows, job.searches, strict=True)
+        )
+    return JobOutcome(folder / "summary.md", is_missed)
+
+
+def _rows(job: Job, folder: Path, runs: Path, previous: JobSummary | None, *, smoke: bool) -> Iterator[JobRow]:
+    is_ended = False
+    for asked in job.searches:
+        before = next((row.best_ratio for row in previous.rows if row.model == asked.name), None) if previous else None
+        row = JobRow(
+            model=asked.name,
+            best_ratio=_NO_RATIOS,
+            previous=before,
+            n_evaluations=0,
+            seconds=0.0,
+            error=f"it was not searched, {ENDED_BY_USER}" if is_ended else None,
+            missed=(),
+        )
+        if not is_ended:
+            row, is_ended = _searched(row, _brief(asked) if smoke else asked, folder, runs)
+        yield row if smoke else replace(row, missed=tuple(_missed(row, asked.demands)))
+
+
+def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tuple[JobRow, bool]:
+    """The row with what a search found, and whether the user ended it."""
+    if asked.is_absent:
+        return replace(row, error=f"there is no file {_short(asked.model)}; {ABSENT_ADVICE}"), False
+    start = time.perf_counter()
+    try:
+        result = _run(asked, runs / asked.name)
+        with writing(folder):
+            shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
+    except KeyboardInterrupt:
+        return replace(row, error=ENDED_BY_USER, seconds=_since(start)), True
+    except AutoquantError as error:
+        return replace(row, error=str(error), seconds=_since(start)), False
+    except Exception as error:  # a fault of ours must not stop the other models
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return replace(row, error=f"this is a fault of autoquant: {reason}", seconds=_since(start)), False
+    ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
+    n_evaluations = len(result.record.evaluations)
+    found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
+    return found, ENDED_BY_USER in result.record.notes
+
+
+def _run(asked: ModelSearch, out: Path) -> SearchResult:
+    return search(
+        asked.model,
+        calibration=asked.calibration,
+        evaluation=asked.evaluation,
+        targets=asked.targets,
+        budget=Budget(seconds=asked.seconds, trials=asked.trials),
+        out=out,
+        space=asked.space,
+        n_regions=asked.n_regions,
+        dims=asked.dims,
+        seed=asked.seed,
+    )
+
+
+def _since(start: float) -> float:
+    return round(time.perf_counter() - start, 1)
+
+
+def _brief(asked: ModelSearch) -> ModelSearch:
+    seconds = min(asked.seconds or _SMOKE_SECONDS, _SMOKE_SECONDS)
+    return replace(asked, seconds=seconds, trials=min(asked.trials or _SMOKE_TRIALS, _SMOKE_TRIALS))
+
+
+def _missed(row: JobRow, demands: Mapping[int, float]) -> Iterator[str]:
+    for demand, limit in sorted(demands.items()):
+        ratio = row.best_ratio[demand]
+        if ratio is None:
+            yield f"There is no ratio at {demand} dB, {limit:.3f} was demanded."
+        elif ratio > limit:
+            yield f"At {demand} dB the ratio is {ratio:.3f}, {limit:.3f} was demanded."
+
+
+def _line(row: JobRow) -> str:
+    if row.error is not None:
+        return f"{row.model}: {row.error}"
+    ratios = ", ".join(f"{ratio:.3f} at {demand} dB" for demand, ratio in row.best_ratio.items())
+    return " ".join((f"{row.model}: {ratios}; {row.n_evaluations} evaluations, {row.seconds:.0f} s.", *row.missed))
+
+
+def _new_folder(folder: Path, *, smoke: bool) -> Path:
+    """``<date>``, ``<date>-2`` and so on; ``<date>-smoke`` for smoke runs."""
+    date = f"{datetime.now().astimezone():%Y-%m-%d}" + (f"-{_SMOKE}" if smoke else "")
+    with writing(folder):
+        for number in range(1, 10_000):
+            new = folder / (date if number == 1 else f"{date}-{number}")
+            try:
+                new.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return new
+    raise OutputError(f"{folder}: there are too many runs of {date}; remove some")
+
+
+def _previous(folder: Path, *, smoke: bool) -> JobSummary | None:
+    """The latest run with a readable summary, of the same kind."""
+    for path in sorted(folder.glob("*/summary.json"), key=lambda path: _order(path.parent.name), reverse=True):
+        if (_SMOKE in path.parent.name) is not smoke:
+            continue
+        try:
+            return read_summary(path.read_text(encoding="utf-8"))
+        except (OSError, AutoquantError):
+            continue
+    return None
+
+
+def _order(name: str) -> tuple[str, int]:
+    match = re.fullmatch(rf"(\d{{4}}-\d\d-\d\d)(?:-{_SMOKE})?(?:-(\d+))?", name)
+    return (match[1], int(match[2] or 1)) if match else ("", 0)
+
+
+def _short(path: str) -> str:
+    """With ``~`` for the home folder: summaries are committed."""
+    home = os.path.expanduser("~")
+    return f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path

@@ -1,0 +1,115 @@
+"""``summary.json``: the rows of a job, from which ``summary.md`` is rendered."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from autoquant.errors import OutputError
+from autoquant.report.summary import JobRow, job_summary_markdown
+
+__all__ = ["JobSummary", "read_summary"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """One run of a job.
+
+    Attributes:
+        job: Its name.
+        date: Name of the run's folder: the day, and what tells runs of a day apart.
+        previous_date: That of the run before, which the changes are against.
+        job_sha256: Of the job file.
+        environment: Machine and versions.
+        rows: One per model.
+    """
+
+    job: str
+    date: str
+    previous_date: str | None
+    job_sha256: str
+    environment: Mapping[str, object]
+    rows: tuple[JobRow, ...]
+
+    def json(self) -> str:
+        """Render ``summary.json``."""
+        rows = [
+            {
+                "model": row.model,
+                "best_ratio": _with_text_keys(row.best_ratio),
+                "previous": None if row.previous is None else _with_text_keys(row.previous),
+                "n_evaluations": row.n_evaluations,
+                "seconds": row.seconds,
+                "error": row.error,
+                "missed": list(row.missed),
+            }
+            for row in self.rows
+        ]
+        document = {
+            "schema_version": _VERSION,
+            "job": self.job,
+            "date": self.date,
+            "previous_date": self.previous_date,
+            "job_sha256": self.job_sha256,
+            "environment": dict(self.environment),
+            "rows": rows,
+        }
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+    def markdown(self) -> str:
+        """Render ``summary.md``."""
+        return job_summary_markdown(self.rows, job=self.job, date=self.date, previous_date=self.previous_date)
+
+
+def read_summary(text: str) -> JobSummary:
+    """Read what ``JobSummary.json`` wrote.
+
+    Raises:
+        OutputError: It is no ``summary.json`` of schema version 1.
+    """
+    try:
+        found = _Document.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise OutputError(f"summary.json, {where}: {first['msg'].lower()}; run the job again") from error
+    return JobSummary(
+        job=found.job,
+        date=found.date,
+        previous_date=found.previous_date,
+        job_sha256=found.job_sha256,
+        environment=found.environment,
+        rows=tuple(JobRow(**{**dict(row), "missed": tuple(row.missed)}) for row in found.rows),
+    )
+
+
+def _with_text_keys(ratios: Mapping[int, float | None]) -> dict[str, float | None]:
+    return {str(demand): ratio for demand, ratio in ratios.items()}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Row(_Part):
+    model: str
+    best_ratio: dict[int, float | None]
+    previous: dict[int, float | None] | None
+    n_evaluations: int
+    seconds: float
+    error: str | None
+    missed: list[str]
+
+
+class _Document(_Part):
+    schema_version: Literal[1]
+    job: str
+    date: str
+    previous_date: str | None
+    job_sha256: str
+    environment: dict[str, object]
+    rows: list[_Row]
