@@ -1,13 +1,15 @@
 """Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from autoquant.api.configuration import Budget, Demands
     from autoquant.api.result import SearchResult
     from autoquant.api.search import search
-    from autoquant.api.steps import build, calibrate, find_regions, measure, prepare, read_data
+    from autoquant.api.steps import build, calibrate, find_regions, measure, open_bench, prepare, read_data
     from autoquant.domain.target import Target
     from autoquant.errors import AutoquantError
 
@@ -21,6 +23,7 @@ __all__ = [
     "calibrate",
     "find_regions",
     "measure",
+    "open_bench",
     "prepare",
     "read_data",
     "search",
@@ -33,7 +36,9 @@ _HOMES = {
     "SearchResult": "api.result",
     "Target": "domain.target",
     "search": "api.search",
-    **dict.fromkeys(("build", "calibrate", "find_regions", "measure", "prepare", "read_data"), "api.steps"),
+    **dict.fromkeys(
+        ("build", "calibrate", "find_regions", "measure", "open_bench", "prepare", "read_data"), "api.steps"
+    ),
 }
 
 
@@ -42,3 +47,15 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'autoquant' has no attribute '{name}'")
     return getattr(import_module(f"autoquant.{_HOMES[name]}"), name)
+
+
+class _Package(ModuleType):
+    """Its ``build`` and ``measure`` are the functions, whatever was imported before."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Importing the packages of these names would put them in the place of the functions."""
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

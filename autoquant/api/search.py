@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from autoquant.api import steps
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
@@ -111,7 +113,7 @@ def search(
     run.check()
     folder = RunFolder(configuration.out, resume=resume)
     try:
-        with _enough_room(folder.path), folder.log():
+        with _enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
             return run.run(folder)
     except BaseException:
         if not run.has_evaluations:
@@ -197,8 +199,7 @@ class _Run:
             prepared = steps.prepare(asked.model, everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
-            with steps.running(asked.model):
-                bench = Bench(asked.model, asked.targets, samples[1].feeds, asked.seed)
+            bench = steps.open_bench(asked.model, samples[1], targets=asked.targets, seed=asked.seed)
         self._tell("calibrate")
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)

@@ -20,11 +20,11 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Feed, InputSignature, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, Region, TensorName
-from autoquant.domain.scheme import RangeMethod, TensorFormat
+from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError, DataError, ModelError
+from autoquant.errors import AutoquantError, DataError, ModelError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measure.bench import Bench, Progress
@@ -36,7 +36,7 @@ from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
 
-__all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "prepare", "read_data"]
+__all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "open_bench", "prepare", "read_data"]
 
 _LOG = logging.getLogger("autoquant")
 _CALIBRATION = Target()
@@ -244,9 +244,39 @@ def build(
     """Build one candidate.
 
     Raises:
-        KeyError: The assignment names an unknown region or scheme.
+        UsageError: The assignment names an unknown region or scheme.
     """
-    return builder_of(prepared, found, statistics, space=space, ep=ep).build(assignment)
+    definition = _definition(space, ep)
+    schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
+    regions_there = [region.id for region in found]
+    for region, scheme in assignment.items():
+        if region not in regions_there:
+            raise UsageError(f"the assignment names region '{region}', but there is: {', '.join(regions_there)}")
+        if scheme not in schemes:
+            raise UsageError(
+                f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
+            )
+    return builder_of(prepared, found, statistics, space=definition, ep=ep).build(assignment)
+
+
+def open_bench(
+    model: str | os.PathLike[str], samples: Samples, *, targets: Sequence[Target] = (Target("cpu"),), seed: int = 0
+) -> Bench:
+    """Open the float model, which candidates are measured against, on every target.
+
+    Args:
+        model: The user's own file: latencies are ratios to it, its outputs are the reference.
+        samples: Evaluation samples.
+        targets: Where candidates are timed.
+        seed: Of orders and resampling.
+
+    Raises:
+        ModelError: The model cannot be opened, or not run on these samples.
+        TargetError: An execution provider is not installed.
+    """
+    path = model_path(model)
+    with running(path):
+        return Bench(path, targets, samples.feeds, seed)
 
 
 def measure(
@@ -262,7 +292,7 @@ def measure(
     """Open a candidate, read back what really runs, and measure it.
 
     Args:
-        bench: The float model and the evaluation samples.
+        bench: What ``open_bench`` gives.
         candidate: What to measure.
         assignment: What it was built from.
         found: The partition.

@@ -11,6 +11,7 @@ from autoquant.domain.measurement import Quality
 
 __all__ = ["QualityMeter", "snr_db"]
 
+_CHUNK = 1 << 14
 Outputs = Sequence[npt.NDArray[np.generic]]
 Floats = npt.NDArray[np.float64]
 
@@ -82,10 +83,17 @@ def snr_db(signal: float, noise: float) -> float:
 
 
 def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:
-    ref = reference.astype(np.float64).ravel()
-    signal = float(np.vdot(ref, ref))
-    if reference.shape != candidate.shape:
-        return signal, math.inf
-    difference = ref - candidate.astype(np.float64).ravel()
-    noise = float(np.vdot(difference, difference))
-    return signal, noise if math.isfinite(noise) else math.inf
+    """Power of the reference and of the difference, in double precision, chunk by chunk so that all stays in cache."""
+    ref, out = reference.reshape(-1), candidate.reshape(-1)
+    is_equal_shape = reference.shape == candidate.shape
+    signal = noise = 0.0
+    buffer = np.empty(min(_CHUNK, max(ref.size, 1)))
+    for start in range(0, ref.size, _CHUNK):
+        part = ref[start : start + _CHUNK]
+        held = buffer[: part.size]
+        np.multiply(part, part, out=held, dtype=np.float64)
+        signal += float(held.sum())
+        if is_equal_shape:
+            np.subtract(part, out[start : start + _CHUNK], out=held, dtype=np.float64)
+            noise += float(np.square(held, out=held).sum())
+    return signal, noise if is_equal_shape and math.isfinite(noise) else math.inf

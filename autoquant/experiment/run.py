@@ -23,8 +23,8 @@ __all__ = ["JobOutcome", "run_job"]
 
 _RUNS = "_runs"
 _SMOKE = "smoke"
-_SMOKE_SECONDS = 8.0
-_SMOKE_TRIALS = 4
+_SMOKE_SECONDS = 20.0
+_SMOKE_TRIALS = 3
 _NO_RATIOS: Mapping[int, float | None] = dict.fromkeys(DEMANDS_DB)
 
 
@@ -49,7 +49,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
 
     Args:
         file: The job file.
-        smoke: A few seconds a model, and demands are not judged.
+        smoke: A few trials a model, and demands are not judged.
         reports: Folder of all reports.
         on_line: Told how each model went.
 

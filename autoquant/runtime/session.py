@@ -58,6 +58,7 @@ def open_session(
         ModelError: onnxruntime refuses the model.
         TargetError: The execution provider is not installed.
     """
+    provider = provider_of(target.ep), dict(target.options)
     options = ort.SessionOptions()
     options.intra_op_num_threads = target.threads
     options.log_severity_level = 4
@@ -69,7 +70,7 @@ def open_session(
         return ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
             options,
-            providers=[(provider_of(target.ep), dict(target.options))],
+            providers=[provider],
         )
     except Exception as error:
         where = "model" if isinstance(model, bytes) else str(model)

@@ -3,26 +3,24 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
+from autoquant.study.local_search import LocalSearch
+from autoquant.study.surrogate import Codes, Landscape, LatencyModel, Layout, NoiseModel
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
 _DEMANDS_DB = (8.0, 64.0)
 """Between these every proposal aims at one SNR."""
 _GOLDEN = 0.6180339887498949
-_N_MOVES = 4000
-_MAX_STEPS = 12
 _QUICK_WEIGHT = 0.3
 _QUICK_ERROR = 0.03
 SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error"})
 """User attributes of a trial that the sampler reads: whether it was rejected early, the standard error of its ratio."""
-_MAX_OBSERVATIONS = 600
+_MAX_OBSERVATIONS = 400
 
 
 class StructureSampler(BaseSampler):
@@ -45,7 +43,7 @@ class StructureSampler(BaseSampler):
         self._min_snr_db = min_snr_db
         self._noise = NoiseModel(layout)
         self._latency = LatencyModel(layout)
-        self._moves = _moves(layout, self._rng)
+        self._search = LocalSearch(layout, self._rng)
         self._n_asked = 0
         self._n_fitted = 0
         self._independent = RandomSampler(seed=seed)
@@ -106,7 +104,7 @@ class StructureSampler(BaseSampler):
             scale = 1.0 if self._n_asked % 3 else 0.0
             scale += 0.5 * attempt
             landscape = Landscape(layout, self._noise.draw(self._rng, scale), self._latency.draw(self._rng, scale))
-            found = _local_search(landscape, 10 ** (-demand / 10), starts, self._moves)
+            found = self._search.fastest(landscape, 10 ** (-demand / 10), starts)
             if found.tobytes() not in seen:
                 return found
         return self._mutated(found, seen)
@@ -137,43 +135,3 @@ class StructureSampler(BaseSampler):
 def _dominates(a: FrozenTrial, b: FrozenTrial) -> bool:
     x, y = a.values, b.values
     return bool(x[0] >= y[0] and x[1] <= y[1] and (x[0] > y[0] or x[1] < y[1]))
-
-
-def _moves(layout: Layout, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Runs of consecutive regions and the scheme that they would take: rows (first, last, scheme)."""
-    n_regions, n_schemes = layout.allowed.shape
-    all_moves = np.array(
-        [(i, j, s) for i in range(n_regions) for j in range(i, n_regions) for s in range(n_schemes)], dtype=np.int64
-    ).reshape(-1, 3)
-    single = all_moves[:, 0] == all_moves[:, 1]
-    longer = np.flatnonzero(~single)
-    room = max(0, _N_MOVES - int(single.sum()))
-    if len(longer) > room:
-        longer = rng.choice(longer, room, replace=False)
-    return np.concatenate([all_moves[single], all_moves[longer]])
-
-
-def _local_search(landscape: Landscape, noise_limit: float, starts: Codes, moves: npt.NDArray[np.int64]) -> Codes:
-    """The fastest assignment found within a noise power."""
-    current = starts[int(np.argmin(_objective(landscape, starts, noise_limit)))]
-    best = float(_objective(landscape, current[None], noise_limit)[0])
-    for _ in range(_MAX_STEPS):
-        around = _apply(landscape.layout, current, moves)
-        values = _objective(landscape, around, noise_limit)
-        winner = int(np.argmin(values))
-        if values[winner] >= best - 1e-6:
-            break
-        current, best = around[winner], float(values[winner])
-    return np.asarray(current)
-
-
-def _apply(layout: Layout, codes: Codes, moves: npt.NDArray[np.int64]) -> Codes:
-    """The assignment after each move; a region that may not take the scheme keeps its own. Shape (M, R)."""
-    position = np.arange(len(codes))
-    inside = (position >= moves[:, :1]) & (position <= moves[:, 1:2]) & layout.allowed.T[moves[:, 2]]
-    return np.where(inside, moves[:, 2:], codes)
-
-
-def _objective(landscape: Landscape, codes: Codes, noise_limit: float) -> Floats:
-    excess = np.log(np.maximum(landscape.noise_of(codes) / noise_limit, 1.0))
-    return np.asarray(landscape.ratio_of(codes) + excess + 1e-9 * np.log(landscape.noise_of(codes)))

@@ -54,6 +54,10 @@ class Study:
             directions=directions,
             load_if_exists=True,
         )
+        if self._stored.directions != directions:
+            raise OutputError(
+                f"{path}: its trials have another number of targets; use the same --target or another --out"
+            )
         self._asked = optuna.create_study(storage=InMemoryStorage(), directions=directions, sampler=sampler)
         self._queue: list[dict[str, str]] = []
         self._running: dict[int, optuna.Trial] = {}

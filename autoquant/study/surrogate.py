@@ -23,6 +23,8 @@ _FLOAT_NOISE = 1e-12
 _SNR_ERROR = 0.35
 """Standard deviation of the log of the additive model of noise power; facts put it at 1.5 to 3 dB."""
 _LATENCY_ERROR = 0.015
+_N_NEWTON_STEPS = 2
+"""A fit starts from the one before, so that few steps are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class NoiseModel:
         covariance = 4.0 * same_region + 0.6 * same_scheme + 0.5 * same_kind + 0.25 * np.eye(len(region))
         self._precision = np.linalg.inv(covariance)
         self._mean = np.log(1e-3 * (0.2 / n_regions + layout.work[region]))
-        self._theta, self._root = self._mean, np.linalg.cholesky(covariance)
+        self._theta: Floats = self._mean
+        self._root: npt.NDArray[np.floating] = np.linalg.cholesky(self._precision)
 
     def fit(self, codes: Codes, noise: Floats, weights: Floats) -> None:
         """Condition on observed relative noise powers.
@@ -109,7 +112,7 @@ class NoiseModel:
         columns = codes + np.arange(n_regions) * n_schemes
         target = np.log(np.maximum(noise, _FLOAT_NOISE))
         theta, active = self._theta, (codes != 0).astype(float)
-        for _ in range(4):
+        for _ in range(_N_NEWTON_STEPS):
             power = np.exp(np.clip(theta[columns], -60, 20)) * active
             total = power.sum(axis=1) + _FLOAT_NOISE
             jacobian = np.zeros((len(codes), theta.size))
@@ -119,11 +122,11 @@ class NoiseModel:
             gradient = scaled @ (target - np.log(total)) - self._precision @ (theta - self._mean)
             theta = theta + np.clip(np.linalg.solve(precision, gradient), -3, 3)
         self._theta = theta
-        self._root = np.linalg.cholesky(np.linalg.inv(precision) + 1e-9 * np.eye(theta.size))
+        self._root = np.linalg.cholesky(precision)
 
     def draw(self, rng: np.random.Generator, scale: float) -> Floats:
         """Noise powers of one draw, shape (R, S); 0 for float. ``scale`` 0 gives the mean."""
-        theta = self._theta + scale * (self._root @ rng.standard_normal(self._theta.size))
+        theta = _drawn(self._theta, self._root, rng, scale)
         table = np.exp(np.clip(theta, -60, 20)).reshape(self._layout.allowed.shape)
         table[:, 0] = 0.0
         return np.asarray(table)
@@ -139,12 +142,12 @@ class LatencyModel:
         spread = np.repeat(0.5 * layout.work + 0.02, 2)
         regions = np.repeat(np.arange(n_regions), 2)
         shared = 0.8 * (regions[:, None] == regions) + 0.2 * np.eye(2 * n_regions)
-        size = 1 + 2 * n_regions + n_edges
         self._mean = np.concatenate([[1.0], saved, np.full(n_edges, 0.25 / max(n_regions, 1))])
         covariance = np.diag(np.concatenate([[0.05**2], np.ones(2 * n_regions), np.full(n_edges, (0.02) ** 2)]))
         covariance[1 : 1 + 2 * n_regions, 1 : 1 + 2 * n_regions] = shared * np.outer(spread, spread)
         self._precision = np.linalg.inv(covariance)
-        self._theta, self._root = self._mean, np.linalg.cholesky(covariance + 1e-12 * np.eye(size))
+        self._theta: Floats = self._mean
+        self._root: npt.NDArray[np.floating] = np.linalg.cholesky(self._precision)
 
     def features(self, codes: Codes) -> Floats:
         """Design matrix, shape (n, 1 + 2 R + E)."""
@@ -161,11 +164,18 @@ class LatencyModel:
         scaled = design.T / (_LATENCY_ERROR**2 + errors**2)
         precision = scaled @ design + self._precision
         self._theta = np.linalg.solve(precision, scaled @ ratios + self._precision @ self._mean)
-        self._root = np.linalg.cholesky(np.linalg.inv(precision) + 1e-12 * np.eye(len(precision)))
+        self._root = np.linalg.cholesky(precision)
 
     def draw(self, rng: np.random.Generator, scale: float) -> Floats:
         """Coefficients of one draw; ``scale`` 0 gives the mean."""
-        return np.asarray(self._theta + scale * (self._root @ rng.standard_normal(self._theta.size)))
+        return _drawn(self._theta, self._root, rng, scale)
+
+
+def _drawn(mean: Floats, root: npt.NDArray[np.floating], rng: np.random.Generator, scale: float) -> Floats:
+    """A draw from the Gaussian whose precision matrix has the Cholesky factor ``root``."""
+    if scale == 0:
+        return mean
+    return np.asarray(mean + scale * np.linalg.solve(root.T, rng.standard_normal(mean.size)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +199,20 @@ class Landscape:
 
     def ratio_of(self, codes: Codes) -> Floats:
         """Latency ratio, shape (n,)."""
-        layout = self.layout
-        n_regions = len(layout.regions)
-        per_kind = np.zeros((n_regions, 3))
-        per_kind[:, 1:] = self.coefficients[1 : 1 + 2 * n_regions].reshape(n_regions, 2)
-        kinds = layout.kinds[codes]
-        own = per_kind[np.arange(n_regions), kinds].sum(axis=1)
-        integer = kinds > 0
-        borders = integer[:, layout.edges[:, 0]] != integer[:, layout.edges[:, 1]]
-        return np.asarray(self.coefficients[0] + own + borders @ self.coefficients[1 + 2 * n_regions :])
+        layout, kinds = self.layout, self.layout.kinds[codes]
+        own = self.per_kind[np.arange(len(layout.regions)), kinds].sum(axis=1)
+        return np.asarray(self.coefficients[0] + own + self.border_cost(kinds > 0))
+
+    @property
+    def per_kind(self) -> Floats:
+        """Latency term of each region by kind, 0 for float; shape (R, 3)."""
+        n_regions = len(self.layout.regions)
+        table = np.zeros((n_regions, 3))
+        table[:, 1:] = self.coefficients[1 : 1 + 2 * n_regions].reshape(n_regions, 2)
+        return table
+
+    def border_cost(self, integer: npt.NDArray[np.bool_]) -> Floats:
+        """Sum over the borders between unlike neighbours; shape (n,) for (n, R)."""
+        edges = self.layout.edges
+        unlike = integer[:, edges[:, 0]] != integer[:, edges[:, 1]]
+        return np.asarray(unlike @ self.coefficients[1 + 2 * len(self.layout.regions) :])
