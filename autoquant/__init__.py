@@ -1,8 +1,6 @@
 """Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,15 +45,3 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'autoquant' has no attribute '{name}'")
     return getattr(import_module(f"autoquant.{_HOMES[name]}"), name)
-
-
-class _Package(ModuleType):
-    """Its ``build`` and ``measure`` are the functions, whatever was imported before."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Importing the packages of these names would put them in the place of the functions."""
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

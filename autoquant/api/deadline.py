@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measure.final import finalist_seconds
+from autoquant.measurement.final import finalist_seconds
 
 __all__ = ["N_FINALISTS", "N_SESSIONS", "WRITING_S", "Deadline", "delivery_seconds"]
 

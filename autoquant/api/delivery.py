@@ -12,18 +12,18 @@ from pathlib import Path
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import N_FINALISTS, N_SESSIONS, WRITING_S, Deadline, delivery_seconds
 from autoquant.api.folder import RunFolder, writing
-from autoquant.build.builder import Builder
-from autoquant.build.overrides import tensor_quant_overrides
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members
-from autoquant.measure.bench import Bench
-from autoquant.measure.final import FinalMeasurement
+from autoquant.measurement.bench import Bench
+from autoquant.measurement.final import FinalMeasurement
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.overrides import tensor_quant_overrides
 
 __all__ = ["PREPARED", "Delivery"]
 

@@ -28,7 +28,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError, OutputError
 from autoquant.examples import example
 from autoquant.graph.regions import borders
-from autoquant.measure.bench import Bench
+from autoquant.measurement.bench import Bench
 from autoquant.model.io import sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.report.front_json import front_json

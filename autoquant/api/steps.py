@@ -9,10 +9,6 @@ from pathlib import Path
 
 import joblib
 
-from autoquant.build.builder import Builder
-from autoquant.build.candidate import Candidate
-from autoquant.build.plan import is_quantizable
-from autoquant.build.ports import Ranges
 from autoquant.calibration.batches import read_samples
 from autoquant.calibration.collect import collect
 from autoquant.calibration.methods import choose_range
@@ -27,12 +23,16 @@ from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, DataError, ModelError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
-from autoquant.measure.bench import Bench, Progress
-from autoquant.measure.effective import effective_assignment
+from autoquant.measurement.bench import Bench, Progress
+from autoquant.measurement.effective import effective_assignment
 from autoquant.model.io import input_signatures, load_model
 from autoquant.model.ops import activations
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.plan import is_quantizable
+from autoquant.qdq.ports import Ranges
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.steps import measure
-from autoquant.build.builder import Builder
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, Trial
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.measure.bench import Bench, Progress
+from autoquant.measurement.bench import Bench, Progress
+from autoquant.qdq.builder import Builder
 from autoquant.study.study import Study
 
 __all__ = ["SearchProgress", "Trials"]

@@ -14,8 +14,8 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.measure.latency import Outputs, Timings, repetitions, run_round
-from autoquant.measure.telling import TellingSamples
+from autoquant.measurement.latency import Outputs, Timings, repetitions, run_round
+from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 

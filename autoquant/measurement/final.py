@@ -9,8 +9,8 @@ from pathlib import Path
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.measure.bench import Bench, warm_up, worst
-from autoquant.measure.latency import Timings, repetitions, run_round
+from autoquant.measurement.bench import Bench, warm_up, worst
+from autoquant.measurement.latency import Timings, repetitions, run_round
 from autoquant.runtime.session import Session, open_session
 
 __all__ = ["FinalMeasurement", "finalist_seconds"]

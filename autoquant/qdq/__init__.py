@@ -1,0 +1,1 @@
+"""From an assignment to a mixed-precision QDQ model."""

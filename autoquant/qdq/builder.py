@@ -1,0 +1,59 @@
+"""From an assignment to a candidate."""
+
+from collections.abc import Mapping, Sequence
+
+from autoquant.domain.region import Assignment, NodeName, Region
+from autoquant.domain.scheme import FLOAT, Scheme
+from autoquant.model.graph import Graph
+from autoquant.qdq.assemble import Assembler
+from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.plan import Plan, Planner
+from autoquant.qdq.ports import Ranges
+
+__all__ = ["Builder"]
+
+
+class Builder:
+    """Builds candidates of one model; weights, parameters and serialized pieces are shared by all of them.
+
+    Args:
+        graph: The prepared float model.
+        regions: Its partition.
+        schemes: Every scheme that an assignment may name, by name; ``float`` needs no entry.
+        op_types: Operators that have an integer kernel on the target.
+        ranges: Gives calibration ranges.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        regions: Sequence[Region],
+        schemes: Mapping[str, Scheme],
+        op_types: frozenset[str],
+        ranges: Ranges,
+    ) -> None:
+        self._regions = {region.id: region for region in regions}
+        self._schemes = dict(schemes)
+        self.planner = Planner(graph, op_types, ranges)
+        self._assembler = Assembler(graph, self.planner)
+
+    def plan(self, assignment: Assignment) -> Plan:
+        """What an assignment decides for every node.
+
+        Raises:
+            KeyError: The assignment names an unknown region or scheme.
+        """
+        scheme_of: dict[NodeName, Scheme] = {}
+        for region, name in assignment.items():
+            nodes = self._regions[region].nodes
+            if name != FLOAT:
+                scheme_of.update(dict.fromkeys(nodes, self._schemes[name]))
+        return self.planner.plan(scheme_of)
+
+    def build(self, assignment: Assignment) -> Candidate:
+        """The candidate of an assignment; nothing is written to disk.
+
+        Raises:
+            KeyError: The assignment names an unknown region or scheme.
+        """
+        return self._assembler.assemble(self.plan(assignment))

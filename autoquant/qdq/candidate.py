@@ -1,0 +1,42 @@
+"""A mixed-precision QDQ model, built but not yet written."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import NodeName
+
+__all__ = ["Candidate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A model as a skeleton and the constants that it leaves out.
+
+    Attributes:
+        skeleton: Serialized ModelProto; large initializers are EXTERNAL.
+        constants: Their values, by initializer name.
+        variants: Which variant of a float constant each quantized one is, by initializer name.
+        integer_nodes: Operators with a kernel of their own that shall run on integers.
+        float_nodes: Linear operators that shall run on floats.
+    """
+
+    skeleton: bytes
+    constants: Mapping[str, npt.NDArray[np.generic]]
+    variants: Mapping[str, str]
+    integer_nodes: frozenset[NodeName]
+    float_nodes: frozenset[NodeName]
+
+    @property
+    def variants_digest(self) -> str:
+        """Equal where the constants left out are equal."""
+        labels = "\n".join(f"{name} {label}" for name, label in sorted(self.variants.items()))
+        return hashlib.sha256(labels.encode()).hexdigest()[:16]
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal models."""
+        return hashlib.sha256(self.skeleton).hexdigest() + self.variants_digest

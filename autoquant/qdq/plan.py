@@ -1,0 +1,228 @@
+"""Which nodes run on integers under an assignment, and which tensors carry them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.statistics import CalibrationRange
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, activations, bias_of, can_emit_float, is_linear, kind_of, weight_of
+from autoquant.qdq.params import QuantParams, activation_params
+from autoquant.qdq.ports import Ranges
+
+__all__ = ["Plan", "QuantKey", "Planner"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantKey:
+    """What fixes the scale and zero point of an activation.
+
+    Attributes:
+        root: Tensor whose range counts; others share it through operators that only move values.
+        format: Stored type and symmetry.
+        ranges: How the range is chosen.
+    """
+
+    root: TensorName
+    format: TensorFormat
+    ranges: RangeMethod
+
+
+@dataclass(slots=True)
+class Plan:
+    """Decisions about one assignment.
+
+    Attributes:
+        schemes: Scheme of each node that is in a quantized region, by index.
+        integer: Nodes that shall run on integers, by index.
+        absorbed: Relu and Clip that the range of their producer makes redundant: index to index of the producer.
+        produced: Tensors that are quantized right behind their producer.
+        entries: Tensors that are quantized for some readers only: from float, or converted from another type.
+    """
+
+    schemes: dict[int, Scheme]
+    integer: set[int]
+    absorbed: dict[int, int]
+    produced: dict[TensorName, QuantKey]
+    entries: dict[tuple[TensorName, DType], QuantKey]
+
+    def key_for(self, node: Node, tensor: TensorName) -> QuantKey | None:
+        """The key that a node reads an activation with, None where it reads floats."""
+        own = self.produced.get(tensor)
+        if node.index not in self.integer or kind_of(node) is Kind.SAME_RANGE:
+            return own
+        dtype = self.schemes[node.index].activation.dtype
+        return own if own and own.format.dtype is dtype else self.entries[tensor, dtype]
+
+
+class Planner:
+    """Plans assignments of one graph."""
+
+    def __init__(self, graph: Graph, op_types: frozenset[str], ranges: Ranges) -> None:
+        self.graph = graph
+        self._ranges = ranges
+        self._params: dict[QuantKey, QuantParams] = {}
+        self._candidates = {n.index for n in graph.nodes if n.op_type in op_types and is_quantizable(n, graph)}
+
+    def params(self, key: QuantKey) -> QuantParams:
+        """Scale and zero point of a key."""
+        if key not in self._params:
+            producer = self.graph.producer.get(key.root)
+            if producer is not None and producer.op_type == "Softmax":
+                found = CalibrationRange(0.0, 1.0)
+            else:
+                found = self._ranges(key.root, key.format, key.ranges)
+            self._params[key] = activation_params(found, key.format)
+        return self._params[key]
+
+    def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:
+        """Decide for every node; nodes without a scheme stay float."""
+        schemes = {n.index: scheme_of[n.name] for n in self.graph.nodes if n.name in scheme_of}
+        plan = Plan(schemes, set(), {}, {}, {})
+        for node in self.graph.nodes:
+            if node.index in self._candidates and node.index in schemes:
+                self._decide(node, plan)
+        self._prefer_float_outputs(plan)
+        for node in self.graph.nodes:
+            if node.index in plan.integer and kind_of(node) is not Kind.SAME_RANGE:
+                self._enter(node, plan)
+        return plan
+
+    def _decide(self, node: Node, plan: Plan) -> None:
+        scheme, kind = plan.schemes[node.index], kind_of(node)
+        if kind is Kind.SAME_RANGE:
+            key = plan.produced.get(node.inputs[0])
+            if key and key.format.dtype is scheme.activation.dtype:
+                plan.integer.add(node.index)
+                plan.produced.update({out: key for out in node.outputs if out in self.graph.float_tensors})
+        elif kind is Kind.CLIPPING:
+            self._absorb(node, plan)
+        elif scheme.operators is Operators.ALL or is_linear(node, self.graph):
+            plan.integer.add(node.index)
+            plan.produced[node.outputs[0]] = QuantKey(node.outputs[0], scheme.activation, scheme.ranges)
+
+    def _absorb(self, node: Node, plan: Plan) -> None:
+        source, target = node.inputs[0], node.outputs[0]
+        producer = self.graph.producer.get(source)
+        own = plan.produced.get(source)
+        if producer is None or own is None or own.root != source or source in self.graph.pinned:
+            return
+        scheme = plan.schemes[node.index]
+        if len(self.graph.consumers[source]) > 1 or scheme.activation != plan.schemes[producer.index].activation:
+            return
+        key = QuantKey(target, scheme.activation, scheme.ranges)
+        if self._is_redundant(node, key):
+            plan.absorbed[node.index] = plan.absorbed.get(producer.index, producer.index)
+            del plan.produced[source]
+            plan.produced[target] = key
+        elif producer.index not in plan.absorbed:
+            plan.produced[source] = key  # nobody else reads what will be clipped
+
+    def _is_redundant(self, node: Node, key: QuantKey) -> bool:
+        """Whether clipping to the integer range already clips as the node does."""
+        params = self.params(key)
+        scale, zero_point = float(params.scale), int(params.zero_point)
+        low, high = clip_bounds(node, self.graph)
+        above = np.rint(high / scale) + zero_point >= params.dtype.highest
+        return bool(np.rint(low / scale) + zero_point <= params.dtype.lowest and above)
+
+    def _prefer_float_outputs(self, plan: Plan) -> None:
+        """A Gemm or MatMul writes integers only where every reader takes them."""
+        wanted: dict[TensorName, bool] = {}
+        for node in reversed(self.graph.nodes):
+            for out in node.outputs:
+                wanted[out] = out not in self.graph.pinned and all(
+                    self._takes_integers(reader, plan, wanted) for reader in self.graph.consumers.get(out, ())
+                )
+        for node in self.graph.nodes:
+            if node.index not in plan.integer:
+                continue
+            passes = kind_of(node) is Kind.SAME_RANGE
+            if passes and node.inputs[0] not in plan.produced:
+                plan.integer.discard(node.index)
+            if (passes and node.index not in plan.integer) or (
+                can_emit_float(node, self.graph) and not wanted[node.outputs[0]]
+            ):
+                for out in node.outputs:
+                    plan.produced.pop(out, None)
+
+    def _takes_integers(self, reader: Node, plan: Plan, wanted: dict[TensorName, bool]) -> bool:
+        if reader.index in plan.absorbed:
+            return True
+        if reader.index not in plan.integer:
+            return False
+        return kind_of(reader) is not Kind.SAME_RANGE or all(wanted.get(out, True) for out in reader.outputs)
+
+    def _enter(self, node: Node, plan: Plan) -> None:
+        scheme = plan.schemes[node.index]
+        dtype = scheme.activation.dtype
+        for tensor in activations(node, self.graph):
+            own = plan.produced.get(tensor)
+            if not self.graph.is_constant(tensor) and not (own and own.format.dtype is dtype):
+                root = own.root if own else tensor
+                plan.entries.setdefault((tensor, dtype), QuantKey(root, scheme.activation, scheme.ranges))
+
+
+def is_quantizable(node: Node, graph: Graph) -> bool:
+    """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions."""
+    kind = kind_of(node)
+    if kind is Kind.FLOAT or not node.outputs or node.outputs[0] not in graph.float_tensors:
+        return False
+    if not all(name in graph.float_tensors or _is_float_constant(name, graph) for name in activations(node, graph)):
+        return False
+    if kind is Kind.LINEAR:
+        return _is_quantizable_linear(node, graph)
+    if kind is Kind.SAME_RANGE:
+        return not graph.is_constant(node.inputs[0]) and not (
+            node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest"
+        )
+    if kind is Kind.CLIPPING:
+        return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
+    return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
+def _is_float_constant(name: TensorName, graph: Graph) -> bool:
+    """Finite, too: an attention mask may hold minus infinity."""
+    if not graph.is_constant(name):
+        return False
+    values = graph.constant(name)
+    return values.dtype == np.float32 and bool(np.isfinite(values).all())
+
+
+def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
+    weight, bias = weight_of(node, graph), bias_of(node)
+    if weight is None:
+        return node.op_type == "MatMul" and not any(graph.is_constant(name) for name in node.inputs)
+    if not _is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
+        return False
+    if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
+        return False
+    if bias is None:
+        return True
+    shape = graph.shape(bias) or (1,)
+    sizes = (1, _n_outputs(node, weight, graph))
+    return _is_float_constant(bias, graph) and math.prod(shape) == shape[-1] and shape[-1] in sizes
+
+
+def _n_outputs(node: Node, weight: TensorName, graph: Graph) -> int:
+    shape = graph.shape(weight) or (0, 0)
+    if node.op_type == "Conv":
+        return shape[0]
+    if node.op_type == "ConvTranspose":
+        return shape[1] * int(node.attributes.get("group", 1))
+    return shape[0] if node.attributes.get("transB", 0) else shape[1]
+
+
+def clip_bounds(node: Node, graph: Graph) -> tuple[float, float]:
+    """What Relu or Clip lets pass; infinite where a bound is not constant."""
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    bounds = [float(node.attributes.get("min", -np.inf)), float(node.attributes.get("max", np.inf))]
+    for i, name in enumerate(node.inputs[1:3]):
+        if name:
+            bounds[i] = float(graph.constant(name).reshape(())) if graph.is_constant(name) else np.nan
+    return bounds[0], bounds[1]

@@ -1,0 +1,122 @@
+"""Quantized weights and biases, each made once and shared by all trials."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import Granularity, TensorFormat
+from autoquant.model.graph import Graph
+from autoquant.qdq.params import QuantParams, quantize, weight_params
+
+__all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "quantize_bias"]
+
+_INT32_SPAN = np.float64(np.iinfo(np.int32).max) - np.float64(np.iinfo(np.int32).min + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedWeight:
+    """A constant as integers.
+
+    Attributes:
+        values: The integers, shape of the constant.
+        params: Scale and zero point.
+        axis: Of the channels, None per tensor.
+        label: Distinguishes variants of the same constant, e.g. ``"s8:channel:sym:axis-0"``.
+    """
+
+    values: npt.NDArray[np.generic]
+    params: QuantParams
+    axis: int | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedBias:
+    """An int32 bias, shape (C,), with the scale that its operator accumulates in."""
+
+    values: npt.NDArray[np.int32]
+    scale: npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Weights:
+    """Quantizes constants of one graph and remembers them."""
+
+    graph: Graph
+    _cache: dict[tuple[TensorName, TensorFormat, int | None, bytes], QuantizedWeight] = field(default_factory=dict)
+    _extremes: dict[tuple[TensorName, TensorFormat, int | None], QuantParams] = field(default_factory=dict)
+
+    def weight(
+        self,
+        name: TensorName,
+        tensor_format: TensorFormat,
+        axis: int | None,
+        *,
+        bias: npt.NDArray[np.float32] | None = None,
+        input_scale: np.float32 | None = None,
+    ) -> QuantizedWeight:
+        """The constant in a format.
+
+        With a bias and the scale of the operator's input, channels whose bias would overflow int32 get a larger weight
+        scale, whatever the type; onnxruntime does so for symmetric signed weights only.
+
+        References:
+            microsoft/onnxruntime PR #21645: bias [5, -4.5], weight scale 7.843e-10, input scale 0.5.
+        """
+        used = axis if tensor_format.granularity is Granularity.CHANNEL else None
+        params = self._params(name, tensor_format, used)
+        scale, adjusted = params.scale, b""
+        if bias is not None and input_scale is not None:
+            scale = _fit_bias(params.scale, bias, input_scale)
+            adjusted = b"" if scale is params.scale else scale.tobytes()
+        key = (name, tensor_format, used, adjusted)
+        if key not in self._cache:
+            params = QuantParams(scale, params.zero_point, params.dtype)
+            values = quantize(self.graph.constant(name), params, used)
+            self._cache[key] = QuantizedWeight(values, params, used, _label(tensor_format, used, adjusted))
+        return self._cache[key]
+
+    def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:
+        key = (name, tensor_format, axis)
+        if key not in self._extremes:
+            self._extremes[key] = weight_params(self.graph.constant(name), tensor_format, axis)
+        return self._extremes[key]
+
+
+def quantize_bias(
+    bias: npt.NDArray[np.float32], input_scale: np.float32, weight_scale: npt.NDArray[np.float32]
+) -> QuantizedBias:
+    """Int32 bias at the scale input x weight: an integer kernel adds it to its accumulator.
+
+    Args:
+        bias: Shape (C,), Gemm's ``beta`` multiplied in.
+        input_scale: Of the operator's input.
+        weight_scale: Scalar or shape (C,).
+    """
+    scale = np.asarray(input_scale * weight_scale, dtype=np.float32)
+    divisor = np.where(scale > 0, scale, np.inf).astype(np.float64)  # the product of two tiny scales may underflow
+    exact = np.rint(bias.astype(np.float64) / divisor)
+    return QuantizedBias(np.clip(exact, np.iinfo(np.int32).min, np.iinfo(np.int32).max).astype(np.int32), scale)
+
+
+def _label(tensor_format: TensorFormat, axis: int | None, adjusted: bytes) -> str:
+    """Depends on content alone: equal models get equal names, whatever was built before them."""
+    along = "" if axis is None else f":axis-{axis}"
+    return f"{tensor_format}{along}" + (f":bias-{hashlib.sha256(adjusted).hexdigest()[:12]}" if adjusted else "")
+
+
+def _fit_bias(
+    scale: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], input_scale: np.float32
+) -> npt.NDArray[np.float32]:
+    # onnxruntime's order of operations: in float32 per channel, in float64 per tensor.
+    largest = np.abs(bias) if scale.ndim else np.abs(bias.astype(np.float64)).max(initial=0.0)
+    smallest = 1.0001 * (2.0 * largest) / _INT32_SPAN
+    product = np.float64(input_scale) * scale.astype(np.float64)
+    small = (product > 0) & (product < smallest)
+    if not small.any():
+        return scale
+    safe = np.where(product > 0, product, 1.0)
+    return np.asarray(np.where(small, scale.astype(np.float64) * (smallest / safe), scale), dtype=np.float32)

@@ -1,0 +1,28 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("autoquant", deadline=None)  # the first call of onnxruntime is slow
+settings.load_profile("autoquant")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ instead of comparing with it")
+
+
+@pytest.fixture
+def assert_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the file of that name in ``tests/golden``, or writes it."""
+
+    def check(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.write_text(text)
+        assert file.exists(), f"{file} is missing; write it with pytest --update-golden and review it"
+        assert text == file.read_text(), f"{file} differs; if that is meant, pytest --update-golden"
+
+    return check

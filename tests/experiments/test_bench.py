@@ -1,0 +1,141 @@
+"""The pure parts of the benchmark: intervals, the table, merging, samples."""
+
+import json
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import onnx
+import optuna
+import pytest
+
+from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.region import RegionId
+from autoquant.domain.space import SearchSpace
+from experiments.bench.lines import (
+    Interval,
+    Line,
+    interval_of,
+    line_from,
+    paired_ratio,
+    ratio_of_medians,
+    ratio_of_sums,
+    render_table,
+)
+from experiments.bench.optuna_loop import Front, run_loop
+from experiments.bench.passes import perturbed
+from experiments.bench.speed import PARTS, lines_of, main, merge
+from experiments.bench.subject import new_assignments
+
+CLASSIFIER = """<ir_version: 8, opset_import: ["" : 13]>
+classifier (float[1, 8] x) => (float[1, 4] y)
+{ h = MatMul(x, w)
+  y = Relu(h) }"""
+
+
+def a_line(value: float = 1.2, *, at_most: bool = True, bound: float = 1.3) -> Line:
+    return Line(
+        name="floor",
+        text="a trial against its floor",
+        bound=bound,
+        at_most=at_most,
+        measured=Interval(value, value - 0.1, value + 0.1),
+        unit="x",
+        note="40 trials",
+    )
+
+
+def test_a_paired_ratio_is_the_median_of_the_ratios_inside_its_interval() -> None:
+    found = paired_ratio([2.0, 4.0, 9.0, 4.0], [1.0, 2.0, 3.0, 2.0])
+    assert found.value == 2.0
+    assert found.low <= found.value <= found.high
+
+
+def test_a_ratio_of_sums_gives_long_pairs_their_weight() -> None:
+    assert ratio_of_sums([1.0, 30.0], [1.0, 10.0]).value == pytest.approx(31 / 11)
+
+
+def test_a_ratio_of_medians_takes_samples_of_unlike_size_and_is_certain_where_nothing_varies() -> None:
+    assert ratio_of_medians([6.0, 6.0, 6.0], [2.0, 2.0]) == Interval(3.0, 3.0, 3.0)
+
+
+def test_an_interval_repeats_with_its_seed() -> None:
+    samples = [1.0, 2.0, 5.0, 3.0], [1.0, 1.5, 2.0, 1.0]
+    assert paired_ratio(*samples, seed=3) == paired_ratio(*samples, seed=3)
+
+
+@pytest.mark.parametrize(("value", "at_most", "holds"), [(1.3, True, True), (1.31, True, False), (1.31, False, True)])
+def test_a_line_holds_up_to_its_bound(value: float, at_most: bool, holds: bool) -> None:
+    assert a_line(value, at_most=at_most).holds is holds
+
+
+def test_the_table_says_demand_measured_interval_and_whether_it_holds() -> None:
+    table = render_table([a_line(), a_line(25.0, at_most=False, bound=100.0)])
+    rows = table.splitlines()
+    assert rows[2] == "| a trial against its floor | at most 1.3 x | 1.20 x | 1.10 to 1.30 | yes | 40 trials |"
+    assert "| at least 100 x | 25.0 x | 24.9 to 25.1 | **no** |" in rows[3]
+
+
+def test_what_was_measured_once_has_no_interval_in_the_table() -> None:
+    line = line_from({**asdict(a_line()), "measured": asdict(interval_of(1.0))})
+    assert "| once |" in render_table([line])
+
+
+def test_a_line_survives_json() -> None:
+    assert line_from(json.loads(json.dumps(asdict(a_line())))) == a_line()
+
+
+def test_merging_replaces_parts_and_keeps_the_order_of_the_table() -> None:
+    old = {"parts": {"evaluations": {"lines": []}, "floor": {"lines": [asdict(a_line(9.0))]}}}
+    new = merge(old, {"floor": {"lines": [asdict(a_line())]}, "overhead": {"lines": []}}, {"id": "abc"})
+    assert list(new["parts"]) == [name for name in PARTS if name in ("overhead", "floor", "evaluations")]
+    assert lines_of(new) == [a_line()]
+    assert new["environments"] == {"abc": {"id": "abc"}}
+
+
+def test_random_assignments_are_all_different_and_allowed() -> None:
+    choices = {RegionId("a"): ("float", "u8"), RegionId("b"): ("float",), RegionId("c"): ("float", "u8", "u16")}
+    found = list(islice(new_assignments(SearchSpace(choices=choices, schemes={})), 6))
+    assert len({tuple(assignment.values()) for assignment in found}) == 6
+    assert all(name in choices[region] for assignment in found for region, name in assignment.items())
+
+
+def test_further_samples_are_perturbed_and_the_first_ones_are_not() -> None:
+    feeds: tuple[Feed] = ({"x": np.ones(3, np.float32), "n": np.arange(2)},)
+    found = list(perturbed(Samples(feeds=feeds, labels={}, digest="", source=""), 3))
+    assert found[0] is feeds[0]
+    assert not np.array_equal(found[1]["x"], found[2]["x"])
+    assert all(feed["x"].dtype == np.float32 and np.array_equal(feed["n"], [0, 1]) for feed in found)
+
+
+def test_the_plain_front_deletes_what_is_beaten(tmp_path: Path) -> None:
+    front, files = Front(), [tmp_path / f"{i}.onnx" for i in range(4)]
+    for file, point in zip(files, [(30.0, 0.5), (20.0, 0.6), (40.0, 0.7), (45.0, 0.5)], strict=True):
+        file.touch()
+        front.add(*point, file)
+    assert [path for _, _, path in front.members] == [files[3]]
+    assert [file.exists() for file in files] == [False, False, False, True]
+
+
+def test_the_plain_loop_measures_and_leaves_its_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model(CLASSIFIER)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(rng.normal(size=(8, 4)).astype(np.float32), "w"))
+    onnx.save(model, tmp_path / "model.onnx")
+    for name in ("calib", "eval"):
+        np.savez(tmp_path / f"{name}.npz", x=rng.normal(size=(4, 8)).astype(np.float32))
+    monkeypatch.setattr(optuna.logging, "set_verbosity", lambda _: None)
+    model_path, calibration, evaluation = (tmp_path / name for name in ("model.onnx", "calib.npz", "eval.npz"))
+    found = run_loop(model_path, calibration, evaluation, tmp_path / "out", seconds=0)
+    assert (found["n_trials"], found["n_failed"]) == (1, 0)
+    assert [(tmp_path / "out" / name).exists() for _, _, name in found["front"]] == [True]
+
+
+def test_a_folder_without_the_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["speed", str(tmp_path), str(tmp_path / "out.json")])
+    assert main() == 2
+    assert "has no model.onnx" in capsys.readouterr().err
+    assert not (tmp_path / "out.json").exists()

@@ -1,0 +1,60 @@
+"""A small model with its data, and the command run in this process."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+from autoquant.cli import app
+from tests.models import floats, model_of
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: ``model.onnx`` with a dynamic batch, ``calib.npz`` with labels, ``eval.npz``."""
+    model = model_of(
+        "(float[N,8] x) => (float[N,4] y)",
+        "a = Gemm(x, wa, ba) a_relu = Relu(a) b = Gemm(a_relu, wb, bb) b_relu = Relu(b) y = Gemm(b_relu, wy, by)",
+        {
+            "wa": floats(8, 16),
+            "ba": floats(16),
+            "wb": floats(16, 16, scale=0.3),
+            "bb": floats(16),
+            "wy": floats(16, 4),
+            "by": floats(4),
+        },
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    np.savez(tmp_path / "calib.npz", x=floats(12, 8, seed=1), label=np.arange(12))
+    np.savez(tmp_path / "eval.npz", x=floats(10, 8, seed=2))
+    monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def command(workplace: Path) -> Command:
+    """Runs ``autoquant`` with the arguments."""
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments))
+
+    return run
+
+
+@pytest.fixture
+def search(command: Command) -> Command:
+    """Runs ``autoquant search`` on the small model; further arguments and ``key=value`` replace and add to its own."""
+
+    def run(*arguments: str, **options: str) -> Result:
+        asked = {"model": "model.onnx", "calibration": "calib.npz", "evaluation": "eval.npz", "out": "run"} | options
+        model = asked.pop("model")
+        flags = [text for name, value in asked.items() for text in (f"--{name.replace('_', '-')}", value)]
+        return command("search", model, *flags, *arguments)
+
+    return run

@@ -1,0 +1,122 @@
+"""Ctrl-C: what was measured becomes a front, and nothing is left half-written."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autoquant
+from autoquant import Budget
+from autoquant.api.search import ENDED_BY_USER
+from autoquant.api.trials import SearchProgress
+from tests.integration.conftest import Command
+
+
+class CtrlC:
+    """Presses Ctrl-C when a phase has so many evaluations."""
+
+    def __init__(self, phase: str, n_evaluations: int = 0) -> None:
+        self.phase, self.n_evaluations = phase, n_evaluations
+        self.n_pressed = 0
+
+    def __call__(self, progress: SearchProgress) -> None:
+        if progress.phase == self.phase and progress.n_evaluations >= self.n_evaluations and not self.n_pressed:
+            self.n_pressed += 1
+            signal.raise_signal(signal.SIGINT)
+
+
+def search(on_progress: CtrlC, *, resume: bool = False) -> autoquant.SearchResult:
+    return autoquant.search(
+        "model.onnx",
+        calibration="calib.npz",
+        evaluation="eval.npz",
+        budget=Budget(trials=50),
+        out="run",
+        resume=resume,
+        on_progress=on_progress,
+    )
+
+
+@pytest.mark.usefixtures("workplace")
+def test_an_interrupted_search_delivers_what_it_measured() -> None:
+    result = search(CtrlC("search", 3))
+    assert ENDED_BY_USER in result.record.notes
+    assert 3 <= len(result.record.evaluations) < 10
+    front = json.loads(Path("run/front.json").read_text())
+    assert front["members"][-1]["id"] == "float"
+    assert ENDED_BY_USER in json.loads(Path("run/run.json").read_text())["notes"]
+
+
+@pytest.mark.usefixtures("workplace")
+def test_an_interrupted_search_goes_on_with_resume() -> None:
+    first = search(CtrlC("search", 3))
+    result = search(CtrlC("never"), resume=True)
+    assert result.record.evaluations[: len(first.record.evaluations)] == first.record.evaluations
+    assert ENDED_BY_USER not in result.record.notes
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("phase", ["preprocess", "calibrate"])
+def test_an_interrupt_before_anything_is_measured_leaves_nothing(phase: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        search(CtrlC(phase))
+    assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("workplace")
+def test_an_interrupt_while_the_front_is_written_leaves_the_study_and_no_front() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        search(CtrlC("finish"))
+    assert not Path("run/front.json").exists()
+    assert not list(Path("run/models").iterdir())
+    assert len(search(CtrlC("search"), resume=True).record.evaluations) > 50 - 1
+
+
+@pytest.mark.usefixtures("workplace")
+def test_ctrl_c_means_what_it_did_before_the_search() -> None:
+    search(CtrlC("search", 1))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_while_data_are_read_is_one_sentence(command: Command, workplace: Path) -> None:
+    (workplace / "own_data.py").write_text(
+        "import signal\ndef samples():\n    signal.raise_signal(signal.SIGINT)\n    return []\n"
+    )
+    result = command("search", "model.onnx", "--calibration", "own_data:samples", "--out", "run")
+    assert result.exit_code == 130
+    assert result.stderr.startswith("autoquant: interrupted")
+    assert not Path("run").exists()
+
+
+def test_ctrl_c_at_a_terminal_ends_the_command_well(workplace: Path) -> None:
+    arguments = ["example:digits", "--time", "25s", "--out", "run"]
+    terminal, other_end = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "autoquant", "search", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=other_end,
+        cwd=workplace,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    ) as process:
+        os.close(other_end)
+        shown = b""
+        while not re.search(rb"[1-9]\d*(\x1b\[\d+m)* evaluations", shown):
+            shown += os.read(terminal, 4096)
+        process.send_signal(signal.SIGINT)
+        try:
+            while os.read(terminal, 4096):
+                pass
+        except OSError:  # the other end is closed
+            pass
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+    os.close(terminal)
+    assert process.returncode == 0
+    assert ENDED_BY_USER in printed
+    assert json.loads((workplace / "run/front.json").read_text())["members"][-1]["id"] == "float"

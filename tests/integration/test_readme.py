@@ -1,0 +1,56 @@
+"""The README's code runs as it stands, with a smaller budget."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autoquant.cli import app
+from autoquant.examples import example
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    own = example("digits")
+    for source, name in ((own.model, "model.onnx"), (own.calibration, "calib.npz"), (own.evaluation, "eval.npz")):
+        shutil.copyfile(source, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
+    code = blocks("python")[0]
+    assert "Budget(seconds=120)" in code
+    names: dict[str, object] = {}
+    exec(code.replace("Budget(seconds=120)", "Budget(trials=12)"), names)
+    assert (files / "run" / "front.json").exists()
+    assert names["result"].best(min_snr_db=20).path.exists()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("files")
+def test_the_steps_of_the_readme_build_a_candidate() -> None:
+    names: dict[str, object] = {}
+    exec(blocks("python")[1], names)
+    assert names["candidate"].integer_nodes  # type: ignore[attr-defined]
+
+
+def test_every_option_of_the_readme_is_one_of_the_command() -> None:
+    usage = next(block for block in blocks("sh") if "--min-snr" in block)
+    wanted = set(re.findall(r"--[\w-]+", usage.split("autoquant regions")[0]))
+    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+    assert wanted <= set(re.findall(r"--[\w-]+", shown))
+
+
+def test_the_tests_of_the_readme_are_what_ci_runs() -> None:
+    ci = (README.parent / ".ci" / "run").read_text(encoding="utf-8")
+    assert "pip install -e '.[dev]' && pytest" in README.read_text(encoding="utf-8")
+    assert "pip install -q -e '.[dev]'" in ci
+    assert re.search(r"^pytest", ci, flags=re.MULTILINE)

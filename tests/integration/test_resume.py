@@ -1,0 +1,122 @@
+"""``--resume`` goes on with the study in the folder, and only with that one."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+
+from tests.integration.conftest import Command
+from tests.models import floats
+
+
+def trials_of(folder: str = "run") -> pd.DataFrame:
+    return pd.read_csv(Path(folder) / "trials.csv")
+
+
+def test_trial_numbers_go_on_and_earlier_evaluations_stay(search: Command) -> None:
+    assert search(trials="4").exit_code == 0
+    first = trials_of()
+    assert search("--resume", trials="3").exit_code == 0
+    both = trials_of()
+    assert list(both["number"]) == list(range(7))
+    pd.testing.assert_frame_equal(both.iloc[:4], first, check_dtype=False)
+
+
+def test_no_assignment_is_evaluated_twice(search: Command) -> None:
+    search(trials="5")
+    search("--resume", trials="6")
+    schemes = trials_of().filter(like="scheme[")
+    assert not schemes.duplicated().any()
+
+
+def test_members_and_files_agree_after_a_resumed_search(search: Command) -> None:
+    search(trials="5")
+    search("--resume", trials="6")
+    members = json.loads(Path("run/front.json").read_text())["members"]
+    assert {path.name for path in Path("run/models").glob("*.onnx")} == {Path(m["path"]).name for m in members}
+    assert not Path("run/models.earlier").exists()
+
+
+def test_there_must_be_a_run(search: Command) -> None:
+    result = search("--resume")
+    assert result.exit_code == 2
+    assert "there is no run to resume" in result.stderr
+    assert not Path("run").exists()
+
+
+@pytest.fixture
+def run(search: Command) -> dict[Path, bytes]:
+    """A finished run: its files."""
+    assert search(trials="3").exit_code == 0
+    return contents()
+
+
+def contents() -> dict[Path, bytes]:
+    files = (path for path in Path("run").rglob("*") if path.is_file() and path.name != "log.txt")
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"space": "quick"}, "space"),
+        ({"regions": "2"}, "number of regions"),
+        ({"threads": "2"}, "target"),
+        ({"dim": "N=1"}, "--dim"),
+        ({"evaluation": "other.npz"}, "evaluation data"),
+        ({"calibration": "other.npz"}, "calibration data"),
+        ({"model": "other.onnx"}, "model"),
+    ],
+)
+def test_another_search_does_not_go_on_with_a_run(
+    search: Command, run: dict[Path, bytes], options: dict[str, str], name: str
+) -> None:
+    np.savez("other.npz", x=floats(10, 8, seed=9))
+    model = onnx.load("model.onnx")
+    model.doc_string = "another"
+    onnx.save(model, "other.onnx")
+    result = search("--resume", trials="2", **options)
+    assert result.exit_code == 2
+    assert f"its run has another {name} " in result.stderr
+    assert contents() == run
+
+
+def test_the_same_model_under_another_path_goes_on(search: Command, run: dict[Path, bytes]) -> None:
+    Path("model.onnx").rename("moved.onnx")
+    assert search("--resume", trials="1", model="moved.onnx").exit_code == 0
+
+
+def test_a_run_whose_configuration_is_lost_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    Path("run/run.json").write_text("{")
+    result = search("--resume")
+    assert result.exit_code == 2
+    assert "run.json: it is missing or damaged" in result.stderr
+
+
+def test_a_damaged_study_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    lines = Path("run/study.journal").read_text().splitlines()
+    Path("run/study.journal").write_text("\n".join([lines[0], "{broken", *lines[1:]]) + "\n")
+    result = search("--resume", trials="1")
+    assert result.exit_code == 2
+    assert "the study cannot be read" in result.stderr
+    assert {**contents(), Path("run/study.journal"): b""} == {**run, Path("run/study.journal"): b""}
+
+
+def test_a_run_that_was_killed_goes_on(search: Command, run: dict[Path, bytes]) -> None:
+    with Path("run/study.journal").open("a") as journal:
+        journal.write('{"op_code": 4, "worker_id": "cut o')
+    os.symlink("study.journal", "run/study.journal.lock")
+    Path("run/models").rename("run/models.earlier")
+    Path("run/models").mkdir()
+    Path("run/models/t0099.onnx").write_bytes(b"half")
+    assert search("--resume", trials="2").exit_code == 0
+    assert len(trials_of()) == 5
+    assert not Path("run/models/t0099.onnx").exists()
+
+
+def test_the_terminal_is_told_about_the_whole_study(search: Command, run: dict[Path, bytes]) -> None:
+    assert "5 evaluations" in search("--resume", trials="2").stdout

@@ -1,0 +1,93 @@
+"""onnxruntime's own quantizer with given ranges."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+from autoquant.domain.feed import Feed
+from autoquant.qdq.plan import Plan
+from tests.graphs import OP_TYPES, Case
+
+__all__ = ["float_outputs", "quantized_by_onnxruntime", "quantized_statically"]
+
+
+def quantized_by_onnxruntime(
+    case: Case,
+    *,
+    per_channel: bool,
+    activation: QuantType = QuantType.QUInt8,
+    weight: QuantType = QuantType.QInt8,
+    nodes: Sequence[str] = (),
+    options: Mapping[str, object] | None = None,
+) -> onnx.ModelProto:
+    """What QDQQuantizer makes of the float model; all nodes where none are named."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.graph.model)
+    data = {
+        name: TensorData(lowest=np.array([low], np.float32), highest=np.array([high], np.float32))
+        for name, (low, high) in case.extremes.items()
+    }
+    quantizer = QDQQuantizer(
+        model,
+        per_channel,
+        False,
+        weight,
+        activation,
+        TensorsData(CalibrationMethod.MinMax, data),
+        list(nodes),
+        [],
+        sorted(OP_TYPES),
+        dict(options or {}),
+    )
+    quantizer.quantize_model()
+    found: onnx.ModelProto = quantizer.model.model
+    return found
+
+
+def float_outputs(case: Case, plan: Plan) -> set[str] | None:
+    """Operator types of which no node writes integers; None where some do and some do not."""
+    writes = Counter[tuple[str, bool]]()
+    for index in plan.integer:
+        node = case.graph.nodes[index]
+        writes[node.op_type, node.outputs[0] in plan.produced or index in plan.absorbed.values()] += 1
+    some = {op_type for op_type, integers in writes if not integers}
+    return None if any(writes[op_type, True] for op_type in some) else some
+
+
+class _OneSample(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, feed: Feed) -> None:
+        self._feeds: Iterator[dict[str, Any]] = iter([dict(feed)])
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._feeds, None)
+
+
+def quantized_statically(
+    case: Case, plan: Plan, overrides: Mapping[str, object], folder: Path, *, float_outputs: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """``quantize_static`` of the float model with overrides, for the nodes that a plan quantizes."""
+    source, target = folder / "float.onnx", folder / "quantized.onnx"
+    onnx.save(case.graph.model, source)
+    chosen = plan.integer | set(plan.absorbed)
+    quantize_static(
+        source,
+        target,
+        _OneSample(case.feed),
+        quant_format=QuantFormat.QDQ,
+        op_types_to_quantize=sorted(OP_TYPES),
+        nodes_to_quantize=[node.name for node in case.graph.nodes if node.index in chosen],
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        extra_options={
+            "TensorQuantOverrides": dict(overrides),
+            "OpTypesToExcludeOutputQuantization": list(float_outputs),
+        },
+    )
+    return onnx.load(target)

@@ -1,0 +1,98 @@
+"""``*.overrides.json`` given to onnxruntime's quantize_static reproduces a member where its grammar can say it."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from autoquant.api.steps import prepare, read_data
+from autoquant.domain.scheme import Scheme
+from autoquant.examples import example
+from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.qdq.plan import Plan
+from autoquant.runtime.overrides import load_overrides
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, models
+from tests.models import Array
+from tests.parity.quantizer import float_outputs, quantized_statically
+
+
+def is_expressible(case: Case, plan: Plan) -> bool:
+    """Not so: a tensor that is read quantized and unquantized, or in a third type; Gemms that write unlike types."""
+    n_types = Counter(tensor for tensor, _ in plan.entries)
+    for tensor, n in n_types.items():
+        has_float_reader = tensor in case.graph.pinned or any(
+            reader.index not in plan.integer for reader in case.graph.consumers[tensor]
+        )
+        if n > 1 or has_float_reader:
+            return False
+    return float_outputs(case, plan) is not None
+
+
+def outputs(model: onnx.ModelProto, case: Case) -> list[Array]:
+    """Without the optimizer that makes float operators int8: the grammar cannot say what our model says against it."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(
+        model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["WeightBiasQuantization"],
+    )
+    found: list[Array] = session.run(None, dict(case.feed))
+    return found
+
+
+def reproduced(case: Case, ours: Quantized, folder: Path) -> onnx.ModelProto:
+    file = folder / "member.overrides.json"
+    file.write_text(json.dumps(tensor_quant_overrides(ours.plan, ours.builder.planner)))
+    excluded = float_outputs(case, ours.plan)
+    assert excluded is not None
+    return quantized_statically(case, ours.plan, load_overrides(file), folder, float_outputs=sorted(excluded))
+
+
+def assert_reproduced(case: Case, ours: Quantized) -> None:
+    with TemporaryDirectory() as folder:
+        theirs = reproduced(case, ours, Path(folder))
+    for a, b in zip(outputs(ours.model, case), outputs(theirs, case), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=15)
+@given(models(), st.sampled_from([U8S8_TENSOR, U8S8_CHANNEL]))
+def test_overrides_reproduce_a_uniformly_quantized_graph(model: onnx.ModelProto, taken: Scheme) -> None:
+    case = case_of(model)
+    ours = case.quantized(taken)
+    assume(is_expressible(case, ours.plan))
+    assert_reproduced(case, ours)
+
+
+@settings(max_examples=15)
+@given(models(), st.randoms(use_true_random=False), st.sampled_from([None, U16S8, U8S8_TENSOR]))
+def test_overrides_reproduce_a_mix_of_nodes(model: onnx.ModelProto, random: Random, other: Scheme | None) -> None:
+    case = case_of(model)
+    half = {node.name: other for node in case.graph.nodes if random.random() < 0.4}
+    ours = case.quantized(U8S8_CHANNEL, half)
+    assume(ours.plan.integer and is_expressible(case, ours.plan))
+    assert_reproduced(case, ours)
+
+
+@pytest.mark.parametrize("in_float", ["nothing", "stage2", "stem|stage3"])
+def test_overrides_reproduce_the_embedded_example(in_float: str) -> None:
+    digits = example("digits")
+    samples = read_data(digits.model, digits.calibration)
+    case = case_of(prepare(digits.model, samples).graph.model, samples.feeds[0])
+    floats = {node.name: None for node in case.graph.nodes if re.search(in_float, node.name)}
+    ours = case.quantized(U8S8_CHANNEL, floats)
+    assert bool(floats) == (in_float != "nothing")
+    assert is_expressible(case, ours.plan)
+    assert_reproduced(case, ours)

@@ -1,0 +1,88 @@
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoquant.api.configuration import MAX_SEED, MAX_THREADS, Budget, Configuration, Demands, seconds_of
+from autoquant.domain.target import Target
+from autoquant.errors import UsageError
+
+VALID: Mapping[str, Any] = {
+    "model": Path("model.onnx"),
+    "calibration": Path("calib.npz"),
+    "evaluation": None,
+    "targets": (Target(), Target(threads=2)),
+    "budget": Budget(seconds=60),
+    "demands": Demands(min_snr_db=30),
+    "out": Path("run"),
+    "space": "default",
+    "n_regions": 40,
+}
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.inf, math.nan])
+def test_a_budget_of_no_or_endless_time_is_refused(seconds: float) -> None:
+    with pytest.raises(UsageError, match=r"the time budget is .* it must be positive"):
+        Budget(seconds=seconds)
+
+
+@pytest.mark.parametrize("trials", [0, -5])
+def test_a_budget_without_a_trial_is_refused(trials: int) -> None:
+    with pytest.raises(UsageError, match="it must be at least 1"):
+        Budget(trials=trials)
+
+
+@pytest.mark.parametrize("ratio", [0.0, -0.1, 1.01, math.nan])
+def test_a_latency_ratio_that_is_no_share_is_refused(ratio: float) -> None:
+    with pytest.raises(UsageError, match=r"it must lie in \(0, 1\]"):
+        Demands(max_latency_ratio=ratio)
+
+
+@pytest.mark.parametrize("snr_db", [math.inf, math.nan])
+def test_an_snr_that_is_not_finite_is_refused(snr_db: float) -> None:
+    with pytest.raises(UsageError, match="finite"):
+        Demands(min_snr_db=snr_db)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": ()}, "there is no target"),
+        ({"targets": (Target(), Target(options={"a": "b"}))}, "two targets have the same name"),
+        ({"targets": (Target(threads=MAX_THREADS + 1),)}, f"at most {MAX_THREADS}"),
+        ({"n_regions": 0}, "number of regions is 0"),
+        ({"seed": -1}, "the seed is -1"),
+        ({"seed": MAX_SEED + 1}, "it must lie in 0 to"),
+    ],
+)
+def test_arguments_out_of_their_range_are_refused(change: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Configuration(**{**VALID, **change})
+
+
+def test_a_configuration_is_spelled_in_plain_values() -> None:
+    feeds = [{"x": np.zeros(3)}]
+    plain = Configuration(**{**VALID, "evaluation": feeds, "dims": {"batch": 1}}).plain()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["calibration"] == "calib.npz"
+    assert plain["evaluation"] == "<list>"
+    assert plain["targets"] == [{"ep": "cpu", "threads": 1, "options": {}}, {"ep": "cpu", "threads": 2, "options": {}}]
+    assert (plain["seconds"], plain["trials"], plain["min_snr_db"], plain["dims"]) == (60, None, 30, {"batch": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("120s", 120), ("120", 120), (" 90 s ", 90), ("1.5m", 90), ("2min", 120), ("1h", 3600), ("0.5h", 1800)],
+)
+def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
+    assert seconds_of(text, "--time") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 days", "1e3s", "0s", "s"])
+def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--time .*120s"):
+        seconds_of(text, "--time")

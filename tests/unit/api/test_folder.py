@@ -1,0 +1,167 @@
+import errno
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from autoquant.api.folder import RunFolder, is_disk_full, writing
+from autoquant.errors import OutputError
+
+
+def a_run(path: Path) -> RunFolder:
+    """A folder with a study that was begun."""
+    folder = RunFolder(path, resume=False)
+    folder.journal.write_bytes(b"{}\n")
+    return folder
+
+
+def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "a" / "run", resume=False)
+    assert folder.models.is_dir()
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    assert RunFolder(tmp_path, resume=False).models.is_dir()
+
+
+def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="this folder is not empty; use --resume"):
+        RunFolder(tmp_path, resume=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.write_text("")
+    for resume in (True, False):
+        with pytest.raises(OutputError, match="this is a file"):
+            RunFolder(path, resume=resume)
+
+
+def test_resuming_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="there is no run to resume"):
+        RunFolder(tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_can_be_resumed_and_a_journal_that_was_cut_off_is_mended(tmp_path: Path) -> None:
+    journal = a_run(tmp_path / "run").journal
+    journal.write_bytes(b'{"a": 1}\n{"b": ')
+    assert RunFolder(tmp_path / "run", resume=True).journal.read_bytes() == b'{"a": 1}\n'
+
+
+def test_files_are_written_whole_and_replace_older_ones(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_text("log.txt", "one")
+    folder.write_texts({"log.txt": "two", "front.csv": "ümläut"})
+    assert (tmp_path / "log.txt").read_text() == "two"
+    assert (tmp_path / "front.csv").read_text(encoding="utf-8") == "ümläut"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_file_that_cannot_be_written_is_an_output_error_and_no_other_is_replaced(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_text("front.csv", "old")
+    with pytest.raises(OutputError, match=r"cannot be written \(.*\); choose another --out"):
+        folder.write_texts({"front.csv": "new", "missing/front.json": "{}"})
+    assert (tmp_path / "front.csv").read_text() == "old"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_plain_values_are_read_back_and_broken_files_are_empty(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_json("run.json", {"a": [1, None]})
+    assert folder.read_json("run.json") == {"a": [1, None]}
+    assert folder.read_json("nothing.json") == {}
+    for text in ('{"a": ', "[1]", ""):
+        (tmp_path / "run.json").write_text(text)
+        assert folder.read_json("run.json") == {}
+
+
+def test_values_that_json_does_not_know_are_not_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    with pytest.raises(ValueError, match="JSON"):
+        folder.write_json("run.json", {"a": float("nan")})
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_the_log_takes_what_the_package_says_meanwhile(tmp_path: Path) -> None:
+    folder, log = RunFolder(tmp_path, resume=False), logging.getLogger("autoquant")
+    level, handlers = log.level, list(log.handlers)
+    with folder.log():
+        log.info("heard")
+    log.warning("not heard")
+    text = (tmp_path / "log.txt").read_text()
+    assert "INFO heard" in text
+    assert "not heard" not in text
+    assert (log.level, log.handlers) == (level, handlers)
+    assert json.dumps(text)
+
+
+def test_a_search_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "a" / "run", resume=False)
+    folder.write_text("log.txt", "")
+    folder.discard_if_new()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_somebody_else_put_there_meanwhile_stays(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", resume=False)
+    (folder.path / "mine.txt").write_text("mine")
+    folder.discard_if_new()
+    assert [file.name for file in folder.path.iterdir()] == ["mine.txt"]
+
+
+def test_a_resumed_run_is_never_discarded(tmp_path: Path) -> None:
+    a_run(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run", resume=True)
+    folder.discard_if_new()
+    assert folder.journal.exists()
+
+
+def test_earlier_models_give_way_to_new_ones(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "old.onnx").write_text("")
+    with folder.new_models():
+        (folder.models / "new.onnx").write_text("")
+    assert [file.name for file in folder.models.iterdir()] == ["new.onnx"]
+    assert sorted(file.name for file in folder.path.iterdir()) == ["models", "study.journal"]
+
+
+def test_earlier_models_come_back_where_new_ones_cannot_be_finished(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "old.onnx").write_text("")
+
+    def interrupted() -> None:
+        with folder.new_models():
+            (folder.models / "new.onnx").write_text("")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [file.name for file in folder.models.iterdir()] == ["old.onnx"]
+
+
+def test_earlier_models_come_back_when_a_killed_run_is_resumed(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "half.onnx").write_text("")
+    earlier = folder.path / "models.earlier"
+    earlier.mkdir()
+    (earlier / "old.onnx").write_text("")
+    RunFolder(folder.path, resume=True)
+    assert [file.name for file in folder.models.iterdir()] == ["old.onnx"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_to_be_full(number: int) -> None:
+    assert is_disk_full(OSError(number, "full"))
+    with pytest.raises(OutputError, match="the disk is full; free some room"), writing(Path("run")):
+        raise OSError(number, "full")
+
+
+def test_any_other_failure_to_write_has_its_reason() -> None:
+    assert not is_disk_full(PermissionError(errno.EACCES, "denied"))
+    with pytest.raises(OutputError, match=r"run: cannot be written \(denied\)"), writing(Path("run")):
+        raise PermissionError(errno.EACCES, "denied")

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.api.result import SearchResult
+from autoquant.domain.target import Target
+from autoquant.errors import UsageError
+from tests.records import a_front, a_member, a_record
+
+TARGETS = (Target(), Target(threads=4))
+
+
+@pytest.fixture
+def result() -> SearchResult:
+    front = a_front(
+        a_member("fast", ratio=0.4, snr_db=25, targets=TARGETS),
+        a_member("good", ratio=0.6, snr_db=45, targets=TARGETS),
+        targets=TARGETS,
+    )
+    return SearchResult(Path("run"), a_record(front))
+
+
+def test_the_fastest_member_that_keeps_an_snr_is_chosen_with_its_file(result: SearchResult) -> None:
+    assert result.best(min_snr_db=20).member.id == "fast"
+    choice = result.best(min_snr_db=40, target="cpu-4t")
+    assert choice.member.id == "good"
+    assert choice.path == Path("run/models/good.onnx")
+
+
+def test_the_most_accurate_member_within_a_ratio_is_chosen(result: SearchResult) -> None:
+    assert result.best(max_latency_ratio=0.7).member.id == "good"
+    assert result.best(max_latency_ratio=0.5).member.id == "fast"
+
+
+def test_a_demand_that_nothing_meets_gives_the_float_model(result: SearchResult) -> None:
+    assert result.best(min_snr_db=90).member.id == "float"
+    assert result.best(max_latency_ratio=0.1).member.id == "float"
+
+
+def test_one_demand_is_needed(result: SearchResult) -> None:
+    for demands in ({}, {"min_snr_db": 40.0, "max_latency_ratio": 0.5}):
+        with pytest.raises(UsageError, match="give either min_snr_db or max_latency_ratio"):
+            result.best(**demands)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("demands", [{"min_snr_db": 40.0}, {"max_latency_ratio": 0.5}])
+def test_a_target_that_was_not_measured_is_an_error_that_names_those_that_were(
+    result: SearchResult, demands: dict[str, float]
+) -> None:
+    with pytest.raises(UsageError, match=r"'gpu'.* cpu-1t, cpu-4t"):
+        result.best(target="gpu", **demands)
+
+
+def test_front_and_trials_are_tables(result: SearchResult) -> None:
+    assert list(result.front["id"]) == ["fast", "good", "float"]
+    assert len(result.trials) == len(result.record.evaluations)

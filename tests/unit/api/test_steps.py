@@ -1,0 +1,125 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.api.steps import (
+    build,
+    calibrate,
+    find_regions,
+    measure,
+    model_path,
+    prepare,
+    prepare_without_data,
+    read_data,
+)
+from autoquant.domain.feed import Samples
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.target import Target
+from autoquant.errors import DataError, ModelError, SpaceError, UsageError
+from autoquant.measurement.bench import Bench
+from autoquant.qdq.candidate import Candidate
+from autoquant.space.schema import read_space
+from tests.models import a_convnet, a_mlp, floats, model_of, saved
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return saved(a_convnet(), tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def samples(model: Path, tmp_path: Path) -> Samples:
+    np.savez(tmp_path / "data.npz", x=floats(6, 3, 8, 8))
+    return read_data(model, tmp_path / "data.npz")
+
+
+def test_a_model_is_a_path_or_an_example(tmp_path: Path) -> None:
+    assert model_path("some/model.onnx") == Path("some/model.onnx")
+    assert model_path("example:digits").is_file()
+    with pytest.raises(ModelError, match="example 'letters' is unknown"):
+        model_path("example:letters")
+
+
+def test_data_are_checked_against_the_model(model: Path, tmp_path: Path, samples: Samples) -> None:
+    assert len(samples) == 6
+    assert samples.feeds[0]["x"].shape == (1, 3, 8, 8)
+    np.savez(tmp_path / "other.npz", z=floats(6, 3, 8, 8))
+    with pytest.raises(DataError):
+        read_data(model, tmp_path / "other.npz")
+
+
+def test_a_model_without_inputs_has_nothing_to_measure(tmp_path: Path) -> None:
+    path = saved(model_of("() => (float[2] y)", "y = Relu(c)", {"c": floats(2)}), tmp_path / "constant.onnx")
+    with pytest.raises(ModelError, match="the model has no inputs"):
+        read_data(path, tmp_path / "data.npz")
+
+
+def test_the_steps_lead_from_a_model_to_a_measurement(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared, n_regions=3)
+    assert 1 < len(found) <= 3
+    seen: list[int] = []
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache", on_sample=seen.append)
+    assert len(seen) == len(samples)
+    assert (
+        calibrate(prepared, samples, cache_folder=tmp_path / "cache", on_sample=seen.append).digest == statistics.digest
+    )
+    assert len(seen) == len(samples)
+    bench = Bench(model, [Target()], samples.feeds)
+
+    everything = measure(bench, build(prepared, found, statistics, {}), {}, found)
+    assert isinstance(everything, Measurement)
+    assert everything.quality.worst_db > 80
+    assert set(everything.effective.values()) == {"float"}
+
+    scheme = read_space("default", ep="cpu").schemes[0].name
+    assignment = {region.id: scheme for region in found}
+    candidate = build(prepared, found, statistics, assignment)
+    quantized = measure(bench, candidate, assignment, found)
+    assert isinstance(quantized, Measurement)
+    assert 10 < quantized.quality.worst_db < 80
+    assert quantized.digest != everything.digest
+    assert measure(bench, candidate, assignment, found, known={quantized.digest: quantized}) is quantized
+
+
+def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    with pytest.raises(UsageError, match="u3s5"):
+        build(prepared, found, statistics, {found[0].id: "u3s5"})
+    with pytest.raises(UsageError, match="nowhere"):
+        build(prepared, found, statistics, {"nowhere": "float"})  # type: ignore[dict-item]
+
+
+def test_a_candidate_that_cannot_be_opened_is_a_failure(model: Path, samples: Samples) -> None:
+    broken = Candidate(
+        skeleton=b"nothing", constants={}, variants={}, integer_nodes=frozenset(), float_nodes=frozenset()
+    )
+    outcome = measure(Bench(model, [Target()], samples.feeds), broken, {}, ())
+    assert isinstance(outcome, Failure)
+    assert outcome.stage == "open"
+    assert "onnxruntime cannot open it" in outcome.reason
+
+
+def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:
+    with pytest.raises(SpaceError):
+        find_regions(prepare(model, samples), space="no such space")
+
+
+def test_regions_can_be_looked_at_without_data(model: Path, tmp_path: Path) -> None:
+    prepared = prepare_without_data(model, None)
+    assert prepared.difference_db == math.inf
+    assert find_regions(prepared)
+    dynamic = saved(a_mlp(), tmp_path / "dynamic.onnx")
+    assert find_regions(prepare_without_data(dynamic, None, dims={"batch": 1, "time": 3}))
+
+
+def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> None:
+    path = saved(a_mlp(), tmp_path / "dynamic.onnx")
+    np.savez(tmp_path / "data.npz", x=floats(6, 3, 4))
+    samples = read_data(path, tmp_path / "data.npz")
+    with pytest.raises(DataError, match="--dim time=7"):
+        prepare(path, samples, dims={"time": 7})

@@ -1,0 +1,104 @@
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autoquant.domain.quality import QualityMeter, snr_db
+
+Floats = npt.NDArray[np.float32]
+samples = st.lists(hnp.arrays(np.float32, (2, 3), elements=st.floats(-100, 100, width=32)), min_size=1, max_size=5)
+
+
+def floats_of(*values: float) -> Floats:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("signal", "noise", "expected"),
+    [(1.0, 1.0, 0.0), (1.0, 0.001, 30.0), (5.0, 0.0, math.inf), (0.0, 0.0, math.inf), (0.0, 1.0, -math.inf),
+     (1.0, math.inf, -math.inf), (1.0, math.nan, -math.inf)],
+)  # fmt: skip
+def test_decibels_of_two_powers(signal: float, noise: float, expected: float) -> None:
+    assert snr_db(signal, noise) == pytest.approx(expected)
+
+
+@given(samples, st.floats(0.001, 0.5))
+def test_powers_are_pooled_over_all_samples(references: list[Floats], error: float) -> None:
+    meter = QualityMeter(["y"])
+    candidates = [ref + np.float32(error) for ref in references]
+    for ref, out in zip(references, candidates, strict=True):
+        meter.add([ref], [out])
+    true, found = (np.concatenate(arrays).astype(np.float64) for arrays in (references, candidates))
+    assert meter.quality().per_output["y"] == pytest.approx(
+        snr_db(float((true**2).sum()), float(((true - found) ** 2).sum()))
+    )
+    assert meter.quality().n_samples == len(references)
+
+
+def test_the_order_of_samples_does_not_count() -> None:
+    pairs = [(floats_of(1, 2), floats_of(1, 3)), (floats_of(100), floats_of(90))]
+    found = []
+    for order in (pairs, pairs[::-1]):
+        meter = QualityMeter(["y"])
+        for ref, out in order:
+            meter.add([ref], [out])
+        found.append(meter.quality())
+    assert found[0] == found[1]
+
+
+def test_equal_outputs_are_infinitely_good_and_the_worst_output_counts() -> None:
+    meter = QualityMeter(["a", "b", "n"])
+    meter.add(
+        [floats_of(1), floats_of(10), np.array([1, 2, 3, 4])],
+        [floats_of(1), floats_of(9), np.array([1, 2, 0, 4])],
+    )
+    quality = meter.quality()
+    assert quality.per_output == {"a": math.inf, "b": pytest.approx(20)}
+    assert quality.agreement == {"n": 0.75}
+    assert quality.worst_db == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    "broken", [floats_of(1, 2), floats_of(1, 2, 3).reshape(3, 1), floats_of(1, math.nan, 3), floats_of(1, math.inf, 3)]
+)
+def test_an_output_of_another_shape_or_that_is_not_finite_is_all_noise(broken: Floats) -> None:
+    meter = QualityMeter(["y"])
+    meter.add([floats_of(1, 2, 3)], [broken])
+    meter.add([floats_of(1, 2, 3)], [floats_of(1, 2, 3)])
+    assert meter.quality().worst_db == -math.inf
+
+
+def test_an_integer_output_of_another_shape_agrees_nowhere() -> None:
+    meter = QualityMeter(["n"])
+    meter.add([np.array([True, False])], [np.array([True])])
+    meter.add([np.array([True, False])], [np.array([True, False])])
+    assert meter.quality().agreement == {"n": 0.5}
+    assert meter.quality().worst_db == math.inf
+
+
+def test_another_number_of_outputs_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        QualityMeter(["y"]).add([floats_of(1)], [])
+
+
+def test_half_precision_outputs_do_not_overflow() -> None:
+    meter = QualityMeter(["y"])
+    meter.add([np.full(4, 60000, np.float16)], [np.full(4, 59968, np.float16)])
+    assert meter.quality().worst_db == pytest.approx(20 * math.log10(60000 / 32))
+
+
+def test_shares_make_an_estimate_for_all_samples() -> None:
+    meter = QualityMeter(["y"])
+    meter.add([floats_of(10)], [floats_of(9)])
+    estimate = meter.quality(np.array([0.25]), np.array([400.0]))
+    assert estimate.worst_db == pytest.approx(10 * math.log10(400 / 4))
+
+
+def test_nothing_measured_is_nothing_known() -> None:
+    quality = QualityMeter(["y"]).quality()
+    assert quality.per_output == {}
+    assert quality.n_samples == 0

@@ -1,0 +1,14 @@
+import pytest
+
+from autoquant.domain.target import Target
+
+
+def test_a_target_is_named_by_its_provider_and_threads() -> None:
+    assert Target().name == "cpu-1t"
+    assert Target("cuda", 4).name == "cuda-4t"
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_target_has_at_least_one_thread(threads: int) -> None:
+    with pytest.raises(ValueError, match=f"threads is {threads}, it must be at least 1"):
+        Target(threads=threads)

@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.domain.target import Target
+from autoquant.errors import UsageError
+from autoquant.experiment.job import read_job
+
+NIGHTLY = Path(__file__).parents[3] / "experiments" / "nightly.toml"
+SMALL = """
+schema = 1
+name = "small"
+[defaults]
+time = "2m"
+threads = 2
+seed = 3
+[[models]]
+name = "digits"
+model = "example:digits"
+demands = { "40" = 0.7 }
+[[models]]
+name = "other"
+model = "data/model.onnx"
+calibration = "module:samples"
+time = "10s"
+targets = [{ threads = 1 }, { threads = 4 }]
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    return tmp_path / "job.toml"
+
+
+def test_what_a_model_says_comes_before_the_defaults(job_file: Path) -> None:
+    job_file.write_text(SMALL)
+    digits, other = read_job(job_file).searches
+    assert (digits.seconds, digits.seed, digits.targets) == (120, 3, (Target("cpu", 2),))
+    assert (other.seconds, other.seed, other.targets) == (10, 3, (Target("cpu", 1), Target("cpu", 4)))
+    assert (digits.demands, other.demands) == ({40: 0.7}, {})
+
+
+def test_paths_are_relative_to_the_file_and_callables_are_no_paths(job_file: Path) -> None:
+    job_file.write_text(SMALL)
+    digits, other = read_job(job_file).searches
+    assert (digits.model, digits.is_absent) == ("example:digits", False)
+    assert (other.model, other.is_absent) == (str(job_file.parent / "data/model.onnx"), True)
+    assert other.calibration == "module:samples"
+
+
+@pytest.mark.parametrize("spelling", ["$AUTOQUANT_ZOO", "${AUTOQUANT_ZOO}"])
+def test_the_zoo_is_where_the_environment_says(job_file: Path, monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
+    job_file.write_text(SMALL.replace("data/", f"{spelling}/"))
+    monkeypatch.setenv("AUTOQUANT_ZOO", "/zoo")
+    assert read_job(job_file).searches[1].model == "/zoo/model.onnx"
+    monkeypatch.delenv("AUTOQUANT_ZOO")
+    assert read_job(job_file).searches[1].model == str(Path.home() / ".cache/autoquant-zoo/model.onnx")
+
+
+def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_file: Path) -> None:
+    job_file.write_text(SMALL.replace('time = "2m"', ""))
+    assert read_job(job_file).searches[0].seconds == 120
+    job_file.write_text(SMALL.replace('time = "2m"', "trials = 5"))
+    assert (read_job(job_file).searches[0].seconds, read_job(job_file).searches[0].trials) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 3", "sead = 3", "defaults.sead: 'sead' is unknown, did you mean 'seed'?"),
+        ("calibration =", "calibrate =", "models[1].calibrate: 'calibrate' is unknown, did you mean 'calibration'?"),
+        ("{ threads = 4 }", "{ treads = 4 }", "models[1].targets[1].treads: 'treads' is unknown, did you mean"),
+        ("schema = 1", "schema = 2", "schema: input should be 1, it is 2"),
+        ("schema = 1\n", "", "schema: this key is missing, add it"),
+        ('"2m"', '"soon"', "defaults.time: write a number with a unit"),
+        ("threads = 2", "threads = 0", "defaults.threads: input should be greater than or equal to 1, it is 0"),
+        ('"40" = 0.7', '"41" = 0.7', "models[0].demands: '41' is no SNR in dB"),
+        ('"40" = 0.7', '"40" = 1.7', "models[0].demands: the ratio demanded at 40 dB is 1.7"),
+        ("example:digits", "example:digit", "models[0].model: example 'digit' is unknown, did you mean 'digits'?"),
+        ('"small"', '"../small"', "name: '../small' names files"),
+        ('name = "other"', 'name = "digits"', "models: 'digits' is the name of 2 models"),
+        ('name = "other"', "name = other", "no TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key(job_file: Path, old: str, new: str, message: str) -> None:
+    assert old in SMALL
+    job_file.write_text(SMALL.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        read_job(job_file)
+    assert str(caught.value).startswith(str(job_file))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_job_file_is_refused(job_file: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_job(job_file)
+
+
+def test_the_nightly_job_is_valid_and_lists_the_models_that_the_zoo_makes() -> None:
+    job = read_job(NIGHTLY)
+    assert job.name == "nightly"
+    listed = (NIGHTLY.parent / "models.toml").read_text()
+    assert all(f"[models.{search.name}]" in listed for search in job.searches if search.name != "digits")

@@ -1,0 +1,120 @@
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.errors import OutputError, UsageError
+from autoquant.experiment.run import JobOutcome, run_job
+from tests.models import floats, model_of
+
+HEAD = 'schema = 1\nname = "small"\n[defaults]\ntrials = 2\n'
+TINY = '[[models]]\nname = "tiny"\nmodel = "tiny.onnx"\ncalibration = "data.npz"\n'
+BROKEN = '[[models]]\nname = "broken"\nmodel = "broken.onnx"\ncalibration = "data.npz"\n'
+FAULTY = '[[models]]\nname = "faulty"\nmodel = "tiny.onnx"\ncalibration = "faulty_data_for_test:samples"\n'
+GONE = '[[models]]\nname = "gone"\nmodel = "$AUTOQUANT_ZOO/gone/model.onnx"\n'
+DEMAND = 'demands = { "40" = 0.001 }\n'
+
+Run = Callable[..., JobOutcome]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a job of the given text in a folder with a small model and its data."""
+    model = model_of("(float[N,4] x) => (float[N,3] y)", "h = MatMul(x, w) y = Relu(h)", {"w": floats(4, 3)})
+    onnx.save(model, tmp_path / "tiny.onnx")
+    (tmp_path / "broken.onnx").write_text("hello")
+    np.savez(tmp_path / "data.npz", x=floats(8, 4))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("AUTOQUANT_ZOO", str(tmp_path / "zoo"))
+
+    def run(*parts: str, smoke: bool = False, lines: list[str] | None = None) -> JobOutcome:
+        Path("job.toml").write_text("".join((HEAD, *parts)))
+        told = [] if lines is None else lines
+        return run_job(Path("job.toml"), smoke=smoke, reports=Path("reports"), on_line=told.append)
+
+    return run
+
+
+def rows_of(outcome: JobOutcome) -> dict[str, dict[str, object]]:
+    document = json.loads(outcome.summary_path.with_name("summary.json").read_text())
+    return {row["model"]: row for row in document["rows"]}
+
+
+def test_a_failing_model_does_not_stop_the_others(run: Run) -> None:
+    lines: list[str] = []
+    outcome = run(BROKEN, GONE, TINY, lines=lines)
+    rows = rows_of(outcome)
+    assert "not an ONNX model" in str(rows["broken"]["error"])
+    assert "python -m experiments.zoo" in str(rows["gone"]["error"])
+    assert (rows["tiny"]["error"], rows["tiny"]["n_evaluations"]) == (None, 2)
+    assert [line.partition(":")[0] for line in lines] == ["broken", "gone", "tiny"]
+    assert not outcome.is_missed
+
+
+def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("autoquant.experiment.run.search", search)
+    assert rows_of(run(TINY))["tiny"]["error"] == "this is a fault of autoquant: ZeroDivisionError: division by zero"
+
+
+def test_a_run_has_its_files(run: Run) -> None:
+    outcome = run(TINY)
+    folder = outcome.summary_path.parent
+    assert sorted(path.name for path in folder.iterdir()) == ["front-tiny.csv", "summary.json", "summary.md"]
+    assert (Path("reports/_runs/small") / folder.name / "tiny" / "front.json").exists()
+
+
+def test_runs_of_one_day_have_folders_of_their_own_and_compare(run: Run) -> None:
+    first, second, third = run(TINY), run(TINY), run(TINY)
+    names = [outcome.summary_path.parent.name for outcome in (first, second, third)]
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    assert f"the change against {names[1]}" in third.summary_path.read_text()
+    assert rows_of(third)["tiny"]["previous"] == rows_of(second)["tiny"]["best_ratio"]
+    assert rows_of(first)["tiny"]["previous"] is None
+
+
+@pytest.mark.parametrize("model", [TINY, BROKEN, GONE])
+def test_a_missed_demand_is_told(run: Run, model: str) -> None:
+    outcome = run(model, DEMAND)
+    assert outcome.is_missed
+    assert "0.001 was demanded" in outcome.summary_path.read_text()
+
+
+def test_a_smoke_run_judges_no_demand_and_is_compared_with_nothing_else(run: Run) -> None:
+    outcome = run(TINY, DEMAND, GONE, smoke=True)
+    assert outcome.summary_path.parent.name.endswith("-smoke")
+    assert not outcome.is_missed
+    assert rows_of(run(TINY))["tiny"]["previous"] is None
+
+
+def test_a_smoke_run_fails_where_a_model_does(run: Run) -> None:
+    assert run(BROKEN, smoke=True).is_missed
+
+
+def test_ctrl_c_ends_the_job_with_a_summary(run: Run) -> None:
+    Path("faulty_data_for_test.py").write_text(
+        "import signal\ndef samples():\n    signal.raise_signal(signal.SIGINT)\n    return []\n"
+    )
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    rows = rows_of(run(FAULTY, TINY))
+    assert rows["faulty"]["error"] == "the user ended the search"
+    assert "was not searched" in str(rows["tiny"]["error"])
+
+
+def test_a_job_that_is_not_there_leaves_no_reports(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        run_job(tmp_path / "gone.toml", smoke=False, reports=tmp_path / "reports", on_line=print)
+    assert not (tmp_path / "reports").exists()
+
+
+def test_reports_that_cannot_be_written_are_refused(run: Run) -> None:
+    Path("reports").write_text("a file")
+    with pytest.raises(OutputError, match="cannot be written"):
+        run(TINY)

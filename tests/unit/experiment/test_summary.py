@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.errors import OutputError
+from autoquant.experiment.summary import JobSummary, read_summary
+from autoquant.report.summary import JobRow
+
+REPORTS = Path(__file__).parents[3] / "reports"
+
+
+def a_summary() -> JobSummary:
+    ratios = {30: 0.5, 40: 0.6, 50: 1.0}
+    good = JobRow(
+        model="good",
+        best_ratio=ratios,
+        previous={30: 0.55, 40: None, 50: 1.0},
+        n_evaluations=9,
+        seconds=12.5,
+        error=None,
+        missed=("At 40 dB the ratio is 0.600, 0.500 was demanded.",),
+    )
+    bad = JobRow(
+        model="bad",
+        best_ratio=dict.fromkeys(ratios),
+        previous=None,
+        n_evaluations=0,
+        seconds=0.1,
+        error="it is no model",
+        missed=(),
+    )
+    return JobSummary(
+        job="small",
+        date="2026-07-02",
+        previous_date="2026-07-01",
+        job_sha256="ab" * 32,
+        environment={"cpu": "Imaginary 9000"},
+        rows=(good, bad),
+    )
+
+
+def test_a_summary_is_read_back_as_it_was() -> None:
+    assert read_summary(a_summary().json()) == a_summary()
+
+
+def test_a_summary_that_is_read_back_renders_the_same() -> None:
+    assert read_summary(a_summary().json()).markdown() == a_summary().markdown()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 2}'])
+def test_what_is_no_summary_is_refused(text: str) -> None:
+    with pytest.raises(OutputError, match=r"summary\.json"):
+        read_summary(text)
+
+
+def test_committed_summaries_render_to_the_committed_text() -> None:
+    for path in REPORTS.glob("*/*/summary.json"):
+        found = read_summary(path.read_text(encoding="utf-8"))
+        assert found.markdown() == path.with_name("summary.md").read_text(encoding="utf-8"), path
+        assert (path.parent.parent.name, path.parent.name) == (found.job, found.date)

@@ -1,0 +1,209 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.region import TensorName
+from autoquant.errors import ModelError
+from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import opset_of
+from tests.models import a_convnet, a_mlp, feed_of, floats, model_of, op_types, outputs_of, saved
+
+X = TensorName("x")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.onnx"
+
+
+def feeds_of(*shape: int, n: int = 3) -> list[Feed]:
+    return [{"x": floats(*shape, seed=seed)} for seed in range(n)]
+
+
+def assert_equals_original(prepared: PreparedModel, feeds: Sequence[Feed]) -> None:
+    assert prepared.difference_db >= 60
+    for feed in feeds:
+        for expected, found in zip(
+            outputs_of(prepared.source, feed), outputs_of(prepared.graph.model, feed), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_prepared_model_equals_the_original_and_says_where_it_comes_from(path: Path) -> None:
+    model = a_convnet()
+    feeds = [feed_of(model, seed) for seed in range(3)]
+    prepared = prepare(saved(model, path), feeds)
+    assert_equals_original(prepared, feeds)
+    assert prepared.source == path
+    assert prepared.notes == ()
+    assert onnx.load(path) == model
+    assert prepared.digest == prepare(path, feeds).digest
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_an_older_model_is_converted(path: Path, opset: int) -> None:
+    model = a_convnet(opset=opset)
+    prepared = prepare(saved(model, path), [feed_of(model)])
+    assert opset_of(prepared.graph.model) == OPSET
+    assert_equals_original(prepared, [feed_of(model)])
+
+
+def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None:
+    model = model_of("(float[1,4] x) => (float[1,4] y)", "t = Relu(x) y = com.microsoft.Gelu(t)", opset=13)
+    model.opset_import[1].version = 1
+    node = model.graph.node[0]
+    node.op_type, node.domain = "BiasGelu", "com.microsoft"
+    node.input.append("b")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(floats(4), "b"))
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert_equals_original(prepared, feeds_of(1, 4))
+    assert opset_of(prepared.graph.model) in (13, OPSET)
+    assert (opset_of(prepared.graph.model) == 13) == any("stays at opset 13" in note for note in prepared.notes)
+
+
+def test_dynamic_dimensions_are_frozen_to_what_all_samples_share(path: Path) -> None:
+    prepared = prepare(saved(a_mlp(), path), feeds_of(2, 3, 4))
+    assert prepared.graph.shape(X) == (2, 3, 4)
+    assert "Gemm" in op_types(prepared.graph.model)
+    assert_equals_original(prepared, feeds_of(2, 3, 4))
+
+
+def test_dimensions_that_samples_do_not_share_stay_dynamic(path: Path) -> None:
+    feeds = [*feeds_of(2, 3, 4, n=1), *feeds_of(2, 5, 4, n=1)]
+    prepared = prepare(saved(a_mlp(), path), feeds)
+    assert prepared.graph.shape(X) is None
+    assert_equals_original(prepared, feeds)
+
+
+def test_dimensions_are_frozen_by_name_without_any_sample(path: Path) -> None:
+    prepared = prepare(saved(a_mlp(), path), (), dims={"batch": 2, "time": 7})
+    assert prepared.graph.shape(X) == (2, 7, 4)
+    assert prepared.graph.shape(TensorName("y")) == (2, 7, 2)
+
+
+def test_a_dimension_that_the_model_does_not_have_is_an_error_that_names_those_it_has(path: Path) -> None:
+    with pytest.raises(ModelError, match="--dim bacth: there is no such dynamic dimension, the model has: batch, time"):
+        prepare(saved(a_mlp(), path), (), dims={"bacth": 1})
+    with pytest.raises(ModelError, match="the model has: none"):
+        prepare(saved(a_convnet(), path), (), dims={"batch": 1})
+
+
+def test_a_dimension_that_contradicts_the_samples_is_an_error(path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot run it on these data"):
+        prepare(saved(a_mlp(), path), feeds_of(2, 3, 4), dims={"batch": 5})
+
+
+def test_a_model_that_cannot_run_the_samples_is_an_error(path: Path) -> None:
+    model = model_of("(float[n,4] x) => (float[2,6] y)", "y = Reshape(x, s)", {"s": np.array([2, 6])})
+    with pytest.raises(ModelError, match="cannot run"):
+        prepare(saved(model, path), feeds_of(2, 4))
+
+
+def test_initializers_listed_as_inputs_are_constants(path: Path) -> None:
+    model = a_convnet()
+    feed = feed_of(model)
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    prepared = prepare(saved(model, path), [feed])
+    assert prepared.graph.inputs == ("x",)
+    assert_equals_original(prepared, [feed])
+
+
+def test_every_node_gets_a_unique_name(path: Path) -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = ""
+    prepared = prepare(saved(model, path), [feed_of(model)])
+    names = [node.name for node in prepared.graph.nodes]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert names == [node.name for node in prepare(path, [feed_of(model)]).graph.nodes]
+
+
+def test_constant_nodes_and_what_only_depends_on_them_become_initializers(path: Path) -> None:
+    model = model_of(
+        "(float[1,4] x) => (float[1,2] y)",
+        "c = Constant<value = float[2,4] {1., 2., 3., 4., 5., 6., 7., 8.}>()"
+        " t = Transpose(c) h = MatMul(x, t) y = Relu(h)",
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert not {"Constant", "Transpose"} & set(op_types(prepared.graph.model))
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
+def test_batch_normalization_and_hard_swish_are_folded_into_what_a_kernel_takes(path: Path) -> None:
+    model = model_of(
+        "(float[n,3,6,6] x) => (float[n,4,6,6] y)",
+        """k = Mul(x, tenth) c = Conv<pads=[1,1,1,1]>(k, w) b = BatchNormalization(c, g, h, m, v)
+           a = Add(b, three) r = Clip(a, zero, six) p = Mul(b, r) y = Div(p, six)""",
+        {
+            "w": floats(4, 3, 3, 3),
+            "g": floats(4),
+            "h": floats(4),
+            "m": floats(4),
+            "v": np.ones(4, np.float32),
+            "tenth": 0.1,
+            "three": 3.0,
+            "zero": 0.0,
+            "six": 6.0,
+        },
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 6, 6))
+    assert op_types(prepared.graph.model) == ["Conv", "HardSigmoid", "Mul"]
+    assert_equals_original(prepared, feeds_of(1, 3, 6, 6))
+
+
+def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:
+    model = model_of(
+        "(float[1,4] x, bool p) => (float[1,5] y, float[1,4] z)",
+        """s = Mul(x, k) h = MatMul(s, w) t = Add(h, b) y = Relu(t)
+           z = If(p) <then_branch = g1 () => (float[1,4] u) { u = Identity(s) },
+                      else_branch = g2 () => (float[1,4] v) { v = MatMul(h, w2) }>""",
+        {"k": 0.5, "w": floats(4, 5), "b": floats(5), "w2": floats(5, 4)},
+    )
+    feeds = [{"x": floats(1, 4), "p": np.array(flag)} for flag in (True, False)]
+    prepared = prepare(saved(model, path), feeds)
+    assert "If" in op_types(prepared.graph.model)
+    assert_equals_original(prepared, feeds)
+
+
+def test_a_model_whose_outputs_are_integers_is_prepared(path: Path) -> None:
+    model = model_of(
+        "(float[2,3] x) => (int64[2] y)", "h = MatMul(x, w) y = ArgMax<axis=1, keepdims=0>(h)", {"w": floats(3, 5)}
+    )
+    assert_equals_original(prepare(saved(model, path), feeds_of(2, 3)), feeds_of(2, 3))
+
+
+def test_a_model_that_is_already_quantized_is_refused(path: Path) -> None:
+    model = model_of("(float[4] x) => (float[4] y)", "q = QuantizeLinear(x, s) y = DequantizeLinear(q, s)", {"s": 0.1})
+    with pytest.raises(ModelError, match="already quantized"):
+        prepare(saved(model, path), feeds_of(4))
+
+
+def test_what_is_no_model_is_refused(path: Path) -> None:
+    path.write_text("PNG, perhaps")
+    with pytest.raises(ModelError, match="not an ONNX model"):
+        prepare(path, ())
+
+
+def test_a_model_that_onnxruntime_refuses_is_an_error_that_names_the_file(path: Path) -> None:
+    model = a_convnet()
+    model.graph.node[0].op_type = "NoSuchOperator"
+    with pytest.raises(ModelError, match=r"model\.onnx: onnxruntime cannot open it: .*NoSuchOperator"):
+        prepare(saved(model, path), ())
+
+
+def test_external_data_are_read_and_their_absence_is_an_error(path: Path) -> None:
+    model = a_convnet()
+    feed = feed_of(model)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert_equals_original(prepare(path, [feed]), [feed])
+    path.with_name("weights.bin").unlink()
+    with pytest.raises(ModelError, match="external data cannot be read"):
+        prepare(path, [feed])

@@ -1,0 +1,221 @@
+from collections import Counter
+from itertools import pairwise
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from autoquant.domain.region import NodeName, Region
+from autoquant.errors import SpaceError
+from autoquant.graph.regions import borders, find_regions
+from autoquant.model.graph import Graph
+from tests.models import a_convnet, a_residual_net, floats, model_of
+
+
+def every_node(graph: Graph) -> list[NodeName]:
+    return [node.name for node in graph.nodes]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Chains and branches of Conv, Relu, Sigmoid, Add and Mul on equal shapes."""
+    tensors, body = ["x"], []
+    for i in range(draw(st.integers(1, 14))):
+        op_type = draw(st.sampled_from(["Conv", "Conv", "Relu", "Sigmoid", "Add", "Mul"]))
+        recent = st.sampled_from(tensors[-4:])
+        inputs = (
+            [draw(recent), "w"]
+            if op_type == "Conv"
+            else [draw(recent) for _ in range(2 if op_type in ("Add", "Mul") else 1)]
+        )
+        body.append(f"t{i} = {op_type}({', '.join(inputs)})")
+        tensors.append(f"t{i}")
+    model = model_of(
+        f"(float[1,2,4,4] x) => (float[1,2,4,4] {tensors[-1]})", "\n".join(body), {"w": floats(2, 2, 1, 1)}
+    )
+    return Graph(model)
+
+
+def is_connected(graph: Graph, region: Region) -> bool:
+    """Whether the nodes hang together by the tensors between them."""
+    left, reached = set(region.nodes), {region.nodes[0]}
+    while True:
+        near = {
+            node.name
+            for node in graph.nodes
+            if node.name in left - reached
+            and (
+                any(graph.producer[t].name in reached for t in node.inputs if t in graph.producer)
+                or any(r.name in reached for t in node.outputs for r in graph.consumers.get(t, ()))
+            )
+        }
+        if not near:
+            return reached == left
+        reached |= near
+
+
+@settings(max_examples=100, deadline=None)
+@given(graph=graphs(), data=st.data(), n_regions=st.integers(1, 6))
+def test_every_quantizable_node_is_in_exactly_one_region(graph: Graph, data: st.DataObject, n_regions: int) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(every_node(graph)), unique=True))
+    found = find_regions(graph, chosen, n_regions=n_regions)
+    assert Counter(name for region in found for name in region.nodes) == Counter(chosen)
+    assert len(found) <= n_regions
+    assert len({region.id for region in found}) == len(found)
+    assert found == find_regions(graph, reversed(chosen), n_regions=n_regions)
+    position = {node.name: node.index for node in graph.nodes}
+    for region in found:
+        assert list(region.nodes) == sorted(region.nodes, key=position.__getitem__)
+        assert len(region.op_types) == len(region.nodes)
+    assert [position[r.nodes[0]] for r in found] == sorted(position[r.nodes[0]] for r in found)
+    assert not found or sum(region.work for region in found) == pytest.approx(1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs(), n_regions=st.integers(1, 6))
+def test_ends_of_a_region_are_what_crosses_its_border(graph: Graph, n_regions: int) -> None:
+    for region in find_regions(graph, every_node(graph), n_regions=n_regions):
+        inside = [node for node in graph.nodes if node.name in region.nodes]
+        written = {name for node in inside for name in node.outputs}
+        read = {name for node in inside for name in node.inputs} - {"w"}
+        elsewhere = {t for node in graph.nodes if node.name not in region.nodes for t in node.inputs} | set(
+            graph.outputs
+        )
+        assert set(region.inputs) == read - written
+        assert set(region.outputs) == written & elsewhere
+
+
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs())
+def test_units_hang_together(graph: Graph) -> None:
+    for region in find_regions(graph, every_node(graph), n_regions=100):
+        assert is_connected(graph, region)
+
+
+@pytest.mark.parametrize("n_regions", [1, 2, 3, 5, 8])
+def test_regions_of_a_connected_model_hang_together(n_regions: int) -> None:
+    graph = Graph(a_residual_net())
+    found = find_regions(graph, every_node(graph), n_regions=n_regions)
+    assert len(found) == n_regions
+    assert all(is_connected(graph, region) for region in found)
+
+
+def test_a_kernel_and_what_it_absorbs_are_one_region() -> None:
+    graph = Graph(a_convnet())
+    found = find_regions(graph, every_node(graph))
+    assert [region.nodes for region in found] == [("a", "a_relu"), ("b", "b_relu"), ("c", "pooled", "flat"), ("y",)]
+    assert [region.id for region in found] == ["00-a", "01-b", "02-c", "03-y"]
+    assert found[1].op_types == ("Conv", "Relu")
+    assert max(found, key=lambda region: region.work).id == "01-b"
+
+
+def test_residual_blocks_are_not_split_when_few_regions_are_asked() -> None:
+    graph = Graph(a_residual_net(n_blocks=4))
+    found = find_regions(graph, every_node(graph), n_regions=5)
+    home = {name: region.id for region in found for name in region.nodes}
+    for i in range(4):
+        assert len({home[NodeName(f"{name}{i}")] for name in "arbt"}) == 1
+
+
+def test_nodes_of_one_scope_are_merged_first() -> None:
+    body = "a = Conv(x, w) b = Conv(a, w) c = Conv(b, w) d = Conv(c, w)"
+    model = model_of("(float[1,2,4,4] x) => (float[1,2,4,4] d)", body, {"w": floats(2, 2, 1, 1)})
+    for node, name in zip(model.graph.node, ["/one/p", "/two/q", "/two/r", "/three/s"], strict=True):
+        node.name = name
+    graph = Graph(model)
+    found = find_regions(graph, every_node(graph), n_regions=3)
+    assert [region.nodes for region in found] == [("/one/p",), ("/two/q", "/two/r"), ("/three/s",)]
+
+
+def test_parts_that_do_not_touch_are_merged_only_when_nothing_else_is_left() -> None:
+    outputs = [f"t{i}" for i in range(6)]
+    body = " ".join(f"{name} = Conv(x, w)" for name in outputs)
+    signature = f"(float[1,2,4,4] x) => ({', '.join(f'float[1,2,4,4] {name}' for name in outputs)})"
+    graph = Graph(model_of(signature, body, {"w": floats(2, 2, 1, 1)}))
+    assert len(find_regions(graph, every_node(graph), n_regions=2)) == 2
+
+
+def test_groups_are_regions_of_their_own_and_do_not_count() -> None:
+    graph = Graph(a_residual_net())
+    groups = {"first": "^[ab]0$", "second": "^[ab]2$"}
+    found = find_regions(graph, every_node(graph), n_regions=2, groups=groups)
+    assert len(found) == 4
+    named = {region.id: set(region.nodes) for region in found}
+    assert {"a0", "b0"} <= named["first"]  # type: ignore[index]
+    assert {"a2", "b2"} <= named["second"]  # type: ignore[index]
+    linear = {name for name in named["first"] if name[0] in "abs" and name != "s0"}  # type: ignore[index]
+    assert not linear & {"a1", "b1", "a2", "b2", "a3", "b3"}
+
+
+def test_a_group_that_matches_nothing_is_an_error() -> None:
+    graph = Graph(a_convnet())
+    with pytest.raises(SpaceError, match="group 'mine': no quantizable node matches 'nothing'"):
+        find_regions(graph, every_node(graph), groups={"mine": "nothing"})
+
+
+def test_a_group_that_matches_only_what_cannot_be_quantized_is_an_error() -> None:
+    graph = Graph(a_convnet())
+    with pytest.raises(SpaceError, match="group 'mine'"):
+        find_regions(graph, [NodeName("a")], groups={"mine": "^b$"})
+
+
+def test_nothing_to_quantize_is_no_region() -> None:
+    assert find_regions(Graph(a_convnet()), []) == ()
+
+
+def test_equal_structures_have_equal_patterns() -> None:
+    graph = Graph(a_residual_net())
+    found = {region.nodes[0]: region for region in find_regions(graph, every_node(graph), n_regions=100)}
+    assert found[NodeName("a1")].pattern == found[NodeName("a2")].pattern
+    assert found[NodeName("a1")].pattern != found[NodeName("s0")].pattern
+
+
+def test_ids_are_made_of_harmless_characters() -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = f"/model/block [{node.name}]/Übung:op"
+    for region in find_regions(Graph(model), every_node(Graph(model))):
+        assert not set(region.id) & set("/:[] ")
+        assert len(region.id) <= 40
+
+
+def test_borders_lead_from_the_region_that_writes_to_the_one_that_reads() -> None:
+    graph = Graph(a_convnet())
+    found = find_regions(graph, every_node(graph))
+    ids = [region.id for region in found]
+    assert borders(graph, found) == tuple(pairwise(ids))
+
+
+def test_borders_look_through_nodes_that_no_region_holds() -> None:
+    graph = Graph(a_convnet())
+    found = find_regions(graph, [NodeName("a"), NodeName("y")])
+    assert borders(graph, found) == ((found[0].id, found[1].id),)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs(), n_regions=st.integers(1, 6))
+def test_there_is_a_border_wherever_one_region_reads_what_another_writes(graph: Graph, n_regions: int) -> None:
+    found = find_regions(graph, every_node(graph), n_regions=n_regions)
+    home = {name: region.id for region in found for name in region.nodes}
+    expected = {
+        (home[graph.producer[name].name], home[node.name])
+        for node in graph.nodes
+        for name in node.inputs
+        if name in graph.producer and home[graph.producer[name].name] != home[node.name]
+    }
+    assert set(borders(graph, found)) == expected
+
+
+def test_a_model_of_one_node_has_one_region() -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["y"], name="only")],
+            "g",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])],
+        )
+    )
+    (region,) = find_regions(Graph(model), [NodeName("only")])
+    assert (region.inputs, region.outputs, region.work) == (("x",), ("y",), 1.0)

@@ -1,0 +1,182 @@
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.quality import snr_db
+from autoquant.domain.target import Target
+from autoquant.errors import ModelError
+from autoquant.measurement.bench import Bench, Opened, Progress
+from autoquant.measurement.latency import Outputs
+from autoquant.model import fragments
+from tests.fakes import FakeSession
+from tests.models import a_convnet, a_quantized_chain, constants_of, floats, model_of, saved
+
+N_FEEDS = 24
+NAME = Target().name
+FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(N_FEEDS)]
+
+Noise = Callable[[int], float]
+
+
+def always(progress: Progress) -> bool:
+    return True
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS)
+
+
+def noisy(bench: Bench, noise: Noise, log: list[tuple[str, Feed]] | None = None) -> dict[str, FakeSession]:
+    """A candidate whose outputs are the reference, each element ``noise(sample)`` too large."""
+    reference = {id(feed): (i, outputs) for i, (feed, outputs) in enumerate(zip(FEEDS, bench.reference, strict=True))}
+
+    def compute(feed: Feed) -> Outputs:
+        i, outputs = reference[id(feed)]
+        return [np.asarray(out, np.float64) + noise(i) for out in outputs]
+
+    return {NAME: FakeSession(compute, log=[] if log is None else log)}
+
+
+def true_db(bench: Bench, noise: Noise) -> float:
+    signal = sum(float(np.square(out, dtype=np.float64).sum()) for (out,) in bench.reference)
+    return snr_db(signal, sum(out.size * noise(i) ** 2 for i, (out,) in enumerate(bench.reference)))
+
+
+def teach(bench: Bench, noise: Noise) -> None:
+    for _ in range(4):
+        bench.measure(noisy(bench, noise), 6, always)
+
+
+def in_seven(i: int) -> float:
+    return 0.3 if i == 7 else 0.001
+
+
+def test_the_first_candidates_run_every_sample_whatever_is_thought_of_them(bench: Bench) -> None:
+    log: list[tuple[str, Feed]] = []
+    quality, latency, is_complete = bench.measure(noisy(bench, lambda _: 0.01, log), 6, lambda _: False)
+    assert is_complete
+    assert quality.n_samples == N_FEEDS
+    assert {id(feed) for _, feed in log} == {id(feed) for feed in FEEDS}
+    assert quality.worst_db == pytest.approx(true_db(bench, lambda _: 0.01), abs=1e-6)
+    assert 6 <= latency[NAME].n_rounds <= 12
+    assert latency[NAME].ratio > 0
+
+
+def test_later_candidates_run_the_telling_samples_and_their_quality_is_estimated(bench: Bench) -> None:
+    teach(bench, in_seven)
+    log: list[tuple[str, Feed]] = []
+    quality, _, is_complete = bench.measure(noisy(bench, lambda i: 3 * in_seven(i), log), 6, always)
+    assert is_complete
+    assert any(feed is FEEDS[7] for _, feed in log)
+    assert quality.n_samples < N_FEEDS
+    assert quality.worst_db == pytest.approx(true_db(bench, lambda i: 3 * in_seven(i)), abs=0.1)
+
+
+def test_a_candidate_of_no_interest_is_stopped_early(bench: Bench) -> None:
+    teach(bench, in_seven)
+    asked: list[Progress] = []
+
+    def never(progress: Progress) -> bool:
+        asked.append(progress)
+        return False
+
+    quality, latency, is_complete = bench.measure(noisy(bench, lambda _: 9.0), 9, never)
+    assert not is_complete
+    assert [progress.n_rounds for progress in asked] == [3]
+    assert asked[0].ratios[NAME] == latency[NAME].ratio
+    assert quality == asked[0].quality
+    assert (latency[NAME].n_rounds, quality.n_samples) == (3, 3)
+
+
+def test_interest_is_asked_again_behind_the_rounds(bench: Bench) -> None:
+    teach(bench, in_seven)
+    asked: list[int] = []
+
+    def ask(progress: Progress) -> bool:
+        asked.append(progress.n_rounds)
+        return True
+
+    bench.measure(noisy(bench, in_seven), 6, ask)
+    assert asked == [2, 6]
+
+
+def test_the_float_model_itself_is_equal(bench: Bench) -> None:
+    model = onnx.load(bench.model)
+    arrays = {name: array for name, array in constants_of(model).items() if array.nbytes >= 1024}
+    skeleton = fragments.head(model)
+    for name, array in constants_of(model).items():
+        skeleton += (fragments.external if name in arrays else fragments.initializer)(name, array)
+    skeleton += b"".join(fragments.rewired(node, node.input, node.output) for node in model.graph.node)
+    opened = bench.open(skeleton, arrays)
+    quality, latency, is_complete = bench.measure(opened.sessions, 4, always)
+    assert quality.worst_db == math.inf
+    assert is_complete
+    assert opened.optimized.integer_nodes == frozenset()
+    assert 0 < latency[NAME].ratio_low <= latency[NAME].ratio <= latency[NAME].ratio_high
+
+
+def test_opening_the_same_constants_twice_converts_them_once_and_gives_the_same_graph(tmp_path: Path) -> None:
+    model = a_quantized_chain()
+    feeds = [{"x": floats(1, 4, 5, 5)}]
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+
+    def opened() -> Opened:
+        return bench.open(model.SerializeToString(), {})
+
+    first, second = opened(), opened()
+    assert first.optimized == second.optimized
+    assert first.optimized.integer_nodes == {"a", "b", "c"}
+    assert bench.opening_s > 0
+
+
+def test_a_candidate_that_onnxruntime_refuses_is_a_model_error(bench: Bench) -> None:
+    with pytest.raises(ModelError, match="onnxruntime cannot open it"):
+        bench.open(b"nothing of the kind", {})
+
+
+def test_every_target_is_measured_and_the_worst_quality_counts(tmp_path: Path) -> None:
+    targets = [Target(threads=1), Target(threads=2)]
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), targets, FEEDS)
+    sessions: Mapping[str, FakeSession] = {
+        "cpu-1t": noisy(bench, lambda _: 0.001)[NAME],
+        "cpu-2t": noisy(bench, lambda _: 0.1)[NAME],
+    }
+    quality, latency, _ = bench.measure(sessions, 4, always)
+    assert quality.worst_db == pytest.approx(true_db(bench, lambda _: 0.1), abs=1e-6)
+    assert latency.keys() == {"cpu-1t", "cpu-2t"}
+    assert bench.float_s.keys() == latency.keys()
+
+
+def test_outputs_of_another_shape_are_all_noise(bench: Bench) -> None:
+    session = FakeSession(lambda _: [np.zeros((1, 4), np.float32)])
+    quality, _, _ = bench.measure({NAME: session}, 4, always)
+    assert quality.worst_db == -math.inf
+
+
+def test_integer_outputs_are_compared_by_agreement(tmp_path: Path) -> None:
+    model = model_of("(float[1,8] x) => (int64[1,8] s, float[1,8] y)", "y = Relu(x) r = Sign(x) s = Cast<to=7>(r)")
+    feeds = [{"x": floats(1, 8, seed=seed)} for seed in range(4)]
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+    session = FakeSession(lambda feed: [np.ones((1, 8), np.int64), np.maximum(feed["x"], 0)])
+    quality, _, _ = bench.measure({NAME: session}, 2, always)
+    assert quality.per_output == {"y": math.inf}
+    assert quality.agreement == {"s": pytest.approx(np.mean([feed["x"] > 0 for feed in feeds]))}
+
+
+def test_more_rounds_than_samples_are_not_made(tmp_path: Path) -> None:
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS[:3])
+    _, latency, is_complete = bench.measure(
+        noisy(bench, lambda _: 0.1)
+        if len(bench.reference) == N_FEEDS
+        else {NAME: FakeSession(lambda _: bench.reference[0])},
+        50,
+        always,
+    )
+    assert latency[NAME].n_rounds == 3
+    assert is_complete

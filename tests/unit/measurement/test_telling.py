@@ -1,0 +1,83 @@
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autoquant.measurement.telling import TellingSamples
+
+N_SAMPLES, N_OUTPUTS = 8, 2
+Floats = npt.NDArray[np.float64]
+
+
+def taught(*noises: Floats) -> TellingSamples:
+    telling = TellingSamples(N_SAMPLES, N_OUTPUTS)
+    for noise in noises:
+        telling.learn(noise)
+    return telling
+
+
+def noise_in(*samples: int, scale: float = 1.0) -> Floats:
+    """Little noise everywhere and much in some samples."""
+    noise = np.full((N_SAMPLES, N_OUTPUTS), 0.01 * scale)
+    noise[list(samples)] = scale
+    return noise
+
+
+def test_samples_keep_their_order_until_enough_candidates_were_seen() -> None:
+    telling = taught(noise_in(5), noise_in(5), noise_in(5))
+    assert not telling.is_known
+    assert telling.order == list(range(N_SAMPLES))
+    np.testing.assert_allclose(telling.shares(2), 0.25)
+
+
+def test_samples_with_the_most_noise_come_first() -> None:
+    telling = taught(noise_in(5, 2), noise_in(5, scale=1e6), noise_in(2, 5), noise_in(5))
+    assert telling.is_known
+    assert telling.order[:2] == [5, 2]
+    assert sorted(telling.order) == list(range(N_SAMPLES))
+
+
+def test_a_sample_that_tells_of_one_output_alone_counts() -> None:
+    noise = np.full((N_SAMPLES, N_OUTPUTS), 0.01)
+    noise[3, 1] = 1.0
+    telling = taught(*[noise] * 4)
+    assert telling.order[0] == 3
+    few, many = telling.shares(1)
+    assert few < 0.2 < 0.9 < many
+
+
+def test_the_noise_over_all_samples_is_estimated_from_the_first_ones() -> None:
+    telling = taught(*[noise_in(5, 2)] * 4)
+    unseen = noise_in(5, 2, scale=37.0)
+    part = unseen[telling.order[:2]].sum(axis=0)
+    np.testing.assert_allclose(part / telling.shares(2), unseen.sum(axis=0))
+
+
+@pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
+def test_candidates_without_noise_or_with_broken_outputs_teach_nothing(value: float) -> None:
+    telling = taught(*[np.full((N_SAMPLES, N_OUTPUTS), value)] * 9)
+    assert not telling.is_known
+
+
+def test_an_output_without_noise_is_spread_evenly() -> None:
+    noise = noise_in(4)
+    noise[:, 1] = 0
+    np.testing.assert_allclose(taught(*[noise] * 4).shares(2)[1], 0.25)
+
+
+def test_what_is_known_does_not_change_any_more() -> None:
+    telling = taught(*[noise_in(1)] * 4)
+    order = telling.order
+    telling.learn(noise_in(6))
+    assert telling.order == order
+
+
+@given(st.lists(hnp.arrays(np.float64, (N_SAMPLES, N_OUTPUTS), elements=st.floats(1e-3, 1e3)), min_size=4, max_size=4))
+def test_shares_grow_to_one(noises: list[Floats]) -> None:
+    telling = taught(*noises)
+    shares = np.array([telling.shares(n) for n in range(N_SAMPLES + 1)])
+    assert (np.diff(shares, axis=0) > 0).all()
+    np.testing.assert_allclose(shares[0], 0)
+    np.testing.assert_allclose(shares[-1], 1)

@@ -1,0 +1,166 @@
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul
+from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
+
+HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
+SIGNATURE = "(float[1,2,4] x) => (float[1,2,4] y)"
+
+
+def assert_equal_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    onnx.checker.check_model(after)
+    feed = feed_of(before)
+    for expected, found in zip(outputs_of(before, feed), outputs_of(after, feed), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def hard_swish(add: str, product: str, *, is_last: bool) -> str:
+    """Text of ``x * Clip(x + 3, 0, 6) / 6``, the division at the end or on the gate."""
+    gate = f"a = Add({add}) c = Clip(a, zero, six)"
+    if is_last:
+        return f"{gate} p = Mul({product.format(gate='c')}) y = Div(p, six)"
+    return f"{gate} d = Div(c, six) y = Mul({product.format(gate='d')})"
+
+
+@pytest.mark.parametrize("add", ["x, three", "three, x"])
+@pytest.mark.parametrize("product", ["x, {gate}", "{gate}, x"])
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1)])
+def test_every_spelling_of_hard_swish_becomes_a_gate_and_a_product(
+    add: str, product: str, is_last: bool, shape: tuple[int, ...]
+) -> None:
+    constants = {
+        name: np.full(shape if name == "three" else (), value, np.float32) for name, value in HARD_SWISH.items()
+    }
+    model = model_of(SIGNATURE, hard_swish(add, product, is_last=is_last), constants)
+    fused = fuse_hard_swish(model)
+    assert op_types(fused) == ["HardSigmoid", "Mul"]
+    assert fused.graph.node[1].output[0] == "y"
+    assert not constants_of(fused)
+    assert op_types(model) != op_types(fused)
+    assert_equal_outputs(model, fused)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Add(x, three) c = Clip(a, zero, six) p = Mul(x, c) y = Div(p, three)",
+        "a = Add(x, six) c = Clip(a, zero, six) p = Mul(x, c) y = Div(p, six)",
+        "a = Add(x, three) c = Clip(a, three, six) p = Mul(x, c) y = Div(p, six)",
+        "a = Add(x, three) c = Clip(a, zero) p = Mul(x, c) y = Div(p, six)",
+        "a = Add(x, three) c = Clip(a, zero, six) p = Mul(a, c) y = Div(p, six)",
+        "a = Add(x, three) c = Clip(a, zero, six) p = Mul(c, c) y = Div(p, six)",
+        "s = Relu(x) a = Add(s, three) c = Clip(a, zero, six) p = Mul(x, c) y = Div(p, six)",
+        "a = Add(x, three) c = Clip(a, zero, six) p = Mul(x, c) y = Div(six, p)",
+    ],
+)
+def test_what_only_resembles_a_hard_swish_stays(body: str) -> None:
+    model = model_of(SIGNATURE, body, HARD_SWISH)
+    fused = fuse_hard_swish(model)
+    assert op_types(fused) == op_types(model)
+    assert_equal_outputs(model, fused)
+
+
+@pytest.mark.parametrize("tensor", ["a", "c", "p"])
+@pytest.mark.parametrize("is_output", [True, False])
+def test_a_hard_swish_of_which_a_part_is_read_elsewhere_stays(tensor: str, is_output: bool) -> None:
+    body, name = hard_swish("x, three", "x, {gate}", is_last=True), tensor
+    if not is_output:
+        body, name = f"{body} z = Sigmoid({tensor})", "z"
+    model = model_of(f"(float[1,2,4] x) => (float[1,2,4] y, float[1,2,4] {name})", body, HARD_SWISH)
+    fused = fuse_hard_swish(model)
+    assert op_types(fused) == op_types(model)
+    assert_equal_outputs(model, fused)
+
+
+def test_constants_that_widen_a_hard_swish_leave_it_as_it_is() -> None:
+    constants: dict[str, npt.NDArray[np.generic] | float] = {**HARD_SWISH, "three": np.full((1, 1), 3, np.float32)}
+    model = model_of("(float[4] x) => (float[1,4] y)", hard_swish("x, three", "x, {gate}", is_last=True), constants)
+    fused = fuse_hard_swish(model)
+    assert op_types(fused) == op_types(model)
+    assert_equal_outputs(model, fused)
+
+
+def test_chained_hard_swishes_are_all_fused_and_keep_their_inputs() -> None:
+    body = """a = Add(x, three) c = Clip(a, zero, six) p = Mul(x, c) q = Div(p, six)
+              e = Add(q, three) f = Clip(e, zero, six) g = Div(f, six) h = Mul(q, g) y = Add(h, q)"""
+    model = model_of(SIGNATURE, body, HARD_SWISH)
+    fused = fuse_hard_swish(model)
+    assert op_types(fused) == ["HardSigmoid", "Mul", "HardSigmoid", "Mul", "Add"]
+    assert_equal_outputs(model, fused)
+
+
+def matmul_model(shape: tuple[int, ...], bias: str | None, bias_shape: tuple[int, ...] = (5,)) -> onnx.ModelProto:
+    listed, out = ",".join(map(str, shape)), ",".join(map(str, (*shape[:-1], 5)))
+    body = "y = MatMul(x, w)" if bias is None else f"p = MatMul(x, w) y = Add({bias})"
+    return model_of(f"(float[{listed}] x) => (float[{out}] y)", body, {"w": floats(3, 5), "b": floats(*bias_shape)})
+
+
+@pytest.mark.parametrize("bias", [None, "p, b", "b, p"])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (2, 1, 4, 3)])
+def test_a_matmul_with_a_constant_matrix_becomes_a_gemm_between_reshapes(
+    shape: tuple[int, ...], bias: str | None
+) -> None:
+    model = matmul_model(shape, bias)
+    lowered = lower_matmul(model)
+    assert op_types(lowered) == ["Reshape", "Gemm", "Reshape"]
+    assert len(lowered.graph.node[1].input) == (2 if bias is None else 3)
+    assert lowered.graph.node[1].name == model.graph.node[0].name
+    assert_equal_outputs(model, lowered)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(lambda dims: (*dims, 3)),
+    bias=st.sampled_from([None, "p, b", "b, p"]),
+)
+def test_lowering_leaves_the_output_as_it_is(shape: tuple[int, ...], bias: str | None) -> None:
+    model = matmul_model(shape, bias)
+    assert_equal_outputs(model, lower_matmul(model))
+
+
+@pytest.mark.parametrize("bias_shape", [(1, 5), (4, 1), (1,), (4, 5), ()])
+def test_a_summand_that_is_no_bias_stays_an_add(bias_shape: tuple[int, ...]) -> None:
+    model = matmul_model((2, 4, 3), "p, b", bias_shape)
+    lowered = lower_matmul(model)
+    assert op_types(lowered) == ["Reshape", "Gemm", "Reshape", "Add"]
+    assert_equal_outputs(model, lowered)
+
+
+def test_a_product_that_is_read_twice_keeps_its_bias_apart() -> None:
+    model = model_of(
+        "(float[2,3] x) => (float[2,5] y, float[2,5] p)",
+        "p = MatMul(x, w) y = Add(p, b)",
+        {"w": floats(3, 5), "b": floats(5)},
+    )
+    lowered = lower_matmul(model)
+    assert op_types(lowered) == ["Reshape", "Gemm", "Reshape", "Add"]
+    assert_equal_outputs(model, lowered)
+
+
+def test_a_matmul_of_dynamic_shape_stays() -> None:
+    assert op_types(lower_matmul(a_mlp())) == ["MatMul", "Add", "Relu", "MatMul"]
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "weight"),
+    [
+        ("(float[2,3] x, float[3,5] w) => (float[2,5] y)", "y = MatMul(x, w)", None),
+        ("(float[5,2] x) => (float[3,2] y)", "y = MatMul(w, x)", floats(3, 5)),
+        ("(float[2,4,3] x) => (float[2,4,5] y)", "y = MatMul(x, w)", floats(2, 3, 5)),
+        ("(float[4,3] x) => (float[4] y)", "y = MatMul(x, w)", floats(3)),
+        ("(float[3] x) => (float[5] y)", "y = MatMul(x, w)", floats(3, 5)),
+        ("(int32[2,3] x) => (int32[2,5] y)", "y = MatMul(x, w)", np.ones((3, 5), np.int32)),
+    ],
+    ids=["dynamic matrix", "constant first operand", "three dimensions", "vector", "vector input", "integers"],
+)
+def test_a_matmul_that_no_gemm_can_replace_stays(
+    signature: str, body: str, weight: npt.NDArray[np.generic] | None
+) -> None:
+    model = model_of(signature, body, {} if weight is None else {"w": weight})
+    assert op_types(lower_matmul(model)) == ["MatMul"]

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from tests.models import a_convnet, a_mlp, floats, model_of
+
+X, Y = TensorName("x"), TensorName("y")
+
+
+def test_nodes_have_their_place_operator_ends_and_attributes() -> None:
+    model = model_of(
+        "(float[1,3,8,8] x) => (float[1,4,8,8] y)", "y = Conv<pads=[1,1,1,1]>(x, w)", {"w": floats(4, 3, 3, 3)}
+    )
+    (node,) = Graph(model).nodes
+    assert (node.index, node.name, node.op_type, node.inputs, node.outputs) == (0, "y", "Conv", ("x", "w"), ("y",))
+    assert list(node.attributes["pads"]) == [1, 1, 1, 1]
+
+
+def test_operators_of_other_domains_bear_their_domain() -> None:
+    model = model_of("(float[4] x) => (float[4] y)", "y = com.microsoft.QuickGelu(x)")
+    assert [node.op_type for node in Graph(model).nodes] == ["com.microsoft:QuickGelu"]
+
+
+def test_a_reader_counts_once_even_if_it_reads_a_tensor_twice() -> None:
+    graph = Graph(model_of("(float[4] x) => (float[4] y)", "a = Relu(x) b = Mul(a, a) y = Add(b, a)"))
+    assert [node.name for node in graph.consumers[TensorName("a")]] == ["b", "y"]
+    assert graph.producer[TensorName("b")].name == "b"
+    assert Y not in graph.consumers
+
+
+def test_optional_inputs_that_are_left_out_are_no_tensors() -> None:
+    graph = Graph(model_of("(float[4] x) => (float[4] y)", "y = Clip(x, , high)", {"high": 1.0}))
+    assert graph.nodes[0].inputs == ("x", "", "high")
+    assert "" not in graph.consumers
+
+
+def test_constants_have_values_and_shapes_and_no_producer() -> None:
+    graph = Graph(a_convnet())
+    weight = TensorName("wc")
+    assert graph.is_constant(weight)
+    assert not graph.is_constant(X)
+    np.testing.assert_array_equal(graph.constant(weight), floats(8, 8, 1, 1, scale=0.3))
+    assert graph.shape(weight) == (8, 8, 1, 1)
+    assert weight not in graph.producer
+    assert set(graph.constants) == {"wa", "ba", "wb", "bb", "wc", "wy", "by"}
+
+
+def test_a_constant_that_does_not_exist_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        Graph(a_convnet()).constant(X)
+
+
+def test_every_input_output_and_initializer_is_a_tensor_of_the_graph() -> None:
+    graph = Graph(a_convnet())
+    assert all(graph.has_tensor(TensorName(name)) for name in ("x", "y", "a_relu", "wa"))
+    assert not graph.has_tensor(TensorName("a_weight"))
+
+
+def test_shapes_are_none_where_they_are_dynamic_or_unknown() -> None:
+    graph = Graph(a_mlp())
+    assert graph.shape(X) is None
+    assert graph.shape(TensorName("nothing")) is None
+    assert Graph(a_convnet()).shape(TensorName("a")) == (1, 8, 8, 8)
+
+
+def test_float_tensors_are_activations_of_type_float32() -> None:
+    model = model_of(
+        "(float[4] x, int64[4] i) => (float[4] y)",
+        "h = Cast<to=10>(x) j = Cast<to=1>(i) b = Greater(x, j) y = Where(b, x, c)",
+        {"c": floats(4)},
+    )
+    assert Graph(model).float_tensors == {"x", "j", "y"}
+
+
+def test_graph_outputs_and_what_nested_subgraphs_read_are_pinned() -> None:
+    model = model_of(
+        "(float[2] x, bool p) => (float[2] y)",
+        """a = Relu(x) b = Sigmoid(x) c = Tanh(x)
+           y = If(p) <then_branch = g1 () => (float[2] d) {
+                          d = If(p) <then_branch = g3 () => (float[2] e) { e = Identity(a) },
+                                     else_branch = g4 () => (float[2] f) { f = Identity(x) }> },
+                      else_branch = g2 () => (float[2] b) { }>""",
+    )
+    graph = Graph(model)
+    assert {"y", "a", "b", "x"} <= graph.pinned
+    assert "c" not in graph.pinned

@@ -1,0 +1,123 @@
+import hashlib
+from pathlib import Path
+
+import onnx
+import pytest
+
+from autoquant.domain.feed import InputSignature
+from autoquant.errors import ModelError, OutputError
+from autoquant.model.io import (
+    files_of,
+    input_signatures,
+    load_model,
+    model_digest,
+    save_model,
+    sha256_of,
+    size_bytes_of,
+)
+from tests.models import a_convnet, a_mlp, floats, model_of, saved
+
+
+@pytest.fixture
+def external(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return path
+
+
+def test_a_saved_model_is_read_back_as_it_was(tmp_path: Path) -> None:
+    model, path = a_convnet(), tmp_path / "model.onnx"
+    save_model(model, path)
+    assert load_model(path) == model
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
+    path = saved(a_mlp(), tmp_path / "model.onnx")
+    save_model(a_convnet(), path)
+    assert load_model(path) == a_convnet()
+
+
+def test_a_folder_that_cannot_be_written_is_an_output_error_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot be written .*another --out"):
+        save_model(a_convnet(), tmp_path / "missing" / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"nothing\.onnx: there is no such file"):
+        load_model(tmp_path / "nothing.onnx")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.txt", "model.json", "model"])
+@pytest.mark.parametrize("content", [b"", b"not a model at all", b"\x08\x0a", b'{"a": 1}', bytes(range(256))])
+def test_a_file_that_is_no_model_is_refused_whatever_its_name(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="this is not an ONNX model"):
+        load_model(path)
+
+
+def test_a_model_under_any_name_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(a_convnet().SerializeToString())
+    assert load_model(path) == a_convnet()
+
+
+def test_a_truncated_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(a_convnet().SerializeToString()[:-100])
+    with pytest.raises(ModelError):
+        load_model(path)
+
+
+def test_a_model_with_external_data_is_read_whole(external: Path) -> None:
+    assert load_model(external).graph.initializer[0].raw_data == floats(8, 3, 3, 3, scale=0.3).tobytes()
+
+
+def test_missing_external_data_are_reported(external: Path) -> None:
+    external.with_name("weights.bin").unlink()
+    with pytest.raises(ModelError, match="external data cannot be read"):
+        load_model(external)
+
+
+def test_the_size_of_a_model_counts_its_external_data(external: Path) -> None:
+    data = external.with_name("weights.bin")
+    assert list(files_of(external)) == [external, data]
+    assert size_bytes_of(external) == external.stat().st_size + data.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("q = QuantizeLinear(x, s) y = DequantizeLinear(q, s)", "2 nodes such as QuantizeLinear"),
+        ("q, s2, z = DynamicQuantizeLinear(x) f = Cast<to=1>(q) y = Mul(f, s2)", "DynamicQuantizeLinear"),
+        ("y = com.microsoft.MatMulNBits<K=4, N=4, block_size=16>(x, w, s)", "MatMulNBits"),
+        ("y = com.microsoft.DynamicQuantizeMatMul(x, w, s)", "DynamicQuantizeMatMul"),
+        ("y = com.microsoft.QGemm(x, s, w, w, s, w)", "QGemm"),
+        ("y = MatMulInteger(x, w)", "MatMulInteger"),
+    ],
+)
+def test_a_quantized_model_is_refused(tmp_path: Path, body: str, found: str) -> None:
+    model = model_of("(float[4,4] x) => (float[4,4] y)", body, {"s": 0.1, "w": floats(4, 4)})
+    with pytest.raises(ModelError, match=f"already quantized .*{found}"):
+        load_model(saved(model, tmp_path / "model.onnx"))
+
+
+def test_signatures_are_those_of_the_inputs_that_a_user_feeds() -> None:
+    model = model_of(
+        "(float[batch,3,?] x, int64[1] i, float16 h, float[4] w) => (float[4] y)", "y = Identity(w)", {"w": floats(4)}
+    )
+    assert input_signatures(model) == (
+        InputSignature("x", "float32", ("batch", 3, None)),
+        InputSignature("i", "int64", (1,)),
+        InputSignature("h", "float16", ()),
+    )
+
+
+def test_the_digest_is_that_of_the_content() -> None:
+    model, other = a_convnet(), a_convnet()
+    assert model_digest(model) == model_digest(other)
+    other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
+    assert model_digest(model) != model_digest(other)

@@ -1,0 +1,93 @@
+import pytest
+
+from autoquant.domain.space import QUANTIZABLE_OP_TYPES
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, activations, bias_of, can_emit_float, channel_axis, is_linear, kind_of, weight_of
+from tests.models import floats, model_of
+
+
+def only_node(signature: str, body: str, **constants: tuple[int, ...]) -> tuple[Node, Graph]:
+    graph = Graph(model_of(signature, body, {name: floats(*shape) for name, shape in constants.items()}))
+    return graph.nodes[-1], graph
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("y = MatMul(x, x)", Kind.LINEAR),
+        ("y = Add(x, x)", Kind.ARITHMETIC),
+        ("y = Transpose(x)", Kind.SAME_RANGE),
+        ("y = Relu(x)", Kind.CLIPPING),
+        ("y = Erf(x)", Kind.FLOAT),
+        ("y = com.microsoft.QuickGelu(x)", Kind.FLOAT),
+    ],
+)
+def test_every_operator_has_its_part_in_quantization(body: str, kind: Kind) -> None:
+    assert kind_of(only_node("(float[4,4] x) => (float[4,4] y)", body)[0]) is kind
+
+
+def test_operators_that_a_space_may_name_are_known_here() -> None:
+    for op_type in QUANTIZABLE_OP_TYPES - {"ArgMax"}:
+        node = Node(0, "n", op_type, ("x", "w"), ("y",), {})  # type: ignore[arg-type]
+        assert kind_of(node) is not Kind.FLOAT, op_type
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "axis"),
+    [
+        ("y = Conv(x, w, b)", (6, 2, 3, 3), 0),
+        ("y = Conv<group=2>(x, w, b)", (6, 1, 3, 3), 0),
+        ("y = ConvTranspose(x, w, b)", (2, 6, 3, 3), 1),
+        ("y = ConvTranspose<group=2>(x, w, b)", (2, 3, 3, 3), None),
+    ],
+)
+def test_convolutions_have_a_weight_a_bias_and_an_axis_of_channels(
+    body: str, shape: tuple[int, ...], axis: int | None
+) -> None:
+    node, graph = only_node("(float[1,2,5,5] x) => (float[1,6,?,?] y)", body, w=shape, b=(6,))
+    assert (weight_of(node, graph), bias_of(node), channel_axis(node, graph)) == ("w", "b", axis)
+    assert activations(node, graph) == ("x",)
+    assert is_linear(node, graph)
+    assert not can_emit_float(node, graph)
+
+
+@pytest.mark.parametrize(("attributes", "shape", "axis"), [("", (4, 3), 1), ("<transB=1>", (3, 4), 0)])
+def test_a_gemm_has_its_channels_where_transposition_puts_them(
+    attributes: str, shape: tuple[int, ...], axis: int
+) -> None:
+    node, graph = only_node("(float[2,4] x) => (float[2,3] y)", f"y = Gemm{attributes}(x, w)", w=shape)
+    assert channel_axis(node, graph) == axis
+    assert bias_of(node) is None
+    assert can_emit_float(node, graph)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((4, 3), 1), ((2, 4, 3), None), ((4,), None)])
+def test_only_a_matmul_with_a_matrix_is_quantized_per_channel(shape: tuple[int, ...], axis: int | None) -> None:
+    node, graph = only_node("(float[2,2,4] x) => (float[2,?] y)", "y = MatMul(x, w)", w=shape)
+    assert channel_axis(node, graph) == axis
+    assert is_linear(node, graph)
+    assert not can_emit_float(node, graph)
+
+
+def test_a_product_of_two_activations_has_no_weight() -> None:
+    node, graph = only_node("(float[4,4] x) => (float[4,4] y)", "t = Relu(x) y = MatMul(x, t)")
+    assert weight_of(node, graph) is None
+    assert not is_linear(node, graph)
+    assert activations(node, graph) == ("x", "t")
+    assert can_emit_float(node, graph)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = Add(x, c)", ("x", "c")),
+        ("y = Clip(x, c)", ("x",)),
+        ("y = Where(p, x, c)", ("x", "c")),
+        ("y = Concat<axis=0>(x, x, c)", ("x", "x", "c")),
+        ("y = Reshape(x, p)", ("x",)),
+        ("y = Pad(x, p, c)", ("x",)),
+    ],
+)
+def test_activations_leave_out_bounds_shapes_and_conditions(body: str, expected: tuple[str, ...]) -> None:
+    node, graph = only_node("(float[4] x, int64[4] p) => (float[?] y)", body, c=(1,))
+    assert activations(node, graph) == expected

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from autoquant.domain.target import Target
+from autoquant.model.optimized import OptimizedGraph, read_optimized
+from autoquant.runtime.session import open_session
+from tests.models import a_quantized_chain, floats, model_of
+
+
+def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:
+    path = folder / "optimized.onnx"
+    open_session(model.SerializeToString(), Target(), optimized_path=path)
+    return read_optimized(path)
+
+
+def test_a_chain_of_quantized_convolutions_runs_on_integers_under_the_names_of_its_nodes(tmp_path: Path) -> None:
+    found = optimized(a_quantized_chain(), tmp_path)
+    assert found.integer_nodes == {"a", "b", "c"}
+    assert sum("QLinearConv" in kernel for kernel in found.kernels) == 3
+
+
+def test_a_float_model_has_no_integer_nodes(tmp_path: Path) -> None:
+    model = model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", "y = Conv(x, w)", {"w": floats(4, 4, 1, 1)})
+    assert optimized(model, tmp_path).integer_nodes == frozenset()
+
+
+def test_a_float_convolution_between_quantized_ones_is_found_on_integers(tmp_path: Path) -> None:
+    assert optimized(a_quantized_chain(middle_is_float=True), tmp_path).integer_nodes == {"a", "b", "c"}
+
+
+def test_a_sum_of_one_keeps_it_in_float(tmp_path: Path) -> None:
+    assert optimized(a_quantized_chain(middle_is_float=True, breaker="Sum"), tmp_path).integer_nodes == {"a", "c"}
+
+
+def test_opening_the_same_model_again_gives_the_same_digest(tmp_path: Path) -> None:
+    assert optimized(a_quantized_chain(), tmp_path) == optimized(a_quantized_chain(), tmp_path)
+
+
+def test_names_of_nodes_do_not_change_the_digest(tmp_path: Path) -> None:
+    models = [model_of("(float[4] x) => (float[4] y)", "a = Erf(x) y = Sin(a)") for _ in range(2)]
+    models[1].graph.node[0].name = "other"
+    first, second = (optimized(model, tmp_path).digest for model in models)
+    assert first == second
+
+
+def test_other_kernels_give_another_digest(tmp_path: Path) -> None:
+    found = {
+        optimized(a_quantized_chain(middle_is_float=m, breaker=b), tmp_path).digest
+        for m in (True, False)
+        for b in ("", "Sum")
+    }
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_another_scale_gives_another_digest_however_it_is_stored(tmp_path: Path, is_raw: bool) -> None:
+    models = [a_quantized_chain(scale=scale) for scale in (0.05, 0.06)]
+    for model in models if not is_raw else ():
+        for tensor in model.graph.initializer:
+            if tensor.name == "s":
+                value = float(numpy_helper.to_array(tensor))
+                tensor.ClearField("raw_data")
+                tensor.float_data.append(value)
+    first, second = (optimized(model, tmp_path).digest for model in models)
+    assert first != second
+
+
+def test_large_constants_do_not_count(tmp_path: Path) -> None:
+    digests = set()
+    for seed in (0, 1):
+        weight = floats(16, 4, 5, 5, seed=seed)
+        model = model_of("(float[1,4,5,5] x) => (float[1,16,1,1] y)", "y = Conv(x, w)", {"w": weight})
+        digests.add(optimized(model, tmp_path).digest)
+    assert len(digests) == 1
+
+
+def test_a_file_that_is_missing_is_reported_as_such(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_optimized(tmp_path / "nothing.onnx")

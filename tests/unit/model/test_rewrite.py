@@ -1,0 +1,125 @@
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.region import TensorName
+from autoquant.errors import ModelError
+from autoquant.model.graph import Graph
+from autoquant.model.rewrite import (
+    convert_opset,
+    drop_initializer_inputs,
+    free_dimensions,
+    freeze,
+    from_bytes,
+    infer_shapes,
+    name_nodes,
+    opset_of,
+    to_bytes,
+    with_outputs,
+)
+from tests.models import a_convnet, a_mlp, feed_of, floats, model_of, outputs_of
+
+
+@pytest.fixture(params=["drop", "freeze", "infer", "name", "outputs", "convert"])
+def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    model = a_mlp()
+    original = onnx.ModelProto()
+    original.CopyFrom(model)
+    rewrites: dict[str, Callable[[onnx.ModelProto], object]] = {
+        "drop": drop_initializer_inputs,
+        "freeze": lambda m: freeze(m, {"x": (1, 2, 4)}, {"batch": 1}),
+        "infer": infer_shapes,
+        "name": name_nodes,
+        "outputs": lambda m: with_outputs(m, {"h": None}),
+        "convert": lambda m: convert_opset(m, 22),
+    }
+    rewrites[request.param](model)
+    return original, model
+
+
+def test_a_rewrite_leaves_its_argument_untouched(rewritten: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
+    assert rewritten[0] == rewritten[1]
+
+
+def test_bytes_are_the_model() -> None:
+    assert from_bytes(to_bytes(a_convnet())) == a_convnet()
+
+
+def test_the_opset_is_that_of_onnx_itself() -> None:
+    model = a_convnet(opset=13)
+    assert opset_of(model) == 13
+    model.opset_import[0].domain = "ai.onnx"
+    assert opset_of(model) == 13
+    del model.opset_import[0]
+    assert opset_of(model) == 1
+
+
+def test_conversion_keeps_what_a_model_computes() -> None:
+    model = a_convnet(opset=13)
+    converted = convert_opset(model, 21)
+    assert opset_of(converted) == 21
+    feed = feed_of(model)
+    np.testing.assert_array_equal(outputs_of(converted, feed)[0], outputs_of(model, feed)[0])
+
+
+def test_an_operator_without_a_converter_is_a_model_error() -> None:
+    model = model_of(
+        "(float[1,1,4,4] x) => (float[1,1,8,8] y)",
+        'y = Upsample<mode="nearest">(x, s)',
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+        opset=9,
+    )
+    model.graph.node[0].op_type = "NoSuchOperator"
+    with pytest.raises(ModelError, match=r"conversion to opset 21 fails: .*NoSuchOp"):
+        convert_opset(model, 21)
+
+
+def test_initializers_listed_as_inputs_become_constants() -> None:
+    model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
+    dropped = drop_initializer_inputs(model)
+    assert [value.name for value in dropped.graph.input] == ["x"]
+    assert len(dropped.graph.initializer) == 1
+
+
+def test_free_dimensions_are_the_named_ones_of_the_inputs() -> None:
+    assert free_dimensions(a_mlp()) == {"batch", "time"}
+    assert free_dimensions(a_convnet()) == frozenset()
+
+
+def test_dimensions_are_frozen_by_name_first_and_then_by_shape() -> None:
+    model = model_of("(float[batch,?,7] x, float[batch] z) => (float[?,?,?] y)", "y = Relu(x)")
+    frozen = freeze(model, {"x": (3, 5, 9)}, {"batch": 2})
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in frozen.graph.input]
+    assert shapes == [[2, 5, 7], [2]]
+
+
+def test_dimensions_that_nothing_names_stay_dynamic() -> None:
+    frozen = freeze(a_mlp(), {}, {"time": 3})
+    assert free_dimensions(frozen) == {"batch"}
+
+
+def test_inference_gives_inner_tensors_a_shape_and_survives_a_model_that_contradicts_itself() -> None:
+    frozen = infer_shapes(freeze(a_mlp(), {"x": (2, 3, 4)}, {}))
+    assert Graph(frozen).shape(TensorName("hb")) == (2, 3, 6)
+    broken = a_convnet()
+    broken.graph.node[0].op_type = "MatMul"
+    assert infer_shapes(broken).graph.node == broken.graph.node
+
+
+def test_unnamed_and_equally_named_nodes_get_unique_names_and_others_keep_theirs() -> None:
+    model = a_convnet()
+    for i, name in enumerate(["", "twin", "twin", "", "Conv_0", "own"]):
+        model.graph.node[i].name = name
+    names = [node.name for node in name_nodes(model).graph.node]
+    assert len(set(names)) == len(names)
+    assert all(names)
+    assert (names[1], names[5]) == ("twin", "own")
+    assert names == [node.name for node in name_nodes(model).graph.node]
+
+
+def test_further_outputs_are_added_once() -> None:
+    model = with_outputs(a_convnet(), {"a_relu": (1, 8, 8, 8), "y": (1, 5), "c": None})
+    assert [value.name for value in model.graph.output] == ["y", "a_relu", "c"]
+    assert [out.shape for out in outputs_of(model, feed_of(model))] == [(1, 5), (1, 8, 8, 8), (1, 8, 8, 8)]

@@ -1,0 +1,207 @@
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+from autoquant.domain.scheme import Operators, Scheme
+from autoquant.model.fragments import inline_external
+from autoquant.model.graph import Graph
+from tests.graphs import (
+    U8S8_CHANNEL,
+    U8S8_TENSOR,
+    U16S8,
+    Case,
+    case_of,
+    models,
+    nodes_as_text,
+    opened,
+    run,
+    scheme,
+    uses,
+)
+from tests.models import Array, Floats, a_convnet, floats, model_of
+
+IMAGE = "float[1,4,6,6]"
+SQUARE = "float[4,4]"
+
+MIXES: dict[str, tuple[str, str, dict[str, Array | float], dict[str, Scheme | None]]] = {
+    "convolutions": (
+        f"({IMAGE} x) => ({IMAGE} y)",
+        "a = Conv(x, w, b) r = Relu(a) m = MaxPool<kernel_shape=[1,1]>(r) c = Conv(m, w) y = Add(c, r)",
+        {"w": floats(4, 4, 1, 1), "b": floats(4)},
+        {},
+    ),
+    "float_between_integers": (
+        f"({IMAGE} x) => ({IMAGE} y)",
+        "a = Conv(x, w) f = Conv(a, v) y = Conv(f, w)",
+        {"w": floats(4, 4, 1, 1), "v": floats(4, 4, 1, 1, seed=1)},
+        {"f": None},
+    ),
+    "gemm_for_floats": (
+        f"({SQUARE} x) => ({SQUARE} y)",
+        "g = Gemm<beta=2.0>(x, w, b) t = Transpose(g) y = Tanh(t)",
+        {"w": floats(4, 4), "b": floats(4)},
+        {},
+    ),
+    "three_types": (
+        f"({SQUARE} x) => ({SQUARE} p, {SQUARE} q, {SQUARE} r, {SQUARE} s)",
+        "a = Sigmoid(x) p = Sigmoid(a) q = Sigmoid(a) r = Sigmoid(a) s = Tanh(a)",
+        {},
+        {"q": U16S8, "r": scheme("s8:tensor:sym", "s8:tensor:sym")},
+    ),
+    "linear_operators_only": (
+        f"({IMAGE} x) => ({IMAGE} y)",
+        "a = Conv(x, w) r = Relu(a) s = Sigmoid(r) y = Conv(s, w)",
+        {"w": floats(4, 4, 1, 1)},
+        dict.fromkeys("arsy", scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_the_nodes_before_and_after_are_those_of_the_golden_file(
+    name: str, assert_golden: Callable[[str, str], None]
+) -> None:
+    signature, body, constants, mix = MIXES[name]
+    case = case_of(model_of(signature, body, constants))
+    after = case.quantized(U8S8_CHANNEL, mix).model
+    assert_golden(f"build_{name}.txt", f"{nodes_as_text(case.graph.model)}\n{nodes_as_text(after)}")
+
+
+def snr_db(case: Case, model: onnx.ModelProto) -> float:
+    return _snr_db(run(case.graph.model, case.feed), run(model, case.feed))
+
+
+def _snr_db(reference: Sequence[Floats], found: Sequence[Floats]) -> float:
+    error = sum(float(((a - b) ** 2).sum()) for a, b in zip(reference, found, strict=True))
+    return float(10 * np.log10(sum(float((a**2).sum()) for a in reference) / error)) if error else np.inf
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_the_quantized_model_computes_what_the_float_model_does(name: str) -> None:
+    signature, body, constants, mix = MIXES[name]
+    case = case_of(model_of(signature, body, constants))
+    assert snr_db(case, case.quantized(U8S8_CHANNEL, mix).model) > 25
+
+
+mixes = st.lists(st.sampled_from([None, U8S8_CHANNEL, U8S8_TENSOR, U16S8]), min_size=30, max_size=30)
+
+
+@settings(max_examples=30)
+@given(models(), mixes)
+def test_every_mix_is_a_valid_model_that_loses_no_node(model: onnx.ModelProto, mix: list[Scheme | None]) -> None:
+    case = case_of(model)
+    ours = case.quantized(None, {n.name: mix[n.index % len(mix)] for n in case.graph.nodes})
+    onnx.checker.check_model(ours.model, full_check=True)
+    absorbed = {case.graph.nodes[index].name for index in ours.plan.absorbed}
+    assert {n.name for n in case.graph.nodes} - absorbed <= {n.name for n in ours.model.graph.node}
+    run(ours.model, case.feed)
+
+
+@settings(max_examples=30)
+@given(models(), mixes)
+def test_every_mix_computes_with_fused_kernels_what_its_single_nodes_do(
+    model: onnx.ModelProto, mix: list[Scheme | None]
+) -> None:
+    case = case_of(model)
+    ours = case.quantized(None, {n.name: mix[n.index % len(mix)] for n in case.graph.nodes}).model
+    assume(all(float(np.abs(output).max()) > 1e-3 for output in run(model, case.feed)))
+    unfused = opened(ours, is_optimized=False).run(None, dict(case.feed))
+    assert _snr_db(unfused, run(ours, case.feed)) > 20
+    assert _snr_db(run(model, case.feed), unfused) > 3
+
+
+@settings(max_examples=30)
+@given(models())
+def test_without_integers_the_model_is_the_prepared_one(model: onnx.ModelProto) -> None:
+    case = case_of(model)
+    ours = case.quantized(None).model
+    assert uses(ours) == uses(model)
+    np.testing.assert_array_equal(run(ours, case.feed)[0], run(model, case.feed)[0])
+
+
+@settings(max_examples=20)
+@given(models(), mixes)
+def test_building_again_and_by_another_builder_gives_identical_bytes(
+    model: onnx.ModelProto, mix: list[Scheme | None]
+) -> None:
+    case = case_of(model)
+    chosen = {n.name: mix[n.index % len(mix)] for n in case.graph.nodes}
+    first, fresh = case.quantized(None, chosen), case.quantized(None, chosen)
+    assignment = {n.name: taken.name for n in case.graph.nodes if (taken := chosen[n.name])}
+    everything = {n.name: next(iter(assignment.values())) for n in case.graph.nodes} if assignment else {}
+    first.builder.build(everything)  # type: ignore[arg-type]
+    again = first.builder.build(assignment)  # type: ignore[arg-type]
+    assert first.candidate.skeleton == fresh.candidate.skeleton == again.skeleton
+    assert first.candidate.digest == fresh.candidate.digest == again.digest
+    assert first.model.SerializeToString(deterministic=True) == fresh.model.SerializeToString(deterministic=True)
+
+
+def test_large_constants_stay_outside_and_small_ones_inside() -> None:
+    candidate = case_of(a_convnet()).quantized(None, {"a": U8S8_CHANNEL}).candidate
+    assert set(candidate.constants) == {"wb"}
+    skeleton = onnx.load_from_string(candidate.skeleton)
+    inside = {t.name for t in skeleton.graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL}
+    assert {"wa_quantized", "wa_scale", "wc", "by"} <= inside
+    model = inline_external(candidate.skeleton, candidate.constants, {"author": "a test"})
+    onnx.checker.check_model(model, full_check=True)
+    assert [(entry.key, entry.value) for entry in model.metadata_props] == [("author", "a test")]
+
+
+def test_a_weight_that_two_axes_share_is_quantized_along_each() -> None:
+    body = "a = Gemm(x, w) y = Gemm<transB=1>(a, w)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4)}))
+    graph = Graph(case.quantized(U8S8_CHANNEL).model)
+    axes = [graph.producer[n.inputs[1]].attributes["axis"] for n in graph.nodes if n.op_type == "Gemm"]
+    assert axes == [1, 0]
+    assert snr_db(case, graph.model) > 25
+
+
+def test_a_constant_that_floats_and_two_formats_read_is_kept_in_each() -> None:
+    body = "a = MatMul(x, w) b = Add(a, w) y = Tanh(b) z = Sub(y, w)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} z)", body, {"w": floats(4, 4)}))
+    model = case.quantized(U8S8_CHANNEL).model
+    dtypes = {t.name: numpy_helper.to_array(t).dtype for t in model.graph.initializer if t.dims == [4, 4]}
+    assert sorted(map(str, dtypes.values())) == ["float32", "int8", "uint8"]
+    assert snr_db(case, model) > 25
+
+
+def test_new_constants_take_no_name_that_the_model_uses() -> None:
+    body = "a = Sigmoid(x) a_zero_point = Mul(a, a_scale) y = Mul(a_zero_point, w_quantized)"
+    constants: dict[str, Array | float] = {"a_scale": 3.0, "w_quantized": floats(4, 4)}
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, constants))
+    model = case.quantized(U8S8_TENSOR, {"a_zero_point": None}).model
+    names = [t.name for t in model.graph.initializer]
+    assert len(set(names)) == len(names)
+    assert snr_db(case, model) > 25
+
+
+def test_conversions_of_one_root_to_unlike_formats_have_numbers_of_their_own() -> None:
+    body = "a = LeakyRelu(x) t = Transpose(a) y = Sigmoid(a) z = Sigmoid(t)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
+    narrow = scheme("u16:tensor:asym", "s8:tensor:sym", ranges="percentile-60")
+    model = case.quantized(U8S8_TENSOR, {"y": U16S8, "z": narrow}).model
+    scales = [uses(model)[name][1][0][1] for name in ("y", "z")]  # type: ignore[index]
+    assert scales[1] == pytest.approx(np.float32(0.6) * np.float32(scales[0]))
+
+
+def test_a_quantized_graph_output_keeps_its_name() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Sigmoid(x) y = LeakyRelu(a)"))
+    model = case.quantized(U8S8_TENSOR).model
+    assert [value.name for value in model.graph.output] == ["y"]
+    assert Graph(model).producer["y"].op_type == "DequantizeLinear"  # type: ignore[index]
+
+
+def test_what_a_subgraph_reads_keeps_its_name() -> None:
+    body = """a = Sigmoid(x) c = Constant<value = bool {1}>()
+              y = If(c) <then_branch = t () => (float[4,4] then) { then = Identity(a) },
+                         else_branch = e () => (float[4,4] other) { other = Neg(a) }>
+              z = LeakyRelu(a)"""
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
+    model = case.quantized(U8S8_TENSOR).model
+    onnx.checker.check_model(model, full_check=True)
+    assert snr_db(case, model) > 25

@@ -1,0 +1,57 @@
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+
+from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.model.fragments import inline_external
+from autoquant.qdq.builder import Builder
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, Case, case_of, models, run
+from tests.models import a_convnet
+
+FIRST, SECOND = RegionId("first"), RegionId("second")
+
+
+def region(name: RegionId, nodes: list[NodeName]) -> Region:
+    return Region(id=name, nodes=tuple(nodes), inputs=(), outputs=(), pattern="", op_types=("",) * len(nodes), work=0.5)
+
+
+def builder_of(case: Case, n_first: int = 3) -> Builder:
+    names = [node.name for node in case.graph.nodes]
+    regions = [region(FIRST, names[:n_first]), region(SECOND, names[n_first:])]
+    return Builder(case.graph, regions, {"int8": U8S8_CHANNEL}, OP_TYPES, case.ranges)
+
+
+def test_a_region_that_is_not_named_is_float() -> None:
+    builder = builder_of(case_of(a_convnet()))
+    assert builder.build({FIRST: "int8"}).digest == builder.build({FIRST: "int8", SECOND: "float"}).digest
+    assert builder.build({}).integer_nodes == frozenset()
+
+
+def test_only_the_nodes_of_a_quantized_region_are_asked_to_run_on_integers() -> None:
+    candidate = builder_of(case_of(a_convnet())).build({FIRST: "int8"})
+    assert candidate.integer_nodes == {"a", "b"}
+    assert candidate.float_nodes == {"c", "y"}
+
+
+@pytest.mark.parametrize("assignment", [{RegionId("third"): "int8"}, {FIRST: "int7"}])
+def test_an_unknown_region_or_scheme_is_an_error(assignment: dict[RegionId, str]) -> None:
+    with pytest.raises(KeyError, match=r"third|int7"):
+        builder_of(case_of(a_convnet())).build(assignment)
+
+
+@settings(max_examples=20)
+@given(models())
+def test_all_regions_of_one_scheme_are_the_uniform_model(model: onnx.ModelProto) -> None:
+    case = case_of(model)
+    parts = builder_of(case, len(case.graph.nodes) // 2 or 1).build({FIRST: "int8", SECOND: "int8"})
+    assert parts.digest == case.quantized(U8S8_CHANNEL).candidate.digest
+
+
+@settings(max_examples=20)
+@given(models())
+def test_the_all_float_assignment_gives_the_outputs_of_the_prepared_model(model: onnx.ModelProto) -> None:
+    case = case_of(model)
+    candidate = builder_of(case, 1).build({FIRST: "float"})
+    built = inline_external(candidate.skeleton, candidate.constants, {})
+    np.testing.assert_array_equal(run(built, case.feed)[0], run(model, case.feed)[0])

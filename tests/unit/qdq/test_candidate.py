@@ -1,0 +1,31 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.qdq.candidate import Candidate
+
+
+def candidate(skeleton: bytes = b"model", variants: dict[str, str] | None = None) -> Candidate:
+    return Candidate(
+        skeleton=skeleton,
+        constants={"w": np.zeros(3, np.float32)},
+        variants=variants or {},
+        integer_nodes=frozenset(),
+        float_nodes=frozenset(),
+    )
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_the_digest_ignores_the_order_of_the_variants(variants: dict[str, str]) -> None:
+    turned = dict(reversed(variants.items()))
+    assert candidate(variants=variants).digest == candidate(variants=turned).digest
+
+
+def test_the_digest_tells_variants_of_a_constant_apart() -> None:
+    digests = {candidate(variants={"w": label}).variants_digest for label in ("s8:tensor:sym", "s8:channel:sym", "")}
+    assert len(digests) == 3
+
+
+def test_the_digest_tells_skeletons_apart() -> None:
+    assert candidate(b"a").digest != candidate(b"b").digest
+    assert candidate(b"a").variants_digest == candidate(b"b").variants_digest

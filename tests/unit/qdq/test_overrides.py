@@ -1,0 +1,68 @@
+import json
+from typing import Any
+
+import onnx
+from hypothesis import given, settings
+
+from autoquant.domain.scheme import Scheme
+from autoquant.qdq.overrides import tensor_quant_overrides
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, case_of, models, scheme
+from tests.models import floats, model_of
+
+SQUARE = "float[4,4]"
+
+
+def overrides(case: Case, **mix: Scheme | None) -> dict[str, list[dict[str, Any]]]:
+    ours = case.quantized(U8S8_CHANNEL, mix)
+    return dict(tensor_quant_overrides(ours.plan, ours.builder.planner))
+
+
+def test_activations_have_numbers_and_weights_have_formats() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "a = MatMul(x, w) y = Sigmoid(a)", {"w": floats(4, 4)}))
+    found = overrides(case)
+    assert set(found) == {"x", "a", "y", "w"}
+    assert found["w"] == [{"quant_type": "QInt8", "symmetric": True, "axis": 1}]
+    (y,) = found["y"]
+    assert y["quant_type"] == "QUInt8"
+    assert isinstance(y["scale"], float)
+    assert isinstance(y["zero_point"], int)
+
+
+def test_a_weight_with_one_scale_names_no_axis() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = MatMul(x, w)", {"w": floats(4, 4)}))
+    assert overrides(case, y=U8S8_TENSOR)["w"] == [{"quant_type": "QInt8", "symmetric": True}]
+
+
+def test_a_constant_operand_has_the_format_of_activations() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Add(x, c)", {"c": floats(4)}))
+    assert overrides(case)["c"] == [{"quant_type": "QUInt8", "symmetric": False}]
+
+
+def test_a_conversion_names_its_receivers() -> None:
+    body = "a = Sigmoid(x) y = Sigmoid(a) z = Sigmoid(a)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
+    (a,) = overrides(case, z=U16S8)["a"]
+    assert a["quant_type"] == "QUInt8"
+    assert a["convert"]["quant_type"] == "QUInt16"
+    assert a["convert"]["recv_nodes"] == ["z"]
+
+
+def test_a_third_type_is_left_out() -> None:
+    body = "a = Sigmoid(x) p = Sigmoid(a) q = Sigmoid(a) r = Sigmoid(a)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} p, {SQUARE} q, {SQUARE} r)", body))
+    (a,) = overrides(case, q=U16S8, r=scheme("s8:tensor:sym", "s8:tensor:sym"))["a"]
+    assert a["convert"]["recv_nodes"] == ["q"]
+
+
+@settings(max_examples=20)
+@given(models())
+def test_overrides_are_json_and_name_tensors_of_the_float_model(model: onnx.ModelProto) -> None:
+    case = case_of(model)
+    found = overrides(case)
+    assert json.loads(json.dumps(found)) == found
+    assert all(name in case.extremes or case.graph.is_constant(name) for name in found)  # type: ignore[arg-type]
+
+
+def test_a_float_model_has_no_overrides() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Sigmoid(x)"))
+    assert overrides(case, y=None) == {}

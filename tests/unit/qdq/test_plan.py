@@ -1,0 +1,221 @@
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.model.graph import Graph
+from autoquant.model.ops import Kind, activations, kind_of
+from autoquant.qdq.plan import Planner, QuantKey, clip_bounds, is_quantizable
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, models, scheme
+from tests.models import Array, floats, model_of
+
+IMAGE = "float[1,4,6,6]"
+SQUARE = "float[4,4]"
+A, R, T, X = (TensorName(name) for name in "artx")
+
+
+def graph_of(signature: str, body: str, constants: dict[str, Array | float] | None = None) -> Graph:
+    return Graph(model_of(signature, body, constants))
+
+
+# What can be quantized
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("Gemm(x, w, b)", True),
+        ("Gemm(x, w)", True),
+        ("Gemm(x, w, row)", True),
+        ("Gemm(x, w, one)", True),
+        ("Gemm(x, w, column)", False),
+        ("Gemm(x, w, full)", False),
+        ("Gemm(x, w, x)", False),
+        ("Gemm<alpha=2.0>(x, w)", False),
+        ("Gemm<beta=2.0>(x, w, b)", True),
+        ("Gemm(w, w)", False),
+        ("MatMul(x, w)", True),
+        ("MatMul(w, x)", False),
+        ("MatMul(x, x)", True),
+        ("MatMul(x, infinite)", False),
+        ("Add(x, w)", True),
+        ("Add(x, infinite)", False),
+        ("Add(w, w)", False),
+        ("Tanh(x)", True),
+        ("Erf(x)", False),
+        ("Transpose(x)", True),
+        ("Transpose(w)", False),
+        ("Relu(x)", True),
+        ("Clip(x, zero, one)", True),
+        ("Clip(x, one, )", False),
+        ("Clip(x, zero, bound)", False),
+    ],
+)
+def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, expected: bool) -> None:
+    constants: dict[str, Array | float] = {
+        "w": floats(4, 4),
+        "b": floats(4),
+        "row": floats(1, 4),
+        "column": floats(4, 1),
+        "full": floats(4, 4),
+        "one": 1.0,
+        "zero": 0.0,
+        "infinite": np.full((4, 4), -np.inf, np.float32),
+    }
+    graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", f"y = {call}", constants)
+    assert is_quantizable(graph.nodes[0], graph) == expected
+
+
+def test_integers_are_not_quantized() -> None:
+    graph = graph_of("(int64[4] x) => (int64[4] y)", "y = Add(x, x)")
+    assert not is_quantizable(graph.nodes[0], graph)
+
+
+def test_relu_lets_pass_what_is_not_negative() -> None:
+    graph = graph_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Relu(x) b = Clip(a, , six) y = Clip(b)", {"six": 6.0})
+    assert [clip_bounds(node, graph) for node in graph.nodes] == [(0, np.inf), (-np.inf, 6), (-np.inf, np.inf)]
+
+
+# Decisions
+
+
+def test_a_node_without_a_scheme_stays_float() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Sigmoid(x)"))
+    plan = Planner(case.graph, OP_TYPES, case.ranges).plan({})
+    assert (plan.integer, plan.produced, plan.entries) == (set(), {}, {})
+
+
+def test_an_operator_without_an_integer_kernel_on_the_target_stays_float() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Tanh(x)"))
+    plan = Planner(case.graph, OP_TYPES, case.ranges).plan({NodeName("y"): U8S8_TENSOR})
+    assert plan.integer == set()
+    plan = Planner(case.graph, OP_TYPES | {"Tanh"}, case.ranges).plan({NodeName("y"): U8S8_TENSOR})
+    assert plan.integer == {0}
+
+
+def test_the_linear_scheme_quantizes_only_operators_with_weights_and_what_they_absorb() -> None:
+    body = "a = Conv(x, w) r = Relu(a) s = Sigmoid(r) y = Conv(s, w)"
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
+    plan = case.quantized(scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)).plan
+    assert plan.integer == {0, 3}
+    assert plan.absorbed == {1: 0}
+    assert set(plan.produced) == {"r", "y"}
+    assert set(plan.entries) == {("x", DType.U8), ("s", DType.U8)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Conv(x, w) r = Relu(a) y = Add(a, r)",
+        "a = Conv(x, w) m = MaxPool<kernel_shape=[1,1]>(a) r = Relu(m) y = LeakyRelu(r)",
+        "r = Relu(x) y = LeakyRelu(r)",
+        "a = Tanh(x) r = Relu(a) y = LeakyRelu(r)",
+    ],
+    ids=["another reader", "behind an operator that moves values", "graph input", "behind floats"],
+)
+def test_a_relu_stays_where_its_producer_cannot_absorb_it(body: str) -> None:
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
+    plan = case.quantized(U8S8_TENSOR).plan
+    assert plan.absorbed == {}
+    assert R not in plan.produced
+
+
+def test_a_relu_of_another_type_than_its_producer_stays() -> None:
+    body = "a = Conv(x, w) r = Relu(a) y = LeakyRelu(r)"
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
+    assert case.quantized(U8S8_TENSOR, {"r": U16S8}).plan.absorbed == {}
+
+
+def test_a_relu_whose_input_is_a_graph_output_stays() -> None:
+    body = "a = Conv(x, w) y = Relu(a)"
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} a, {IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
+    assert case.quantized(U8S8_TENSOR).plan.absorbed == {}
+
+
+def test_what_only_a_kept_relu_reads_has_the_range_of_the_relu() -> None:
+    """As onnxruntime's quantizer does it: values that the Relu drops need no integers."""
+    body = "a = Conv(x, w) r = Relu(a) y = LeakyRelu(r)"
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
+    symmetric = scheme("s8:tensor:sym", "s8:tensor:sym")
+    plan = case.quantized(symmetric).plan
+    assert plan.produced[A] == plan.entries[R, DType.S8] == QuantKey(R, symmetric.activation, symmetric.ranges)
+
+
+def test_two_clips_in_a_row_are_both_absorbed_by_one_producer() -> None:
+    body = "a = Conv(x, w) r = Relu(a) c = Clip(r, low, high) y = LeakyRelu(c)"
+    constants: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "low": 0.0, "high": 1.0}
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, constants))
+    plan = case.quantized(U8S8_TENSOR).plan
+    assert plan.absorbed == {1: 0, 2: 0}
+    assert set(plan.produced) == {"c", "y"}
+
+
+def test_a_softmax_covers_zero_to_one() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Softmax(x)"))
+    ours = case.quantized(U8S8_TENSOR)
+    params = ours.builder.planner.params(ours.plan.produced[TensorName("y")])
+    assert params.scale == np.float32(1 / 255)
+    assert params.zero_point == 0
+
+
+def test_operators_that_move_values_share_the_range_of_what_they_move() -> None:
+    body = "a = Sigmoid(x) t = Transpose(a) p = Flatten(t) y = LeakyRelu(p)"
+    plan = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body)).quantized(U8S8_TENSOR).plan
+    assert {plan.produced[TensorName(name)].root for name in "atp"} == {"a"}
+
+
+def test_an_operator_that_moves_floats_stays_float() -> None:
+    body = "a = Tanh(x) t = Transpose(a) y = Sigmoid(t)"
+    plan = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body)).quantized(U8S8_TENSOR).plan
+    assert plan.integer == {2}
+    assert set(plan.entries) == {(T, DType.U8)}
+
+
+def test_an_operator_that_moves_integers_of_another_type_stays_float() -> None:
+    body = "a = Sigmoid(x) t = Transpose(a) y = Sigmoid(t)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body))
+    plan = case.quantized(U8S8_TENSOR, {"t": U16S8}).plan
+    assert plan.integer == {0, 2}
+    assert plan.entries[T, DType.U8].root == T
+
+
+def test_floats_behind_a_gemm_reach_it_through_operators_that_move_values() -> None:
+    body = "g = Gemm(x, w) t = Transpose(g) y = Sigmoid(t) z = Tanh(t)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body, {"w": floats(4, 4)}))
+    plan = case.quantized(U8S8_TENSOR).plan
+    assert plan.integer == {0, 2}
+    assert set(plan.produced) == {"y"}
+    assert set(plan.entries) == {(X, DType.U8), (T, DType.U8)}
+
+
+def test_a_tensor_is_converted_for_readers_of_another_type_only() -> None:
+    body = "a = Sigmoid(x) y = Sigmoid(a) z = Sigmoid(a)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
+    plan = case.quantized(U8S8_TENSOR, {"z": U16S8}).plan
+    _, y, z = case.graph.nodes
+    own, converted = plan.key_for(y, A), plan.key_for(z, A)
+    assert own is plan.produced[A]
+    assert converted == QuantKey(A, U16S8.activation, U16S8.ranges)
+
+
+@given(models(), st.randoms(use_true_random=False))
+def test_every_integer_node_reads_each_activation_in_the_type_of_its_scheme(
+    model: onnx.ModelProto, random: Random
+) -> None:
+    case = case_of(model)
+    taken: list[Scheme | None] = [U8S8_CHANNEL, U16S8, None]
+    mix = {node.name: random.choice(taken) for node in case.graph.nodes}
+    plan = case.quantized(None, mix).plan
+    assert not plan.integer & set(plan.absorbed)
+    for index in plan.integer:
+        node, expected = case.graph.nodes[index], plan.schemes[index].activation.dtype
+        for name in activations(node, case.graph):
+            key = plan.key_for(node, name) if not case.graph.is_constant(name) else None
+            assert key is None or key.format.dtype is expected
+            assert key is not None or case.graph.is_constant(name)
+    assert all(kind_of(case.graph.nodes[index]) is Kind.CLIPPING for index in plan.absorbed)

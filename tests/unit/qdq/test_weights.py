@@ -1,0 +1,112 @@
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import TensorFormat
+from autoquant.model.graph import Graph
+from autoquant.qdq.weights import Weights, quantize_bias
+from tests.models import floats, model_of
+
+Floats = npt.NDArray[np.float32]
+W = TensorName("w")
+PER_TENSOR, PER_CHANNEL, UNSIGNED = (
+    TensorFormat.parse(text) for text in ("s8:tensor:sym", "s8:channel:sym", "u8:tensor:asym")
+)
+INT32 = np.iinfo(np.int32)
+
+
+def weights_of(weight: Floats) -> Weights:
+    return Weights(Graph(model_of("(float[2,4] x) => (float[2,N] y)", "y = MatMul(x, w)", {"w": weight})))
+
+
+def test_a_weight_is_quantized_once_in_each_format() -> None:
+    weights = weights_of(floats(4, 4))
+    assert weights.weight(W, PER_TENSOR, 1) is weights.weight(W, PER_TENSOR, 0)
+    assert weights.weight(W, PER_CHANNEL, 1) is weights.weight(W, PER_CHANNEL, 1)
+    labels = [weights.weight(W, f, axis).label for f, axis in [(PER_TENSOR, 1), (PER_CHANNEL, 1), (PER_CHANNEL, 0)]]
+    assert labels == ["s8:tensor:sym", "s8:channel:sym:axis-1", "s8:channel:sym:axis-0"]
+
+
+def test_without_a_channel_axis_a_weight_has_one_scale() -> None:
+    found = weights_of(floats(4, 3)).weight(W, PER_CHANNEL, None)
+    assert found.params.scale.shape == ()
+    assert found.axis is None
+
+
+def test_an_unknown_weight_is_an_error() -> None:
+    with pytest.raises(KeyError, match="none"):
+        weights_of(floats(4, 3)).weight(TensorName("none"), PER_TENSOR, None)
+
+
+@pytest.mark.parametrize("tensor_format", [PER_TENSOR, PER_CHANNEL, UNSIGNED], ids=str)
+def test_a_bias_too_large_for_int32_gets_a_larger_weight_scale(tensor_format: TensorFormat) -> None:
+    bias, input_scale = np.array([5, -4.5], np.float32), np.float32(0.5)
+    weight = np.full((4, 2), 7.843e-10 * 127, np.float32)
+    found = weights_of(weight).weight(W, tensor_format, 1, bias=bias, input_scale=input_scale)
+    quantized = quantize_bias(bias, input_scale, found.params.scale)
+    np.testing.assert_allclose(quantized.values * quantized.scale.astype(np.float64), bias, rtol=1e-6)
+    assert np.abs(quantized.values.astype(np.int64)).max() < INT32.max
+
+
+def test_only_the_channels_whose_bias_overflows_are_widened() -> None:
+    weight = np.array([[1e-7, 1e-7]] * 4, np.float32)
+    weights = weights_of(weight)
+    plain = weights.weight(W, PER_CHANNEL, 1)
+    found = weights.weight(W, PER_CHANNEL, 1, bias=np.array([5, 0], np.float32), input_scale=np.float32(0.5))
+    assert found.params.scale[0] > plain.params.scale[0]
+    assert found.params.scale[1] == plain.params.scale[1]
+
+
+def test_the_label_of_a_widened_weight_does_not_depend_on_what_was_asked_before() -> None:
+    weight, bias = np.full((4, 2), 1e-7, np.float32), np.array([5, -4.5], np.float32)
+    fresh, used = weights_of(weight), weights_of(weight)
+    used.weight(W, UNSIGNED, None)
+    used.weight(W, PER_CHANNEL, 1, bias=bias * 2, input_scale=np.float32(0.5))
+    labels = {each.weight(W, PER_CHANNEL, 1, bias=bias, input_scale=np.float32(0.5)).label for each in (fresh, used)}
+    other = used.weight(W, PER_CHANNEL, 1, bias=bias * 2, input_scale=np.float32(0.5)).label
+    assert len(labels) == 1
+    assert other not in labels
+
+
+def test_a_bias_that_fits_leaves_the_weight_as_it_is() -> None:
+    weights = weights_of(floats(4, 4))
+    found = weights.weight(W, PER_CHANNEL, 1, bias=floats(4), input_scale=np.float32(0.1))
+    assert found is weights.weight(W, PER_CHANNEL, 1)
+
+
+scales = st.floats(2.0**-100, 2.0**60, width=32)
+
+
+@given(
+    hnp.arrays(np.float32, 3, elements=st.floats(-1e6, 1e6, width=32)),
+    scales,
+    hnp.arrays(np.float32, 3, elements=scales),
+)
+def test_a_quantized_bias_is_within_half_a_scale_unless_it_exceeds_int32(
+    bias: Floats, input_scale: float, weight_scale: Floats
+) -> None:
+    with np.errstate(over="ignore", under="ignore"):
+        found = quantize_bias(bias, np.float32(input_scale), weight_scale)
+        expected = np.float32(input_scale) * weight_scale
+    assert found.values.dtype == np.int32
+    np.testing.assert_array_equal(found.scale, expected)
+    scale = found.scale.astype(np.float64)
+    inside = (np.abs(bias) < scale * INT32.max) & np.isfinite(scale)
+    back = found.values[inside] * scale[inside]
+    assert (np.abs(back - bias[inside]) <= scale[inside] * 0.5000001).all()
+
+
+def test_a_bias_beyond_int32_is_clipped() -> None:
+    found = quantize_bias(np.array([1, -1], np.float32), np.float32(1e-6), np.array(1e-6, np.float32))
+    assert found.values.tolist() == [INT32.max, INT32.min]
+
+
+def test_a_scale_that_underflows_to_zero_makes_a_bias_of_zeros() -> None:
+    with np.errstate(under="ignore"):
+        found = quantize_bias(np.array([1, 0], np.float32), np.float32(1e-30), np.array(1e-30, np.float32))
+    assert found.scale == 0
+    assert found.values.tolist() == [0, 0]

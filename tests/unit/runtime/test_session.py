@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.target import Target
+from autoquant.errors import ModelError, TargetError
+from autoquant.model import fragments
+from autoquant.runtime.session import open_session, optimize_basic, ort_values
+from tests.models import a_convnet, constants_of, feed_of, floats, model_of, op_types, outputs_of, saved
+
+
+def test_a_model_is_opened_from_a_file_or_from_bytes(tmp_path: Path) -> None:
+    model = a_convnet()
+    feed = feed_of(model)
+    path = saved(model, tmp_path / "model.onnx")
+    for source in (path, model.SerializeToString()):
+        (found,) = open_session(source, Target()).run(None, feed)
+        np.testing.assert_allclose(found, outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_session_has_the_threads_and_the_provider_of_its_target() -> None:
+    session = open_session(a_convnet().SerializeToString(), Target("CPU", 2))
+    assert session.get_session_options().intra_op_num_threads == 2
+    assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_a_file_that_is_no_model_is_an_error_of_one_line_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_text("nothing")
+    with pytest.raises(ModelError, match=r"model\.onnx: onnxruntime cannot open it") as caught:
+        open_session(path, Target())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_provider_that_is_not_installed_is_a_target_error() -> None:
+    with pytest.raises(TargetError, match="'abacus' is not installed"):
+        open_session(a_convnet().SerializeToString(), Target("abacus"))
+
+
+def test_initializers_that_a_skeleton_leaves_out_are_given_at_opening() -> None:
+    model = a_convnet()
+    arrays = constants_of(model)
+    skeleton = fragments.head(model) + b"".join(fragments.external(name, array) for name, array in arrays.items())
+    skeleton += b"".join(fragments.rewired(node, node.input, node.output) for node in model.graph.node)
+    session = open_session(skeleton, Target(), initializers=ort_values(arrays))
+    feed = feed_of(model)
+    np.testing.assert_allclose(session.run(None, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_an_initializer_that_is_left_out_and_not_given_is_a_model_error() -> None:
+    model = a_convnet()
+    arrays = constants_of(model)
+    skeleton = fragments.head(model) + b"".join(fragments.external(name, array) for name, array in arrays.items())
+    skeleton += b"".join(fragments.rewired(node, node.input, node.output) for node in model.graph.node)
+    del arrays["wa"]
+    with pytest.raises(ModelError, match="onnxruntime cannot open it"):
+        open_session(skeleton, Target(), initializers=ort_values(arrays))
+
+
+@pytest.mark.parametrize("array", [floats(3, 4), floats(4, 3).T, floats(6, 4)[::2], np.array(3, np.uint8)])
+def test_arrays_of_every_layout_become_values(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    np.testing.assert_array_equal(ort_values({"a": array})["a"].numpy(), array)
+
+
+def test_the_optimized_graph_is_written_where_asked_without_its_large_constants(tmp_path: Path) -> None:
+    path = tmp_path / "optimized.onnx"
+    open_session(a_convnet().SerializeToString(), Target(), optimized_path=path)
+    written = onnx.load(path, load_external_data=False)
+    assert written.graph.node
+    assert any(t.data_location == onnx.TensorProto.EXTERNAL for t in written.graph.initializer)
+    assert path.stat().st_size < a_convnet().ByteSize()
+
+
+def test_basic_optimization_folds_constants_and_keeps_what_is_computed() -> None:
+    model = model_of(
+        "(float[1,3,6,6] x) => (float[1,4,6,6] y)",
+        "two = Add(one, one) c = Conv<pads=[1,1,1,1]>(x, w) i = Identity(c)"
+        " b = BatchNormalization(i, g, h, m, v) y = Mul(b, two)",
+        {
+            "one": 1.0,
+            "w": floats(4, 3, 3, 3),
+            "g": floats(4),
+            "h": floats(4),
+            "m": floats(4),
+            "v": np.ones(4, np.float32),
+        },
+    )
+    optimized = onnx.load_from_string(optimize_basic(model.SerializeToString()))
+    assert not {"Identity", "BatchNormalization", "Add"} & set(op_types(optimized))
+    feed = feed_of(model)
+    np.testing.assert_allclose(outputs_of(optimized, feed)[0], outputs_of(model, feed)[0], rtol=1e-3, atol=1e-4)
+
+
+def test_a_model_that_cannot_be_optimized_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match="cannot optimize"):
+        optimize_basic(b"nothing")

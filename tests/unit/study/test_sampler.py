@@ -1,0 +1,149 @@
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import TrialState
+
+from autoquant.domain.region import RegionId
+from autoquant.study.sampler import StructureSampler
+from autoquant.study.surrogate import Layout
+from tests.unit.study.test_surrogate import SCHEMES
+
+N_REGIONS = 12
+REGIONS = tuple(RegionId(f"r{i:02d}") for i in range(N_REGIONS))
+CHOICES = ("float", "a", "b")
+RNG = np.random.default_rng(11)
+NOISE = 10 ** RNG.uniform(-6, -2.5, (N_REGIONS, 3)) * np.array([0, 1, 1])
+WORK = RNG.dirichlet(np.ones(N_REGIONS))
+SAVED = WORK[:, None] * np.array([0.0, 0.6, 0.4])
+BORDER = 0.015
+
+
+def a_layout() -> Layout:
+    edges = [(REGIONS[i], REGIONS[i + 1]) for i in range(N_REGIONS - 1)]
+    work = dict(zip(REGIONS, WORK.tolist(), strict=True))
+    return Layout.of(dict.fromkeys(REGIONS, CHOICES), SCHEMES, edges, work)
+
+
+def objectives(params: dict[str, str]) -> tuple[float, float]:
+    """SNR and ratio of an additive problem: noise and savings of regions, costs of borders."""
+    codes = np.array([CHOICES.index(params[region]) for region in REGIONS])
+    rows = np.arange(N_REGIONS)
+    noise = NOISE[rows, codes].sum() + 1e-10
+    ratio = 1 - SAVED[rows, codes].sum() + BORDER * ((codes[1:] > 0) != (codes[:-1] > 0)).sum()
+    return float(-10 * np.log10(noise)), float(ratio)
+
+
+def suggested(trial: optuna.Trial) -> dict[str, str]:
+    return {region: trial.suggest_categorical(region, CHOICES) for region in REGIONS}
+
+
+def a_study(sampler: BaseSampler, n_trials: int) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    study.optimize(lambda trial: objectives(suggested(trial)), n_trials=n_trials)
+    return study
+
+
+@cache
+def structured(seed: int, n_trials: int) -> optuna.Study:
+    return a_study(StructureSampler(a_layout(), seed=seed), n_trials)
+
+
+def hypervolume(study: optuna.Study) -> float:
+    """Area between the front and (0 dB, ratio 1.2)."""
+    area, best = 0.0, 0.0
+    for ratio, snr in sorted((t.values[1], t.values[0]) for t in study.trials):
+        area += max(snr - best, 0.0) * max(1.2 - ratio, 0.0)
+        best = max(best, snr)
+    return area
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_beats_random_sampling_in_a_study_that_a_user_makes(seed: int) -> None:
+    random = a_study(RandomSampler(seed=seed), 80)
+    assert hypervolume(structured(seed, 80)) > 1.1 * hypervolume(random)
+
+
+def test_no_assignment_is_proposed_twice() -> None:
+    proposed = [tuple(t.params.values()) for t in structured(0, 80).trials]
+    assert len(set(proposed)) == len(proposed)
+
+
+def test_the_same_seed_gives_the_same_proposals_and_another_seed_others() -> None:
+    first = [t.params for t in structured(0, 80).trials[:20]]
+    again = [t.params for t in a_study(StructureSampler(a_layout(), seed=0), 20).trials]
+    other = [t.params for t in a_study(StructureSampler(a_layout(), seed=1), 20).trials]
+    assert first == again
+    assert first != other
+
+
+def told(study: optuna.Study, params: dict[str, str], state: TrialState) -> None:
+    distributions = {region: CategoricalDistribution(CHOICES) for region in REGIONS}
+    values = list(objectives(params)) if state is TrialState.COMPLETE else None
+    study.add_trial(
+        optuna.trial.create_trial(state=state, params=params, distributions=distributions, values=values)  # type: ignore[arg-type]
+    )
+
+
+def test_a_failed_assignment_is_not_proposed_again() -> None:
+    def ask(*failures: dict[str, str]) -> dict[str, str]:
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
+        told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
+        for params in failures:
+            told(study, params, TrialState.FAIL)
+        return suggested(study.ask())
+
+    first = ask()
+    second = ask(first)
+    assert second != first
+    assert ask(first, second) not in (first, second)
+
+
+def test_enqueued_trials_are_taken_as_they_are() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout()))
+    params: dict[str, str] = dict.fromkeys(map(str, REGIONS), "b") | {REGIONS[3]: "float"}
+    study.enqueue_trial(params)
+    assert suggested(study.ask()) == params
+
+
+def test_parameters_that_are_no_regions_are_sampled_too() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout()))
+    trial = study.ask()
+    suggested(trial)
+    assert 0 <= trial.suggest_float("threshold", 0, 1) <= 1
+
+
+def test_a_region_never_takes_what_it_is_not_allowed() -> None:
+    choices = {region: CHOICES if i % 2 else ("float", "b") for i, region in enumerate(REGIONS)}
+    layout = Layout.of(choices, SCHEMES, [], dict.fromkeys(REGIONS, 1 / N_REGIONS))
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(layout))
+    for _ in range(15):
+        trial = study.ask({region: CategoricalDistribution(names) for region, names in choices.items()})
+        assert all(name in choices[RegionId(region)] for region, name in trial.params.items())
+        study.tell(trial, objectives(trial.params))
+
+
+@pytest.mark.parametrize("min_snr_db", [None, 40.0])
+def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
+    study = a_study(StructureSampler(a_layout(), seed=0, min_snr_db=min_snr_db), 60)
+    snrs: npt.NDArray[np.float64] = np.array([t.values[0] for t in study.trials[30:]])
+    share = float(np.mean(snrs >= 38))
+    assert share > 0.7 if min_snr_db else share < 0.7
+
+
+def test_a_space_that_was_searched_through_still_gets_a_proposal() -> None:
+    layout = Layout.of({REGIONS[0]: ("float", "a")}, SCHEMES, [], {REGIONS[0]: 1.0})
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(layout))
+    value: Callable[[str], tuple[float, float]] = lambda name: (60.0, 1.0) if name == "float" else (30.0, 0.5)  # noqa: E731
+    found = []
+    for _ in range(4):
+        trial = study.ask()
+        found.append(trial.suggest_categorical(REGIONS[0], ("float", "a")))
+        study.tell(trial, value(found[-1]))
+    assert set(found[:2]) == {"float", "a"}

@@ -1,0 +1,87 @@
+"""The package as a notebook sees it."""
+
+import inspect
+from pathlib import Path
+
+import onnx
+import pytest
+
+import autoquant
+from autoquant import AutoquantError, Budget, Demands, Target
+from autoquant.domain.feed import Samples
+from autoquant.domain.measurement import Measurement
+from autoquant.domain.region import RegionId
+from autoquant.examples import example
+from autoquant.space.schema import read_space
+
+
+def test_there_are_few_public_names_and_all_of_them_load() -> None:
+    assert len(autoquant.__all__) <= 14
+    assert autoquant.__all__ == sorted(autoquant.__all__, key=lambda name: (name.islower(), name))
+    for name in autoquant.__all__:
+        assert inspect.getdoc(getattr(autoquant, name))
+
+
+def test_functions_are_not_hidden_by_packages_of_the_same_name() -> None:
+    names = {path.stem for path in Path(autoquant.__file__).parent.iterdir()}
+    assert names.isdisjoint(autoquant.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'serch'"):
+        _ = autoquant.serch
+
+
+@pytest.fixture
+def samples() -> Samples:
+    return autoquant.read_data("example:digits", example("digits").calibration)
+
+
+def test_the_steps_fit_together(samples: Samples, tmp_path: Path) -> None:
+    prepared = autoquant.prepare("example:digits", samples)
+    regions = autoquant.find_regions(prepared, n_regions=6)
+    statistics = autoquant.calibrate(prepared, samples, cache_folder=tmp_path)
+    with pytest.raises(AutoquantError, match="region 'nowhere'"):
+        autoquant.build(prepared, regions, statistics, {RegionId("nowhere"): "float"})
+    with pytest.raises(AutoquantError, match="scheme 'u9s9', but space default has: float"):
+        autoquant.build(prepared, regions, statistics, {regions[0].id: "u9s9"})
+    scheme = read_space("default").schemes[0].name
+    assignment = {region.id: scheme for region in regions}
+    candidate = autoquant.build(prepared, regions, statistics, assignment)
+    evaluation = autoquant.read_data("example:digits", example("digits").evaluation, role="evaluation")
+    bench = autoquant.open_bench("example:digits", evaluation)
+    measured = autoquant.measure(bench, candidate, assignment, regions)
+    assert isinstance(measured, Measurement)
+    assert measured.quality.worst_db > 10
+    assert onnx.load_from_string(candidate.skeleton).graph.node
+
+
+def test_calibration_is_read_from_the_cache(samples: Samples, tmp_path: Path) -> None:
+    prepared = autoquant.prepare("example:digits", samples)
+    seen: list[int] = []
+    for _ in range(2):
+        autoquant.calibrate(prepared, samples, cache_folder=tmp_path, on_sample=seen.append)
+    assert len(seen) == len(samples)
+
+
+@pytest.mark.parametrize(
+    ("make", "phrase"),
+    [
+        (lambda: Budget(seconds=0), "must be positive"),
+        (lambda: Budget(seconds=float("inf")), "finite"),
+        (lambda: Budget(trials=0), "at least 1"),
+        (lambda: Demands(max_latency_ratio=2), r"\(0, 1\]"),
+        (lambda: Demands(min_snr_db=float("nan")), "finite"),
+        (lambda: autoquant.search("example:digits", targets=[]), "no target"),
+        (lambda: autoquant.search("example:digits", targets=[Target(), Target()]), "same name"),
+        (lambda: autoquant.search("example:digits", targets=[Target(threads=10**6)]), "at most 1024"),
+        (lambda: autoquant.search("example:digits", seed=-1), "seed"),
+        (lambda: autoquant.search("example:digits", n_regions=0), "number of regions"),
+        (lambda: autoquant.search("example:digits", targets=[Target("nowhere")]), "not installed"),
+        (lambda: autoquant.search("model.onnx"), "no calibration data"),
+    ],
+)
+def test_an_argument_out_of_its_range_is_refused(make: object, phrase: str) -> None:
+    assert callable(make)
+    with pytest.raises(AutoquantError, match=phrase):
+        make()
