@@ -165,7 +165,7 @@ class Trials:
             return
         best = max(measured, key=lambda pair: pair[0])[1]
         quantized = [region for region, name in best.items() if name != FLOAT]
-        seconds = sum(self._seconds) / max(len(self._seconds), 1)
+        seconds = min(self._seconds, default=1.0)
         room = _PROBE_SHARE * min(self._left, 1e6) / max(seconds, 1e-3)
         size = max(1, -(-len(quantized) // max(1, int(room))))
         for start in range(0, len(quantized), size):

@@ -61,17 +61,20 @@ class LocalSearch:
         layout = self._layout
         rows = np.arange(len(codes))
         kinds = layout.kinds[codes]
-        own_noise = landscape.noise[rows, codes]
         own_ratio = landscape.per_kind[rows, kinds]
-        noise = float(landscape.noise_of(codes[None])[0])
-        ratio = float(landscape.coefficients[0] + own_ratio.sum())
-        noise_change = np.where(layout.allowed, landscape.noise - own_noise[:, None], 0.0)
         ratio_change = np.where(layout.allowed, landscape.per_kind[:, layout.kinds] - own_ratio[:, None], 0.0)
-        after_noise = noise + self._sums(noise_change)
-        after_ratio = ratio + self._sums(ratio_change) + self._borders(landscape, kinds > 0)[:, (layout.kinds > 0) * 1]
-        excess = np.log(np.maximum(after_noise, 1e-15) / noise_limit)
-        run, scheme = divmod(int(np.argmin(after_ratio + np.maximum(excess, 0.0) + 1e-9 * excess)), len(layout.kinds))
+        ratio = float(landscape.coefficients[0] + own_ratio.sum()) + self._sums(ratio_change)
+        ratio += self._borders(landscape, kinds > 0)[:, (layout.kinds > 0) * 1]
+        noise = np.max([self._noise_after(table, codes) for table in landscape.noise], axis=0)
+        excess = np.log(np.maximum(noise, 1e-15) / noise_limit)
+        run, scheme = divmod(int(np.argmin(ratio + np.maximum(excess, 0.0) + 1e-9 * excess)), len(layout.kinds))
         return np.where(self._inside[run] & layout.allowed[:, scheme], scheme, codes)
+
+    def _noise_after(self, table: Floats, codes: Codes) -> Floats:
+        """Noise power of one output after each run took each scheme, shape (runs, S)."""
+        own = table[np.arange(len(codes)), codes]
+        change = np.where(self._layout.allowed, table - own[:, None], 0.0)
+        return np.asarray(own.sum() + self._sums(change))
 
     def _sums(self, change: Floats) -> Floats:
         """Change of each run under each scheme, shape (runs, S), from that of each region."""

@@ -9,7 +9,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.study.local_search import LocalSearch
-from autoquant.study.surrogate import Codes, Landscape, LatencyModel, Layout, NoiseModel
+from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
@@ -18,8 +18,14 @@ _DEMANDS_DB = (8.0, 64.0)
 _GOLDEN = 0.6180339887498949
 _QUICK_WEIGHT = 0.3
 _QUICK_ERROR = 0.03
-SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error"})
-"""User attributes of a trial that the sampler reads: whether it was rejected early, the standard error of its ratio."""
+_MAX_OUTPUTS = 3
+_SNR_LIMIT_DB = 200.0
+SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output"})
+"""User attributes of a trial that the sampler reads where they are.
+
+``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
+of every output: noise power adds up output by output, not in the worst of them.
+"""
 _MAX_OBSERVATIONS = 400
 
 
@@ -41,7 +47,7 @@ class StructureSampler(BaseSampler):
         self._layout = layout
         self._rng = np.random.default_rng(seed)
         self._min_snr_db = min_snr_db
-        self._noise = NoiseModel(layout)
+        self._noise: dict[int, NoiseModel] = {}
         self._latency = LatencyModel(layout)
         self._search = LocalSearch(layout, self._rng)
         self._n_asked = 0
@@ -93,17 +99,29 @@ class StructureSampler(BaseSampler):
         values = np.array([t.values for t in trials], dtype=float)
         quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
         errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
-        self._noise.fit(codes, 10 ** (-values[:, 0] / 10), np.where(quick, _QUICK_WEIGHT, 1.0))
+        self._fit_noise(codes, _snr_by_output(trials), np.where(quick, _QUICK_WEIGHT, 1.0))
         self._latency.fit(codes, values[:, 1], np.maximum(errors, quick * _QUICK_ERROR))
 
+    def _fit_noise(self, codes: Codes, snr_db: Floats, weights: Floats) -> None:
+        """One model for each of the outputs that are the worst one most often."""
+        counts = np.bincount(np.argmin(snr_db, axis=1), minlength=snr_db.shape[1])
+        worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0]
+        self._noise = {i: self._noise.get(i) or NoiseModel(self._layout) for i in worst}
+        for i, model in self._noise.items():
+            model.fit(codes, 10 ** (-snr_db[:, i] / 10), weights)
+
+    def _landscape(self, scale: float) -> Landscape:
+        models = list(self._noise.values()) or [NoiseModel(self._layout)]
+        tables = np.stack([model.draw(self._rng, scale) for model in models])
+        return Landscape(self._layout, tables, self._latency.draw(self._rng, scale))
+
     def _propose(self, complete: list[FrozenTrial], seen: set[bytes]) -> Codes:
-        layout = self._layout
         starts = self._starts(complete)
         for attempt in range(8):
             demand = self._next_demand()
             scale = 1.0 if self._n_asked % 3 else 0.0
             scale += 0.5 * attempt
-            landscape = Landscape(layout, self._noise.draw(self._rng, scale), self._latency.draw(self._rng, scale))
+            landscape = self._landscape(scale)
             found = self._search.fastest(landscape, 10 ** (-demand / 10), starts)
             if found.tobytes() not in seen:
                 return found
@@ -130,6 +148,14 @@ class StructureSampler(BaseSampler):
             if changed.tobytes() not in seen:
                 return changed
         return codes
+
+
+def _snr_by_output(trials: list[FrozenTrial]) -> Floats:
+    """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
+    rows = [t.user_attrs.get("snr_by_output") or [t.values[0]] for t in trials]
+    if len({len(row) for row in rows}) > 1:
+        rows = [[t.values[0]] for t in trials]
+    return np.asarray(np.clip(np.array(rows, dtype=float), -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
 
 
 def _dominates(a: FrozenTrial, b: FrozenTrial) -> bool:

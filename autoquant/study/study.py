@@ -124,8 +124,11 @@ class Study:
 
 
 def _values(measurement: Measurement) -> list[float]:
-    snr = max(-SNR_LIMIT_DB, min(SNR_LIMIT_DB, measurement.quality.worst_db))
-    return [snr, *(latency.ratio for latency in measurement.latency.values())]
+    return [_finite(measurement.quality.worst_db), *(latency.ratio for latency in measurement.latency.values())]
+
+
+def _finite(snr_db: float) -> float:
+    return max(-SNR_LIMIT_DB, min(SNR_LIMIT_DB, snr_db))
 
 
 def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
@@ -135,6 +138,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "state": "complete" if outcome.is_complete else "rejected-early",
         "quality": _plain(outcome.quality),
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
+        "snr_by_output": [_finite(snr) for snr in outcome.quality.per_output.values()],
         "ratio_error": max((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),

@@ -94,7 +94,7 @@ class NoiseModel:
         same_region, same_scheme = region[:, None] == region, scheme[:, None] == scheme
         kind = layout.kinds[scheme]
         same_kind = same_region & (kind[:, None] == kind)
-        covariance = 4.0 * same_region + 0.6 * same_scheme + 0.5 * same_kind + 0.25 * np.eye(len(region))
+        covariance = 4.0 * same_region + 0.6 * same_scheme + 0.5 * same_kind + 1.0 * np.eye(len(region))
         self._precision = np.linalg.inv(covariance)
         self._mean = np.log(1e-3 * (0.2 / n_regions + layout.work[region]))
         self._theta: Floats = self._mean
@@ -184,7 +184,7 @@ class Landscape:
 
     Attributes:
         layout: What the tables are about.
-        noise: Noise power by region and scheme, shape (R, S).
+        noise: Noise power by output, region and scheme, shape (O, R, S).
         coefficients: Of the latency model.
     """
 
@@ -193,9 +193,9 @@ class Landscape:
     coefficients: Floats
 
     def noise_of(self, codes: Codes) -> Floats:
-        """Relative noise power, shape (n,)."""
+        """Relative noise power of the worst output, shape (n,)."""
         rows = np.arange(len(self.layout.regions))
-        return np.asarray(self.noise[rows, codes].sum(axis=1) + _FLOAT_NOISE)
+        return np.asarray(self.noise[:, rows, codes].sum(axis=2).max(axis=0) + _FLOAT_NOISE)
 
     def ratio_of(self, codes: Codes) -> Floats:
         """Latency ratio, shape (n,)."""
