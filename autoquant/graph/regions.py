@@ -52,7 +52,7 @@ def find_regions(
         Regions in topological order; every quantizable node is in exactly one, ids are stable.
 
     Raises:
-        SpaceError: A group matches no quantizable node.
+        SpaceError: A group matches no quantizable node, or two match the same one.
     """
     chosen = set(quantizable)
     nodes = [node for node in graph.nodes if node.name in chosen]
@@ -74,6 +74,10 @@ def _named(nodes: Sequence[Node], groups: Mapping[str, str]) -> dict[int, str]:
             raise SpaceError(
                 f"group '{group}': no quantizable node matches '{expression}'; see 'autoquant regions MODEL'"
             )
+        taken = next((index for index in matching if index in named), None)
+        if taken is not None:
+            name = next(node.name for node in nodes if node.index == taken)
+            raise SpaceError(f"groups '{named[taken]}' and '{group}' both match node '{name}'; make them distinct")
         named.update(dict.fromkeys(matching, group))
     return named
 
@@ -86,6 +90,8 @@ def _units(graph: Graph, nodes: Sequence[Node], named: Mapping[int, str]) -> dic
     inside = {node.index for node in nodes}
     for node in nodes:
         first = None if node.index in named else _absorbing(graph, node, home, inside)
+        if first is not None and units[first].group is not None:
+            first = None
         if node.index in named:
             first = next((i for i, unit in units.items() if unit.group == named[node.index]), None)
         if first is None:

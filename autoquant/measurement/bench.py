@@ -14,6 +14,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
+from autoquant.errors import DataError
 from autoquant.measurement.latency import Outputs, Timings, repetitions, run_round
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
@@ -86,6 +87,7 @@ class Bench:
         session = open_session(self.model, _CPU)
         self.names = [output.name for output in session.get_outputs()]
         self.reference = [session.run(None, feed) for feed in self.feeds]
+        _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(len(self.feeds), len(self.names))
         self._pinned = {target.name: open_session(self.model, target) for target in self.targets}
@@ -185,6 +187,15 @@ class Bench:
 def _memory_folder() -> str | None:
     """A folder in memory where the system has one: a trial then writes nothing to disk."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def _refuse_non_finite(names: Sequence[str], reference: Sequence[Outputs]) -> None:
+    for i, outputs in enumerate(reference):
+        for name, values in zip(names, outputs, strict=True):
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise DataError(
+                    f"evaluation sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
+                )
 
 
 def _power(values: npt.NDArray[np.generic]) -> float:

@@ -27,6 +27,7 @@ SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output"})
 of every output: noise power adds up output by output, not in the worst of them.
 """
 _MAX_OBSERVATIONS = 400
+"""Of these a third are the first ones: the uniform recipes and the probes."""
 
 
 class StructureSampler(BaseSampler):
@@ -35,7 +36,8 @@ class StructureSampler(BaseSampler):
     The demand walks through the useful SNRs in a low-discrepancy sequence; the assignment is found by local search over
     runs of consecutive regions, from the best evaluated assignments.
 
-    The study maximises SNR in dB and minimises a latency ratio; the parameters are regions, categorical over schemes.
+    The study maximises SNR in dB and minimises a latency ratio; the parameters are regions, categorical over schemes in
+    the layout's order.
 
     Args:
         layout: Regions, schemes and borders.
@@ -94,7 +96,8 @@ class StructureSampler(BaseSampler):
         if len(trials) == self._n_fitted:
             return
         self._n_fitted = len(trials)
-        trials = trials[-_MAX_OBSERVATIONS:]
+        if len(trials) > _MAX_OBSERVATIONS:
+            trials = trials[: _MAX_OBSERVATIONS // 3] + trials[-(_MAX_OBSERVATIONS * 2 // 3) :]
         codes = np.array([self._layout.encode(t.params) for t in trials])
         values = np.array([t.values for t in trials], dtype=float)
         quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
@@ -128,7 +131,7 @@ class StructureSampler(BaseSampler):
         return self._mutated(found, seen)
 
     def _starts(self, complete: list[FrozenTrial]) -> Codes:
-        """Non-dominated evaluations, all float and all quantized."""
+        """All float, and non-dominated evaluations."""
         front = [t for t in complete if not any(_dominates(o, t) for o in complete)]
         codes = [self._layout.encode(t.params) for t in front[:40]]
         return np.array([np.zeros(len(self._layout.regions), dtype=np.int64), *codes])

@@ -23,6 +23,7 @@ _FLOAT_NOISE = 1e-12
 _SNR_ERROR = 0.35
 """Standard deviation of the log of the additive model of noise power; facts put it at 1.5 to 3 dB."""
 _LATENCY_ERROR = 0.015
+_N_FIRST_STEPS = 8
 _N_NEWTON_STEPS = 2
 """A fit starts from the one before, so that few steps are enough."""
 
@@ -97,6 +98,7 @@ class NoiseModel:
         covariance = 4.0 * same_region + 0.6 * same_scheme + 0.5 * same_kind + 1.0 * np.eye(len(region))
         self._precision = np.linalg.inv(covariance)
         self._mean = np.log(1e-3 * (0.2 / n_regions + layout.work[region]))
+        self._is_fitted = False
         self._theta: Floats = self._mean
         self._root: npt.NDArray[np.floating] = np.linalg.cholesky(self._precision)
 
@@ -112,7 +114,7 @@ class NoiseModel:
         columns = codes + np.arange(n_regions) * n_schemes
         target = np.log(np.maximum(noise, _FLOAT_NOISE))
         theta, active = self._theta, (codes != 0).astype(float)
-        for _ in range(_N_NEWTON_STEPS):
+        for _ in range(_N_NEWTON_STEPS if self._is_fitted else _N_FIRST_STEPS):
             power = np.exp(np.clip(theta[columns], -60, 20)) * active
             total = power.sum(axis=1) + _FLOAT_NOISE
             jacobian = np.zeros((len(codes), theta.size))
@@ -121,7 +123,7 @@ class NoiseModel:
             precision = scaled @ jacobian + self._precision
             gradient = scaled @ (target - np.log(total)) - self._precision @ (theta - self._mean)
             theta = theta + np.clip(np.linalg.solve(precision, gradient), -3, 3)
-        self._theta = theta
+        self._theta, self._is_fitted = theta, True
         self._root = np.linalg.cholesky(precision)
 
     def draw(self, rng: np.random.Generator, scale: float) -> Floats:

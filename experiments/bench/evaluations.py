@@ -41,7 +41,7 @@ def measure_evaluations(folder: Path, *, seconds: float) -> tuple[list[Line], di
         at_most=False,
         measured=type(mean)(mean.value, min(ratios), max(ratios)),
         unit="x as many",
-        note=f"{'/'.join(map(str, counts))} (before/after; on all samples {complete}) against {theirs['n_trials']}"
+        note=f"{'/'.join(map(str, counts))} (before/after; not rejected early {complete}) against {theirs['n_trials']}"
         f" in {theirs['seconds']:.0f} s; the spread is that of our two runs",
     )
     return [line], {"search": ours, "loop": theirs, "seconds": seconds}

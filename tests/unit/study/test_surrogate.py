@@ -70,7 +70,7 @@ def test_additive_noise_is_learned(layout: Layout) -> None:
     model = NoiseModel(layout)
     model.fit(codes, noise, np.ones(60))
     unseen = some_codes(rng, 40)
-    landscape = Landscape(layout, model.draw(rng, 0.0), LatencyModel(layout).draw(rng, 0.0))
+    landscape = Landscape(layout, model.draw(rng, 0.0)[None], LatencyModel(layout).draw(rng, 0.0))
     error = 10 * np.log10(landscape.noise_of(unseen) / (table[np.arange(4), unseen].sum(axis=1) + 1e-12))
     assert np.quantile(np.abs(error), 0.9) < 3
 
@@ -82,7 +82,7 @@ def test_additive_latency_is_learned(layout: Layout) -> None:
     codes = some_codes(rng, 80)
     model.fit(codes, model.features(codes) @ truth, np.zeros(80))
     unseen = some_codes(rng, 40)
-    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 0.0), model.draw(rng, 0.0))
+    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 0.0)[None], model.draw(rng, 0.0))
     np.testing.assert_allclose(landscape.ratio_of(unseen), model.features(unseen) @ truth, atol=0.01)
 
 
@@ -91,7 +91,7 @@ def test_a_landscape_computes_what_the_features_say(layout: Layout) -> None:
     model = LatencyModel(layout)
     coefficients = model.draw(rng, 1.0)
     codes = some_codes(rng, 30)
-    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 1.0), coefficients)
+    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 1.0)[None], coefficients)
     np.testing.assert_allclose(landscape.ratio_of(codes), model.features(codes) @ coefficients)
 
 
