@@ -73,7 +73,7 @@ class Delivery:
         """As many finalists as can be measured in the time that is left, and at least two."""
         finalists: dict[str, Evaluation] = {}
         files: dict[str, Path] = {}
-        n_samples, opening_s = len(self.bench.feeds), self.bench.opening_s
+        n_samples, opening_s = len(self.bench.feeds), 2 * self.bench.opening_s
         needed = delivery_seconds(2 * sum(self.bench.float_s.values()), n_samples, opening_s) + WRITING_S
         writing_s = 0.0
         for evaluation in choose_finalists(evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db):

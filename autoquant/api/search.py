@@ -204,6 +204,7 @@ class _Run:
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
             builder = steps.builder_of(prepared, regions, statistics, space=definition)
+            self.notes.extend(filter(None, [steps.probe_residual_norms(builder, bench)]))
         space = resolve(definition, regions)
         if not asked.resume:
             folder.write_json("run.json", self._run_document(regions, bench, 0))

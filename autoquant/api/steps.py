@@ -40,6 +40,7 @@ __all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "open_
 
 _LOG = logging.getLogger("autoquant")
 _CALIBRATION = Target()
+_PROBE_ROUNDS = 30
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:
@@ -257,6 +258,28 @@ def build(
                 f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
             )
     return builder_of(prepared, found, statistics, space=definition, ep=ep).build(assignment)
+
+
+def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
+    """Measure whether the fused kernel for Add and LayerNormalization pays here, and build accordingly.
+
+    onnxruntime fuses the two into SkipLayerNormalization where shapes are static; on some processors that is slower.
+
+    Returns:
+        A sentence for the user where the fusion is avoided.
+    """
+    if not builder.has_residual_norms:
+        return None
+    fused = builder.build({})
+    builder.write_plain_sums(True)
+    plain = builder.build({})
+    pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
+    timings = bench.compare(*pair, _PROBE_ROUNDS).values()
+    ratio = max(timing.ratio for timing in timings)
+    if all(timing.ratio + 2 * timing.error < 1 for timing in timings):
+        return f"Add before LayerNormalization is written as Sum: not fused, float takes {ratio:.3f} of its latency"
+    builder.write_plain_sums(False)
+    return None
 
 
 def open_bench(

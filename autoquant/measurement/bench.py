@@ -114,6 +114,20 @@ class Bench:
         self.opening_s = time.perf_counter() - start
         return Opened({self.targets[0].name: first, **others}, optimized)
 
+    def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
+        """Latencies of the second against the first, interleaved, by target name."""
+        rng = random.Random(self.seed)
+        timings = {name: Timings() for name in first.sessions}
+        for name, timing in timings.items():
+            pair = {"first": first.sessions[name], "second": second.sessions[name]}
+            for session in pair.values():
+                warm_up(session, self.feeds)
+            for k in range(n_rounds):
+                feed = self.feeds[k % len(self.feeds)]
+                seconds, _ = run_round(pair, feed, repetitions(self.float_s[name], _TIMING_S), rng)
+                timing.add(seconds["second"], seconds["first"])
+        return timings
+
     def measure(
         self, sessions: Mapping[str, Session], n_rounds: int, goes_on: Callable[[Progress], bool]
     ) -> tuple[Quality, dict[str, Latency], bool]:

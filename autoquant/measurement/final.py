@@ -8,9 +8,8 @@ from pathlib import Path
 
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
-from autoquant.domain.target import Target
 from autoquant.measurement.bench import Bench, warm_up, worst
-from autoquant.measurement.latency import Timings, repetitions, run_round
+from autoquant.measurement.latency import Outputs, Timings, repetitions, run_round
 from autoquant.runtime.session import Session, open_session
 
 __all__ = ["FinalMeasurement", "finalist_seconds"]
@@ -29,7 +28,7 @@ class FinalMeasurement:
     Attributes:
         bench: The float model, the samples and the reference outputs.
         files: Model files by id, the most important first.
-        n_sessions: How often everything is opened anew; the samples are shared out among the openings.
+        n_sessions: How often everything is opened anew where there is time; the samples are shared out.
         deadline: ``time.perf_counter()`` at which this should end: files that there is no time for are dropped, the
             least important first, and samples run a second time only before it.
     """
@@ -39,6 +38,9 @@ class FinalMeasurement:
     n_sessions: int
     deadline: float
     _kept: list[str] = field(default_factory=list)
+    _opened: dict[str, dict[str, Session]] = field(default_factory=dict)
+    _n_openings: int = 0
+    _opening_s: float = 0.0
     _meters: dict[tuple[str, str], QualityMeter] = field(default_factory=dict)
     _timings: dict[tuple[str, str], Timings] = field(default_factory=dict)
 
@@ -55,13 +57,15 @@ class FinalMeasurement:
             for name in targets:
                 self._meters[key, name] = QualityMeter(bench.names)
                 self._timings[key, name] = Timings()
-        rng, start = random.Random(bench.seed), time.perf_counter()
+        rng, running_s = random.Random(bench.seed), 0.0
         parts = [range(k, len(bench.feeds), self.n_sessions) for k in range(min(self.n_sessions, len(bench.feeds)))]
         for number, part in enumerate(parts):
-            if number:
-                self._drop((time.perf_counter() - start) / number * (len(parts) - number))
-            for target in bench.targets:
-                self._session(target, number, part, rng)
+            self._prepare(running_s, len(parts) - number)
+            start = time.perf_counter()
+            for name in targets:
+                self._run_part(name, part, rng)
+            running_s = time.perf_counter() - start
+        self._repeat(rng)
         found = {
             key: (
                 worst([self._meters[key, name].quality() for name in targets]),
@@ -71,55 +75,52 @@ class FinalMeasurement:
         }
         return found, {name: self._timings[_PINNED, name].latency(bench.seed) for name in targets}
 
-    def _drop(self, seconds: float) -> None:
-        """Keep the files that the time is enough for, given what all of them would still take."""
+    def _prepare(self, running_s: float, n_parts_left: int) -> None:
+        """Open everything anew where there is time for that; otherwise go on as it is, if need be with fewer files."""
         left = self.deadline - time.perf_counter()
-        if seconds > left:
-            n_kept = max(2, int(len(self._kept) * max(left, 0.0) / seconds))
+        if not self._opened or (running_s + self._opening_s) * n_parts_left <= left:
+            self._open()
+        elif running_s * n_parts_left > left:
+            n_kept = max(2, int(len(self._kept) * max(left, 0.0) / (running_s * n_parts_left)))
             del self._kept[n_kept:]
 
-    def _session(self, target: Target, number: int, part: Sequence[int], rng: random.Random) -> None:
-        bench = self.bench
-        sessions: dict[str, Session] = {_PINNED: open_session(bench.model, target)}
-        sessions.update({key: open_session(self.files[key], target) for key in self._kept})
-        for session in sessions.values():
-            warm_up(session, bench.feeds)
-        n_repeats = repetitions(bench.float_s[target.name], _TIMING_S)
+    def _open(self) -> None:
+        start = time.perf_counter()
+        self._opened.clear()
+        for target in self.bench.targets:
+            sessions: dict[str, Session] = {_PINNED: open_session(self.bench.model, target)}
+            sessions.update({key: open_session(self.files[key], target) for key in self._kept})
+            for session in sessions.values():
+                warm_up(session, self.bench.feeds)
+            self._opened[target.name] = sessions
+        self._n_openings += 1
+        self._opening_s = time.perf_counter() - start
+
+    def _run_part(self, target: str, part: Sequence[int], rng: random.Random) -> None:
         timed = part[: -(-_N_TIMED // self.n_sessions)]
         for i in timed:
-            self._round(sessions, target, number, i, n_repeats, rng)
+            for key, outputs in self._round(target, i, rng).items():
+                self._meters[key, target].add(self.bench.reference[i], outputs)
         for i in part[len(timed) :]:
             for key in self._kept:
-                self._meters[key, target.name].add(bench.reference[i], sessions[key].run(None, bench.feeds[i]))
-        for i in timed:
-            if time.perf_counter() + self._rest_seconds(number) > self.deadline:
-                break
-            self._round(sessions, target, number, i, n_repeats, rng, counts=False)
+                outputs = self._opened[target][key].run(None, self.bench.feeds[i])
+                self._meters[key, target].add(self.bench.reference[i], outputs)
 
-    def _round(
-        self,
-        sessions: Mapping[str, Session],
-        target: Target,
-        number: int,
-        i: int,
-        n_repeats: int,
-        rng: random.Random,
-        *,
-        counts: bool = True,
-    ) -> None:
+    def _repeat(self, rng: random.Random) -> None:
+        """More rounds while there is time, at most as many as before."""
+        for i in range(min(_N_TIMED, len(self.bench.feeds))):
+            for target in self._opened:
+                if time.perf_counter() > self.deadline:
+                    return
+                self._round(target, i, rng)
+
+    def _round(self, target: str, i: int, rng: random.Random) -> dict[str, Outputs]:
+        sessions = {key: self._opened[target][key] for key in (_PINNED, *self._kept)}
+        n_repeats = repetitions(self.bench.float_s[target], _TIMING_S)
         seconds, outputs = run_round(sessions, self.bench.feeds[i], n_repeats, rng)
         for key in sessions:
-            self._timings[key, target.name].add(seconds[key], seconds[_PINNED], number)
-            if counts:
-                self._meters[key, target.name].add(self.bench.reference[i], outputs[key])
-
-    def _rest_seconds(self, number: int) -> float:
-        """What the openings after this one will take for one pass over their samples."""
-        share = (self.n_sessions - 1 - number) / self.n_sessions
-        n_samples = len(self.bench.feeds)
-        found = [sum(t.candidate_s) / max(len(t.session), 1) for t in self._timings.values()]
-        running = sum(finalist_seconds(seconds, n_samples) for seconds in found)
-        return share * (running + len(found) * self.n_sessions * self.bench.opening_s)
+            self._timings[key, target].add(seconds[key], seconds[_PINNED], self._n_openings)
+        return outputs
 
 
 def finalist_seconds(latency_s: float, n_samples: int) -> float:

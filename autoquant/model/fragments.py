@@ -39,10 +39,18 @@ def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str,
     return _graph_fragment(onnx.GraphProto(node=[made]))
 
 
-def rewired(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], **integers: float) -> bytes:
-    """A node of the model with other tensors at its ends and, where given, other attribute values."""
+def rewired(
+    proto: onnx.NodeProto,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    op_type: str | None = None,
+    **integers: float,
+) -> bytes:
+    """A node of the model with other tensors at its ends and, where given, another operator or attribute values."""
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
+    copy.op_type = op_type or proto.op_type
     del copy.input[:], copy.output[:]
     copy.input.extend(inputs)
     copy.output.extend(outputs)

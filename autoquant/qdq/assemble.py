@@ -32,6 +32,8 @@ class Assembler:
         self.weights = Weights(graph)
         self.head = fragments.head(graph.model)
         self._taken = {*graph.constants, *graph.inputs, *graph.producer}
+        self.residual_adds = _residual_adds(graph)
+        self.plain_sums = False
         self._pieces: dict[Hashable, bytes] = {}
 
     def piece(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
@@ -103,12 +105,19 @@ class _Draft:
                 inputs[0] = self._breaker(node, inputs[0])
         outputs = [self._written(self.renamed.get(name, name)) for name in node.outputs]
         proto = self.home.graph.model.graph.node[node.index]
-        key = ("node", node.index, tuple(inputs), tuple(outputs), tuple(attributes))
-        self.parts.append(self.home.piece(key, lambda: fragments.rewired(proto, inputs, outputs, **attributes)))
+        op_type = "Sum" if self._is_plain_sum(node) else node.op_type
+        key = ("node", node.index, op_type, tuple(inputs), tuple(outputs), tuple(attributes))
+        self.parts.append(
+            self.home.piece(key, lambda: fragments.rewired(proto, inputs, outputs, op_type=op_type, **attributes))
+        )
         for name in node.outputs:
             target = self.renamed.get(name, name)
             if target in self.plan.produced:
                 self._pair(target, self._written(target), self.plan.produced[target], "")
+
+    def _is_plain_sum(self, node: Node) -> bool:
+        """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""
+        return self.home.plain_sums and node.index not in self.plan.integer and node.index in self.home.residual_adds
 
     def _integer_inputs(self, node: Node) -> list[str]:
         own = activations(node, self.home.graph)
@@ -293,6 +302,19 @@ class _Draft:
             others = [name for name in reader.inputs if name != tensor]
             passes = reader.op_type in ("Add", "Mul") and bool(others) and all(map(self.home.graph.is_constant, others))
         return passes and self._leads_to_q(reader.outputs[0])
+
+
+def _residual_adds(graph: Graph) -> frozenset[int]:
+    """Indices of Adds of two activations of one shape that a LayerNormalization reads."""
+    found = {
+        node.index
+        for node in graph.nodes
+        if node.op_type == "Add"
+        and graph.shape(node.inputs[0]) == graph.shape(node.inputs[1]) == graph.shape(node.outputs[0])
+        and not any(graph.is_constant(name) for name in node.inputs)
+        and any(reader.op_type == "LayerNormalization" for reader in graph.consumers.get(node.outputs[0], ()))
+    }
+    return frozenset(found)
 
 
 def _dequantized(tensor: TensorName, graph: Graph) -> str:

@@ -37,6 +37,15 @@ class Builder:
         self.planner = Planner(graph, op_types, ranges)
         self._assembler = Assembler(graph, self.planner)
 
+    @property
+    def has_residual_norms(self) -> bool:
+        """Whether an Add of two activations leads to a LayerNormalization: onnxruntime fuses them."""
+        return bool(self._assembler.residual_adds)
+
+    def write_plain_sums(self, wanted: bool) -> None:
+        """Write those Adds as Sum while they are float, so that the fused kernel is not used."""
+        self._assembler.plain_sums = wanted
+
     def plan(self, assignment: Assignment) -> Plan:
         """What an assignment decides for every node.
 
