@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-_STARTED = time.perf_counter()
 app = typer.Typer(
     help="Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime.",
     no_args_is_help=True,
@@ -77,6 +76,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
 ) -> None:
     """Search the mixed-precision models that no other one beats in both latency and SNR."""
+    started = time.perf_counter()
     with _errors():
         from autoquant import Budget, Demands, Target
         from autoquant.api.configuration import DEFAULT_SECONDS, seconds_of
@@ -86,14 +86,13 @@ def search(
         if seconds is None and trials is None:
             seconds = DEFAULT_SECONDS
             _say(f"budget: {seconds:g} s (--time and --trials change it)", quiet or as_json)
-        left = None if seconds is None else max(0.1, seconds - (time.perf_counter() - _STARTED))
         with _progress_line(quiet or as_json) as show:
             result = run(
                 model,
                 calibration=calibration,
                 evaluation=evaluation,
                 targets=[Target(ep, threads=threads)],
-                budget=Budget(seconds=left, trials=trials),
+                budget=Budget(seconds=seconds, trials=trials),
                 demands=Demands(min_snr_db=min_snr, max_latency_ratio=max_latency_ratio),
                 out=out,
                 space=space,
@@ -101,6 +100,7 @@ def search(
                 dims=_dims(dim or []),
                 seed=seed,
                 resume=resume,
+                spent_s=time.perf_counter() - started,
                 on_progress=show,
             )
         if as_json:

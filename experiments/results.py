@@ -100,7 +100,9 @@ def _recipes(zoo: Path, out: Path) -> list[Path]:
     if not marker.exists() or json.loads(marker.read_text(encoding="utf-8")) != origin:
         shutil.rmtree(folder, ignore_errors=True)
         files = [str(zoo / "model.onnx"), str(zoo / "calib.npz"), str(folder)]
-        _run(["-m", "experiments.recipes", *files], out / "recipes.log", timeout_s=3600)
+        failure = _run(["-m", "experiments.recipes", *files], out / "recipes.log", timeout_s=3600)
+        if failure:
+            raise RuntimeError(f"the recipes could not be built: {failure}")
         _write(marker, json.dumps(origin, indent=1))
     return sorted(folder.glob("*.onnx"))
 

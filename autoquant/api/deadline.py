@@ -25,16 +25,18 @@ class Deadline:
     Attributes:
         seconds: The budget; None where only trials count.
         phases: Seconds of each phase so far.
+        spent_s: Seconds that were gone before this was made.
     """
 
     seconds: float | None
     phases: dict[str, float] = field(default_factory=dict)
+    spent_s: float = 0.0
     _start: float = field(default_factory=time.perf_counter)
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self._start
+        return time.perf_counter() - self._start + self.spent_s
 
     @property
     def left(self) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,12 +60,13 @@ def search(
     budget: Budget | None = None,
     demands: Demands | None = None,
     out: str | os.PathLike[str] = "autoquant-run",
-    space: str = "default",
+    space: str | os.PathLike[str] = "default",
     n_regions: int = 40,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     resume: bool = False,
     cache: Path | None = None,
+    spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
 ) -> SearchResult:
     """Search the mixed-precision QDQ models of a float model that no other one beats in both latency and SNR.
@@ -83,6 +85,7 @@ def search(
         seed: Of every random choice.
         resume: Go on with the run in ``out``.
         cache: Folder of calibration results, the user's cache folder by default.
+        spent_s: Seconds of the budget that are gone already.
         on_progress: Told where the search stands.
 
     Returns:
@@ -91,8 +94,10 @@ def search(
     Raises:
         AutoquantError: Something that the user can put right; nothing is left half-written.
     """
-    budget = budget or Budget(seconds=DEFAULT_SECONDS)
-    deadline = Deadline(budget.seconds)
+    budget = budget or Budget()
+    if budget.seconds is None and budget.trials is None:
+        budget = Budget(seconds=DEFAULT_SECONDS)
+    deadline = Deadline(budget.seconds, spent_s=spent_s)
     calibration, evaluation = _with_example(model, calibration, evaluation)
     configuration = Configuration(
         model=steps.model_path(model),
@@ -102,7 +107,7 @@ def search(
         budget=budget,
         demands=demands or Demands(),
         out=Path(out),
-        space=space,
+        space=str(space),
         n_regions=n_regions,
         dims=dict(dims or {}),
         seed=seed,
@@ -154,6 +159,7 @@ class _Run:
     deadline: Deadline
     on_progress: OnProgress
     notes: list[str] = field(default_factory=list)
+    difference_db: float | None = None
     definition: SpaceDefinition | None = None
     samples: tuple[Samples, Samples] | None = None
     study: Study | None = None
@@ -199,6 +205,7 @@ class _Run:
             prepared = steps.prepare(asked.model, everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
+            self.difference_db = None if math.isinf(prepared.difference_db) else round(prepared.difference_db, 2)
             bench = steps.open_bench(asked.model, samples[1], targets=asked.targets, seed=asked.seed)
         self._tell("calibrate")
         with self.deadline.phase("calibrate"):
@@ -301,6 +308,7 @@ class _Run:
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
             "n_evaluations": n_evaluations,
+            "preprocessed_difference_db": self.difference_db,
             "float_ms": {name: seconds * 1e3 for name, seconds in bench.float_s.items()},
             "notes": self.notes,
             "regions": [

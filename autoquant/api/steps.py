@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import joblib
@@ -18,7 +19,7 @@ from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
-from autoquant.domain.statistics import CalibrationRange, Statistics
+from autoquant.domain.statistics import N_BINS, CalibrationRange, Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, DataError, ModelError, UsageError
 from autoquant.examples import example
@@ -41,6 +42,7 @@ __all__ = ["build", "calibrate", "find_regions", "measure", "model_path", "open_
 _LOG = logging.getLogger("autoquant")
 _CALIBRATION = Target()
 _PROBE_ROUNDS = 30
+_PROBE_SECONDS = 2.0
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:
@@ -173,7 +175,10 @@ def calibrate(
     tensors = _observed(prepared, _definition(space, ep).op_types)
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
     found: Statistics = cached(
-        (prepared.digest, samples.digest, tensors), prepared=prepared, feeds=samples.feeds, on_sample=on_sample
+        (prepared.digest, samples.digest, tensors, _observer_version()),
+        prepared=prepared,
+        feeds=samples.feeds,
+        on_sample=on_sample,
     )
     return found
 
@@ -187,13 +192,18 @@ def _cache(folder: Path) -> joblib.Memory:
         return joblib.Memory(None, verbose=0)
 
 
+def _observer_version() -> str:
+    """Of what makes the statistics: results of another version are not taken from the cache."""
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS}"
+
+
 def _statistics(
-    key: tuple[str, str, tuple[TensorName, ...]],
+    key: tuple[str, str, tuple[TensorName, ...], str],
     prepared: PreparedModel,
     feeds: Sequence[Feed],
     on_sample: Callable[[int], None] | None,
 ) -> Statistics:
-    model_digest, data_digest, tensors = key
+    model_digest, data_digest, tensors, _ = key
     graph = prepared.graph
     inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
@@ -274,7 +284,8 @@ def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
     builder.write_plain_sums(True)
     plain = builder.build({})
     pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
-    timings = bench.compare(*pair, _PROBE_ROUNDS).values()
+    n_rounds = int(max(5, min(_PROBE_ROUNDS, _PROBE_SECONDS / (2 * sum(bench.float_s.values())))))
+    timings = bench.compare(*pair, n_rounds).values()
     ratio = max(timing.ratio for timing in timings)
     if all(timing.ratio + 2 * timing.error < 1 for timing in timings):
         return f"Add before LayerNormalization is written as Sum: not fused, float takes {ratio:.3f} of its latency"

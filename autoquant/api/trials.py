@@ -63,7 +63,7 @@ class Trials:
     space: SearchSpace
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
-    n_rounds: int = 8
+    n_rounds: int = field(init=False)
     _built: dict[str, Measurement | Failure] = field(default_factory=dict)
     _known: dict[str, Measurement] = field(default_factory=dict)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
@@ -122,7 +122,10 @@ class Trials:
         self._note(evaluation)
 
     def _evaluate(self, trial: Trial) -> Measurement | Failure:
-        candidate = self.builder.build(trial.assignment)
+        try:
+            candidate = self.builder.build(trial.assignment)
+        except (AssertionError, KeyError, ValueError) as error:
+            return Failure(stage="build", reason=f"{type(error).__name__}: {error}")
         if candidate.digest not in self._built:
             found = measure(
                 self.bench,
@@ -186,9 +189,9 @@ class Trials:
         else:
             ratio = max(latency.ratio for latency in outcome.latency.values())
             snr = outcome.quality.worst_db
-            _LOG.info("trial %d: ratio %.3f, %.2f dB, %s", evaluation.trial.number, ratio, snr, self._seconds[-1])
+            _LOG.info("trial %d: ratio %.3f, %.2f dB, %.3f s", evaluation.trial.number, ratio, snr, self._seconds[-1])
             for demand in self._best:
-                if snr >= demand:
+                if snr >= demand and outcome.is_complete:
                     self._best[demand] = min(self._best[demand], ratio)
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))

@@ -48,8 +48,15 @@ class Quality:
 
     @property
     def worst_db(self) -> float:
-        """SNR of the worst float output, ``inf`` where there is none."""
-        return min(self.per_output.values(), default=math.inf)
+        """SNR of the worst float output.
+
+        A model without float outputs is judged by the share of elements that differ, in dB: 10 % are 10 dB, none is
+        ``inf``.
+        """
+        if self.per_output or not self.agreement:
+            return min(self.per_output.values(), default=math.inf)
+        differing = 1 - min(self.agreement.values())
+        return math.inf if differing <= 0 else -10 * math.log10(differing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

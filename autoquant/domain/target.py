@@ -21,6 +21,7 @@ class Target:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
         if self.threads < 1:
             raise ValueError(f"threads is {self.threads}, it must be at least 1")
 

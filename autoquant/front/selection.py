@@ -12,6 +12,7 @@ from autoquant.front.dominance import layers, non_dominated
 __all__ = ["choose_finalists", "choose_members"]
 
 _SNR_LIMIT_DB = 200.0
+_ESTIMATE_ERROR_DB = 3.0
 Floats = npt.NDArray[np.float64]
 
 
@@ -21,15 +22,15 @@ def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_d
     Args:
         evaluations: Of the whole search.
         limit: At least 1.
-        min_snr_db: Evaluations more than 1 dB below are of no interest.
+        min_snr_db: Evaluations further below than an estimate may err are of no interest.
     """
     found = [
         (evaluation, measured)
-        for evaluation in evaluations
+        for evaluation in _different(evaluations)
         if isinstance(measured := evaluation.outcome, Measurement)
         and measured.is_complete
         and min(latency.ratio for latency in measured.latency.values()) < 1
-        and (min_snr_db is None or measured.quality.worst_db >= min_snr_db - 1)
+        and (min_snr_db is None or measured.quality.worst_db >= min_snr_db - _ESTIMATE_ERROR_DB)
     ]
     if not found:
         return []
@@ -42,6 +43,15 @@ def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_d
         if len(chosen) >= limit or number == 1:
             break
     return [found[i][0] for i in chosen]
+
+
+def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """The first evaluation of each graph that onnxruntime ran."""
+    found: dict[str, Evaluation] = {}
+    for evaluation in evaluations:
+        if isinstance(evaluation.outcome, Measurement):
+            found.setdefault(evaluation.outcome.digest, evaluation)
+    return list(found.values())
 
 
 def choose_members(

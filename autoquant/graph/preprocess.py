@@ -99,7 +99,9 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
     )
 
 
-def _apply(original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Model:
+def _apply(
+    original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
+) -> Model:
     model = drop_initializer_inputs(original)
     if attempt.converted and opset_of(model) < OPSET:
         model = convert_opset(model, OPSET)
@@ -121,9 +123,14 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
 
 
-def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int, ...]]:
-    first = {name: array.shape for name, array in feeds[0].items()} if feeds else {}
-    return {name: shape for name, shape in first.items() if all(feed[name].shape == shape for feed in feeds)}
+def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
+    """Sizes that all feeds share, None where they differ."""
+    found: dict[str, tuple[int | None, ...]] = {}
+    for name in feeds[0] if feeds else ():
+        shapes = [feed[name].shape for feed in feeds]
+        if len({len(shape) for shape in shapes}) == 1:
+            found[name] = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True))
+    return found
 
 
 def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArray[np.generic]]]:

@@ -25,6 +25,10 @@ __all__ = ["Bench", "Opened", "Progress", "warm_up", "worst"]
 _WARMUP_S = 5e-3
 _ENOUGH = 0.015
 """Standard error of a ratio above which rounds are added."""
+_ROUNDING_DB = 90.0
+"""A candidate closer to float than this tells nothing of how quantization noise is spread."""
+_N_LEARNING = 64
+"""The telling samples are looked for among so many."""
 _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
@@ -89,7 +93,7 @@ class Bench:
         self.reference = [session.run(None, feed) for feed in self.feeds]
         _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
-        self._telling = TellingSamples(len(self.feeds), len(self.names))
+        self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
         self._pinned = {target.name: open_session(self.model, target) for target in self.targets}
         for name, pinned in self._pinned.items():
             warm_up(pinned, self.feeds)
@@ -138,7 +142,7 @@ class Bench:
 
         Args:
             sessions: The candidate's, by target name.
-            n_rounds: Timed rounds; up to twice as many where the ratios scatter.
+            n_rounds: Timed rounds; up to twice as many where the ratios scatter; samples repeat where they are fewer.
             goes_on: Asked with the estimate after a third of the rounds and after all of them.
 
         Returns:
@@ -150,27 +154,30 @@ class Bench:
         for session in sessions.values():
             warm_up(session, self.feeds)
         is_known, order = self._telling.is_known, self._telling.order
-        n_rounds = min(n_rounds, len(order))
+        samples = order[: max(_N_TELLING, n_rounds)] if is_known else order
         checkpoints = {max(2, n_rounds // 3), n_rounds} if is_known else set()
-        is_complete = True
-        for k, i in enumerate(order[: max(_N_TELLING, n_rounds)] if is_known else order):
+        for k in range(max(len(samples), 2 * n_rounds)):
             if k in checkpoints and not goes_on(self._progress(meters, timings)):
-                is_complete = False
-                break
+                return self._progress(meters, timings).quality, self._latencies(timings), False
+            new = meters if k < len(samples) else {}
+            sample = samples[k % len(samples)]
             if k < n_rounds or (k < 2 * n_rounds and max(t.error for t in timings.values()) > _ENOUGH):
-                self._round(i, sessions, meters, timings, rng)
+                self._round(sample, sessions, new, timings, rng)
             else:
-                for name, session in sessions.items():
-                    meters[name].add(self.reference[i], session.run(None, self.feeds[i]))
+                for name in new:
+                    new[name].add(self.reference[sample], sessions[name].run(None, self.feeds[sample]))
         quality = self._progress(meters, timings).quality
-        if not is_known:
+        if not is_known and quality.worst_db < _ROUNDING_DB:
             for meter in meters.values():
                 self._telling.learn(np.array(meter.noise))
-        latency = {name: timing.latency(self.seed) for name, timing in timings.items()}
-        return quality, latency, is_complete
+        return quality, self._latencies(timings), True
+
+    def _latencies(self, timings: Mapping[str, Timings]) -> dict[str, Latency]:
+        return {name: timing.latency(self.seed) for name, timing in timings.items()}
 
     def _progress(self, meters: Mapping[str, QualityMeter], timings: Mapping[str, Timings]) -> Progress:
-        shares = self._telling.shares(len(next(iter(meters.values())).noise))
+        n_done = len(next(iter(meters.values())).noise)
+        shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
         quality = worst([meter.quality(shares, self._signal) for meter in meters.values()])
         ratios = {name: timing.ratio for name, timing in timings.items()}
         return Progress(quality, ratios, len(next(iter(timings.values())).session))
@@ -187,7 +194,8 @@ class Bench:
             pair = {_PINNED: self._pinned[name], name: session}
             seconds, outputs = run_round(pair, self.feeds[i], repetitions(self.float_s[name], _TIMING_S), rng)
             timings[name].add(seconds[name], seconds[_PINNED])
-            meters[name].add(self.reference[i], outputs[name])
+            if name in meters:
+                meters[name].add(self.reference[i], outputs[name])
 
     def _ort_values(self, constants: Mapping[str, npt.NDArray[np.generic]]) -> Initializers:
         values: dict[str, object] = {}

@@ -16,6 +16,8 @@ __all__ = ["FinalMeasurement", "finalist_seconds"]
 
 _N_TIMED = 36
 """Samples that are timed in the first pass; the others only count for quality."""
+_LEAST_ROUNDS = 15
+"""Rounds behind an interval, however few the samples."""
 _TIMING_S = 5e-3
 """A timing lasts at least this long."""
 _PINNED = "the float model, pinned"
@@ -65,7 +67,7 @@ class FinalMeasurement:
             for name in targets:
                 self._run_part(name, part, rng)
             running_s = time.perf_counter() - start
-        self._repeat(rng)
+            self._repeat(part, running_s * (len(parts) - 1 - number), rng)
         found = {
             key: (
                 worst([self._meters[key, name].quality() for name in targets]),
@@ -106,13 +108,16 @@ class FinalMeasurement:
                 outputs = self._opened[target][key].run(None, self.bench.feeds[i])
                 self._meters[key, target].add(self.bench.reference[i], outputs)
 
-    def _repeat(self, rng: random.Random) -> None:
-        """More rounds while there is time, at most as many as before."""
-        for i in range(min(_N_TIMED, len(self.bench.feeds))):
+    def _repeat(self, part: Sequence[int], rest_s: float, rng: random.Random) -> None:
+        """Further rounds in the same opening: to a least number always, then as many again while there is time."""
+        wanted = -(-_N_TIMED // self.n_sessions)
+        least = -(-_LEAST_ROUNDS // self.n_sessions)
+        n_done = min(len(part), wanted)
+        for k in range(wanted):
+            if n_done + k >= least and time.perf_counter() + rest_s + self._opening_s > self.deadline:
+                break
             for target in self._opened:
-                if time.perf_counter() > self.deadline:
-                    return
-                self._round(target, i, rng)
+                self._round(target, part[k % len(part)], rng)
 
     def _round(self, target: str, i: int, rng: random.Random) -> dict[str, Outputs]:
         sessions = {key: self._opened[target][key] for key in (_PINNED, *self._kept)}

@@ -41,7 +41,7 @@ class TellingSamples:
     def learn(self, noise: Floats) -> None:
         """See the noise of one candidate on all samples, shape (n_samples, n_outputs), in the present order."""
         total = noise.sum(axis=0)
-        if self.is_known or not np.isfinite(total).all() or not (total > 0).any():
+        if self.is_known or len(noise) < self.n_samples or not np.isfinite(total).all() or not (total > 0).any():
             return
         shares = np.full_like(noise, 1 / self.n_samples)
         np.divide(noise, total, out=shares, where=total > 0)

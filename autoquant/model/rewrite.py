@@ -81,8 +81,8 @@ def free_dimensions(model: Model) -> frozenset[str]:
     return frozenset(d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param)
 
 
-def freeze(model: Model, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Model:
-    """Input shapes made static: first dimensions by name, then whole shapes by input."""
+def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]) -> Model:
+    """Input shapes made static: first dimensions by name, then those of an input that are not None."""
     copy = _copy(model)
     for value in copy.graph.input:
         tensor = value.type.tensor_type

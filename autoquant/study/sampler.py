@@ -103,7 +103,7 @@ class StructureSampler(BaseSampler):
         quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
         errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
         self._fit_noise(codes, _snr_by_output(trials), np.where(quick, _QUICK_WEIGHT, 1.0))
-        self._latency.fit(codes, values[:, 1], np.maximum(errors, quick * _QUICK_ERROR))
+        self._latency.fit(codes, values[:, 1:].max(axis=1), np.maximum(errors, quick * _QUICK_ERROR))
 
     def _fit_noise(self, codes: Codes, snr_db: Floats, weights: Floats) -> None:
         """One model for each of the outputs that are the worst one most often."""

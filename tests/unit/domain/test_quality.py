@@ -77,6 +77,12 @@ def test_an_integer_output_of_another_shape_agrees_nowhere() -> None:
     meter.add([np.array([True, False])], [np.array([True])])
     meter.add([np.array([True, False])], [np.array([True, False])])
     assert meter.quality().agreement == {"n": 0.5}
+    assert meter.quality().worst_db == pytest.approx(10 * math.log10(2))
+
+
+def test_without_float_outputs_only_full_agreement_is_equal() -> None:
+    meter = QualityMeter(["n"])
+    meter.add([np.array([True, False])], [np.array([True, False])])
     assert meter.quality().worst_db == math.inf
 
 

@@ -40,7 +40,7 @@ def test_files_are_measured_on_every_sample_and_target(files: dict[str, Path]) -
     for quality, latency in found.values():
         assert quality.n_samples == N_FEEDS
         assert latency.keys() == pinned.keys() == {"cpu-1t", "cpu-2t"}
-        assert all(x.n_rounds == 2 * N_FEEDS and 0 < x.ratio_low <= x.ratio_high for x in latency.values())
+        assert all(x.n_rounds >= 15 and 0 < x.ratio_low <= x.ratio_high for x in latency.values())
     assert found["same"][0].worst_db == math.inf
     assert 0 < found["other"][0].worst_db < 60
 
@@ -58,7 +58,7 @@ def test_without_time_every_sample_is_still_run_once_and_two_files_are_kept(file
     assert list(found) == ["same", "other"]
     for quality, latency in found.values():
         assert quality.n_samples == N_FEEDS
-        assert all(x.n_rounds == N_FEEDS for x in latency.values())
+        assert all(x.n_rounds >= N_FEEDS for x in latency.values())
 
 
 @pytest.mark.parametrize("n_sessions", [1, 20])
