@@ -18,6 +18,7 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members
 from autoquant.measurement.bench import Bench
+from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.final import FinalMeasurement
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
@@ -117,6 +118,7 @@ class Delivery:
             "autoquant.calibration": self.calibration_digest,
             "autoquant.measured_in_search": json.dumps(measured),
             "autoquant.source_sha256": self.prepared.source_sha256,
+            "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
         }
 
     def _write_float(self) -> Path:
@@ -139,7 +141,9 @@ class Delivery:
         lost = sum(1 for region, scheme in asked.items() if scheme != FLOAT and region not in effective)
         note = "" if effective else "float, preprocessed: shapes frozen, constants folded"
         if effective and lost:
-            note = f"{lost} regions that were asked to be quantized hold no operator that runs on integers"
+            note = f"asked for integers but without an integer kernel of their own: {lost} regions"
+        if REQUANTIZED in effective.values():
+            note = "onnxruntime quantized float operators unasked; the assignment names the regions"
         return Member(
             id=name,
             path=str(path.relative_to(self.folder.path)),

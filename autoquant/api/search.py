@@ -32,6 +32,7 @@ from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench
 from autoquant.model.io import sha256_of
 from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.builder import Builder
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
@@ -160,6 +161,7 @@ class _Run:
     on_progress: OnProgress
     notes: list[str] = field(default_factory=list)
     difference_db: float | None = None
+    has_plain_sums: bool = False
     definition: SpaceDefinition | None = None
     samples: tuple[Samples, Samples] | None = None
     study: Study | None = None
@@ -211,7 +213,7 @@ class _Run:
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(prepared, samples[0], space=definition, cache_folder=asked.cache)
             builder = steps.builder_of(prepared, regions, statistics, space=definition)
-            self.notes.extend(filter(None, [steps.probe_residual_norms(builder, bench)]))
+            self._choose_forms(folder, builder, bench)
         space = resolve(definition, regions)
         if not asked.resume:
             folder.write_json("run.json", self._run_document(regions, bench, 0))
@@ -235,6 +237,16 @@ class _Run:
             record = self._record(front, regions, study)
             self._write_reports(folder, record, self._run_document(regions, bench, trials.n_evaluations))
         return SearchResult(folder.path, record)
+
+    def _choose_forms(self, folder: RunFolder, builder: Builder, bench: Bench) -> None:
+        """Probe them; a run that is resumed keeps what it chose, so that its trials stay what they were."""
+        if self.configuration.resume:
+            self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
+            builder.write_plain_sums(self.has_plain_sums)
+            return
+        note = steps.probe_residual_norms(builder, bench)
+        self.has_plain_sums = note is not None
+        self.notes.extend(filter(None, [note]))
 
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
         try:
@@ -309,6 +321,7 @@ class _Run:
             "seconds_total": round(self.deadline.elapsed, 3),
             "n_evaluations": n_evaluations,
             "preprocessed_difference_db": self.difference_db,
+            "plain_sums": self.has_plain_sums,
             "float_ms": {name: seconds * 1e3 for name, seconds in bench.float_s.items()},
             "notes": self.notes,
             "regions": [

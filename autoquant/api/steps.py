@@ -283,7 +283,11 @@ def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
     fused = builder.build({})
     builder.write_plain_sums(True)
     plain = builder.build({})
-    pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
+    try:
+        pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
+    except ModelError:
+        builder.write_plain_sums(False)
+        return None
     n_rounds = int(max(5, min(_PROBE_ROUNDS, _PROBE_SECONDS / (2 * sum(bench.float_s.values())))))
     timings = bench.compare(*pair, n_rounds).values()
     ratio = max(timing.ratio for timing in timings)

@@ -93,12 +93,21 @@ def files_of(path: Path) -> Iterator[Path]:
     model = onnx.load(path, format="protobuf", load_external_data=False)
     places = {
         entry.value
-        for t in model.graph.initializer
+        for t in _tensors(model.graph)
         if uses_external_data(t)
         for entry in t.external_data
         if entry.key == "location"
     }
     yield from (path.parent / place for place in sorted(places))
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and tensors in attributes, those of subgraphs too."""
+    yield from graph.initializer
+    for attribute in (a for node in graph.node for a in node.attribute):
+        yield from ([attribute.t] if attribute.HasField("t") else attribute.tensors)
+        for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            yield from _tensors(inner)
 
 
 def size_bytes_of(path: Path) -> int:

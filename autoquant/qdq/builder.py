@@ -42,6 +42,11 @@ class Builder:
         """Whether an Add of two activations leads to a LayerNormalization: onnxruntime fuses them."""
         return bool(self._assembler.residual_adds)
 
+    @property
+    def has_plain_sums(self) -> bool:
+        """Whether they are written as Sum while they are float."""
+        return self._assembler.plain_sums
+
     def write_plain_sums(self, wanted: bool) -> None:
         """Write those Adds as Sum while they are float, so that the fused kernel is not used."""
         self._assembler.plain_sums = wanted

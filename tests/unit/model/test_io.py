@@ -1,6 +1,7 @@
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -121,3 +122,19 @@ def test_the_digest_is_that_of_the_content() -> None:
     assert model_digest(model) == model_digest(other)
     other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
     assert model_digest(model) != model_digest(other)
+
+
+def test_external_data_of_attributes_are_files_of_the_model(tmp_path: Path) -> None:
+    value = onnx.numpy_helper.from_array(np.ones(1000, np.float32), "value")
+    node = onnx.helper.make_node("Constant", [], ["c"], value=value)
+    graph = onnx.helper.make_graph([node], "g", [], [onnx.helper.make_tensor_value_info("c", 1, [1000])])
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        onnx.helper.make_model(graph),
+        path,
+        save_as_external_data=True,
+        convert_attribute=True,
+        location="model.data",
+        size_threshold=0,
+    )
+    assert [file.name for file in files_of(path)] == ["model.onnx", "model.data"]
