@@ -1,6 +1,7 @@
 """Files of overrides as onnxruntime's quantizer takes them."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ __all__ = ["load_overrides"]
 _NUMPY = {"QInt8": np.int8, "QUInt8": np.uint8, "QInt16": np.int16, "QUInt16": np.uint16}
 
 
-def load_overrides(path: Path) -> dict[str, list[dict[str, Any]]]:
+def load_overrides(path: str | os.PathLike[str]) -> dict[str, list[dict[str, Any]]]:
     """Read ``models/*.overrides.json`` for ``quantize_static(extra_options={"TensorQuantOverrides": ...})``.
 
     JSON has neither enumerations nor sets nor typed scalars; onnxruntime accepts nothing else.
@@ -24,7 +25,7 @@ def load_overrides(path: Path) -> dict[str, list[dict[str, Any]]]:
         ModelError: The file is no JSON, or names an unknown type.
     """
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         return {tensor: [_typed(override) for override in overrides] for tensor, overrides in content.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
