@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from autoquant.measurement.final import finalist_seconds
 
-__all__ = ["N_FINALISTS", "N_SESSIONS", "WRITING_S", "Deadline", "delivery_seconds"]
+__all__ = ["N_FINALISTS", "N_SESSIONS", "WRITING_S", "Deadline", "reading_seconds"]
 
 _FINISH_SHARE = 0.16
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
+_WRITTEN_BYTES_PER_S = 1.5e8
+_READ_BYTES_PER_S = 3e8
+"""Rough: they only decide how much time is kept, and how many finalists are begun."""
 WRITING_S = 2.0
 """For what follows the last measurement: tables, the report."""
 N_SESSIONS = 3
@@ -52,12 +55,13 @@ class Deadline:
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
-    def finish_seconds(self, latency_s: float, n_samples: int, opening_s: float) -> float:
+    def finish_seconds(self, latency_s: float, n_samples: int, opening_s: float, size_bytes: int) -> float:
         """What to keep for the end: the share of the budget, or less where all finalists need less."""
-        wanted = N_FINALISTS * delivery_seconds(latency_s, n_samples, opening_s) + WRITING_S
+        each = finalist_seconds(latency_s, n_samples) + N_SESSIONS * reading_seconds(opening_s, size_bytes)
+        wanted = N_FINALISTS * (each + size_bytes / _WRITTEN_BYTES_PER_S) + WRITING_S
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)
 
 
-def delivery_seconds(latency_s: float, n_samples: int, opening_s: float) -> float:
-    """What a finalist takes at least: opened and warmed up once, run on every sample."""
-    return finalist_seconds(latency_s, n_samples) + opening_s + latency_s
+def reading_seconds(opening_s: float, size_bytes: int) -> float:
+    """What opening a file takes, given what opening it from memory takes."""
+    return opening_s + size_bytes / _READ_BYTES_PER_S

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.configuration import Demands
-from autoquant.api.deadline import N_FINALISTS, N_SESSIONS, WRITING_S, Deadline, delivery_seconds
+from autoquant.api.deadline import N_FINALISTS, N_SESSIONS, WRITING_S, Deadline, reading_seconds
 from autoquant.api.folder import RunFolder, writing
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
@@ -19,7 +19,7 @@ from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.effective import REQUANTIZED
-from autoquant.measurement.final import FinalMeasurement
+from autoquant.measurement.final import FinalMeasurement, finalist_seconds
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
@@ -74,11 +74,12 @@ class Delivery:
         """As many finalists as can be measured in the time that is left, and at least two."""
         finalists: dict[str, Evaluation] = {}
         files: dict[str, Path] = {}
-        n_samples, opening_s = len(self.bench.feeds), 2 * self.bench.opening_s
-        needed = delivery_seconds(2 * sum(self.bench.float_s.values()), n_samples, opening_s) + WRITING_S
+        n_samples = len(self.bench.feeds)
+        opening_s = reading_seconds(self.bench.opening_s, size_bytes_of(self.prepared.source))
+        needed = finalist_seconds(2 * sum(self.bench.float_s.values()), n_samples) + opening_s + WRITING_S
         writing_s = 0.0
         for evaluation in choose_finalists(evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db):
-            needed += delivery_seconds(_seconds(evaluation), n_samples, opening_s)
+            needed += finalist_seconds(_seconds(evaluation), n_samples) + opening_s
             if len(files) >= 2 and deadline.left < needed + writing_s:
                 break
             start = time.perf_counter()

@@ -30,7 +30,7 @@ from autoquant.errors import DataError, OutputError
 from autoquant.examples import example
 from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench
-from autoquant.model.io import sha256_of
+from autoquant.model.io import sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.report.front_json import front_json
@@ -218,7 +218,9 @@ class _Run:
         if not asked.resume:
             folder.write_json("run.json", self._run_document(regions, bench, 0))
         study = self._open_study(folder, space, self._sampler(prepared, regions, space))
-        trials = Trials(study, builder, bench, regions, space, self.deadline, self.on_progress)
+        trials = Trials(
+            study, builder, bench, regions, space, self.deadline, self.on_progress, size_bytes_of(asked.model)
+        )
         with self.deadline.phase("search"):
             ended = self._run_trials(trials)
         self.notes.append(_ENDED[ended])

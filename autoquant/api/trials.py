@@ -54,6 +54,7 @@ class Trials:
         space: Their choices.
         deadline: Of the whole search.
         on_progress: Told after every trial.
+        size_bytes: Of the float model: what a delivered file may have.
     """
 
     study: Study
@@ -63,6 +64,7 @@ class Trials:
     space: SearchSpace
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
+    size_bytes: int
     n_rounds: int = field(init=False)
     _built: dict[str, Measurement | Failure] = field(default_factory=dict)
     _known: dict[str, Measurement] = field(default_factory=dict)
@@ -111,7 +113,9 @@ class Trials:
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
         latency_s = sum(self.bench.float_s.values())
-        return self.deadline.left - self.deadline.finish_seconds(latency_s, len(self.bench.feeds), self.bench.opening_s)
+        return self.deadline.left - self.deadline.finish_seconds(
+            latency_s, len(self.bench.feeds), self.bench.opening_s, self.size_bytes
+        )
 
     def _trial(self) -> None:
         start = time.perf_counter()

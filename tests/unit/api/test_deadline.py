@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, delivery_seconds
+from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
 
 
 def a_deadline(seconds: float | None, elapsed: float = 0.0) -> Deadline:
@@ -34,17 +34,16 @@ def test_phases_are_counted_together_even_if_they_fail() -> None:
     assert deadline.phases["study"] >= first >= 0
 
 
-@pytest.mark.parametrize("latency_s", [1e-5, 0.01, 10.0])
-def test_the_end_takes_a_bounded_share_of_the_budget_and_no_more_than_all_finalists_need(latency_s: float) -> None:
-    kept = a_deadline(100).finish_seconds(latency_s, 32, 0.1)
-    wanted = N_FINALISTS * delivery_seconds(latency_s, 32, 0.1) + WRITING_S
-    assert WRITING_S < kept <= min(25, wanted)
-    assert a_deadline(None).finish_seconds(latency_s, 32, 0.1) == wanted
+@pytest.mark.parametrize("latency_s", [0.0001, 0.01, 1.0])
+@pytest.mark.parametrize("size_bytes", [10**5, 10**8])
+def test_the_end_takes_what_all_finalists_need_and_at_most_a_share(latency_s: float, size_bytes: int) -> None:
+    wanted = a_deadline(None).finish_seconds(latency_s, 32, 0.1, size_bytes)
+    kept = a_deadline(100).finish_seconds(latency_s, 32, 0.1, size_bytes)
+    assert wanted > WRITING_S + N_FINALISTS * 3 * reading_seconds(0.1, size_bytes)
+    assert kept == min(wanted, 16 + WRITING_S)
 
 
-def test_a_finalist_takes_longer_with_more_samples_latency_or_opening_time() -> None:
-    base = delivery_seconds(0.01, 32, 0.1)
-    assert delivery_seconds(0.02, 32, 0.1) > base
-    assert delivery_seconds(0.01, 64, 0.1) > base
-    assert delivery_seconds(0.01, 32, 0.2) > base
-    assert delivery_seconds(0.0, 32, 0.0) > 0
+def test_more_work_at_the_end_keeps_more_time() -> None:
+    base = a_deadline(None).finish_seconds(0.01, 32, 0.1, 10**6)
+    for more in ((0.02, 32, 0.1, 10**6), (0.01, 64, 0.1, 10**6), (0.01, 32, 0.2, 10**6), (0.01, 32, 0.1, 10**8)):
+        assert a_deadline(None).finish_seconds(*more) > base
