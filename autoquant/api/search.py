@@ -353,7 +353,7 @@ class _Run:
 _ENDED = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
-    "exhausted": "every assignment of the space was evaluated",
+    "exhausted": "no assignment is left that runs as another graph",
     "interrupted": ENDED_BY_USER,
 }
 _FIXED = {

@@ -20,6 +20,8 @@ __all__ = ["SearchProgress", "Trials"]
 
 _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
+_MOST_REPEATED = 100
+"""So many trials in a row that run graphs known already end a search."""
 _SNR_MARGIN_DB = 1.5
 _RATIO_MARGIN = 0.04
 """A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
@@ -70,6 +72,7 @@ class Trials:
     _known: dict[str, Measurement] = field(default_factory=dict)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
+    _n_repeated: int = 0
 
     def __post_init__(self) -> None:
         slowest = max(self.bench.float_s.values()) * len(self.bench.float_s)
@@ -101,7 +104,7 @@ class Trials:
                 if not probed and self.study.n_enqueued == 0:
                     self._enqueue_probes()
                     probed = True
-                if self._is_exhausted():
+                if self._is_exhausted() or self._n_repeated >= _MOST_REPEATED:
                     return "exhausted"
                 self._trial()
                 n_done += 1
@@ -118,10 +121,11 @@ class Trials:
         )
 
     def _trial(self) -> None:
-        start = time.perf_counter()
+        start, n_before = time.perf_counter(), self.n_evaluations
         trial = self.study.ask()
         evaluation = Evaluation(trial=trial, outcome=self._evaluate(trial))
         self.study.tell(evaluation)
+        self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
         self._seconds.append(time.perf_counter() - start)
         self._note(evaluation)
 
