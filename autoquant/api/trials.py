@@ -92,6 +92,8 @@ class Trials:
         Returns:
             Why it ended: ``"time"``, ``"trials"``, ``"exhausted"`` or ``"interrupted"``.
         """
+        if not self.regions:
+            return "exhausted"
         n_done = 0
         self.study.enqueue({})
         for name in self.space.schemes:
