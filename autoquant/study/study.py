@@ -30,7 +30,7 @@ class Study:
     """Ask and tell; every told trial is appended to a journal file as one record.
 
     Trials are asked in memory and stored when they are told: Optuna's journal takes a write and a sync for each
-    parameter of a running trial, which would cost a fifth of a second a trial with 40 regions.
+    parameter of a running trial, which costs more than measuring does with many regions.
 
     Args:
         path: The journal file; trials that it holds already are taken over.
