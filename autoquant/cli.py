@@ -63,6 +63,12 @@ def search(
         str | None, typer.Option("--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s.")
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.")] = None,
+    trial_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longest time of one trial, e.g. 30s; it then counts as failed.")
+    ] = None,
+    trial_memory: Annotated[
+        int | None, typer.Option(min=1, metavar="MB", help="Memory of the process that measures.")
+    ] = None,
     space: Annotated[
         str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.")
     ] = "default",
@@ -92,7 +98,12 @@ def search(
                 calibration=calibration,
                 evaluation=evaluation,
                 targets=[Target(ep, threads=threads)],
-                budget=Budget(seconds=seconds, trials=trials),
+                budget=Budget(
+                    seconds=seconds,
+                    trials=trials,
+                    trial_seconds=None if trial_time is None else seconds_of(trial_time, "--trial-time"),
+                    trial_memory_mb=trial_memory,
+                ),
                 demands=Demands(min_snr_db=min_snr, max_latency_ratio=max_latency_ratio),
                 out=out,
                 space=space,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
+from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement, Quality, Trial
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.target import Target
 
@@ -29,6 +29,9 @@ def a_latency(ratio: float = 0.5, *, spread: float = 0.01, float_ms: float = 10.
         ratio_low=low,
         ratio_high=high,
         n_rounds=31,
+        n_sessions=3,
+        p90_ms=float_ms * ratio * 1.1,
+        p99_ms=float_ms * ratio * 1.3,
     )
 
 
@@ -49,6 +52,7 @@ def a_member(
         size_bytes=2_500_000,
         quality=Quality(per_output={"logits": snr_db}, agreement={}, n_samples=64),
         latency={target.name: a_latency(ratio) for target in targets},
+        footprint={target.name: Footprint(opening_ms=25.0, memory_mb=12.5) for target in targets},
         assignment={RegionId(region): scheme for region, scheme in schemes.items()},
         note=note,
     )
@@ -62,6 +66,7 @@ def a_float_member(targets: tuple[Target, ...] = (Target(),)) -> Member:
         size_bytes=10_000_000,
         quality=None,
         latency={target.name: a_latency(1.0, spread=0.0) for target in targets},
+        footprint={target.name: Footprint(opening_ms=20.0, memory_mb=11.0) for target in targets},
         assignment={},
         note="",
     )

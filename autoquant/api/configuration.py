@@ -25,16 +25,26 @@ class Budget:
     Attributes:
         seconds: Wall-clock time from the start to the written front.
         trials: Trials of the study.
+        trial_seconds: Longest time of one trial, which then counts as failed; many times the usual one by default.
+        trial_memory_mb: Memory of the process that measures; most of what is available by default.
     """
 
     seconds: float | None = None
     trials: int | None = None
+    trial_seconds: float | None = None
+    trial_memory_mb: int | None = None
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
         if self.trials is not None and self.trials < 1:
             raise UsageError(f"the budget is {self.trials} trials, it must be at least 1")
+        if self.trial_seconds is not None and not 0 < self.trial_seconds < math.inf:
+            raise UsageError(
+                f"the time of a trial is {self.trial_seconds} s, it must be positive and finite, e.g. 60 s"
+            )
+        if self.trial_memory_mb is not None and self.trial_memory_mb < 1:
+            raise UsageError(f"the memory of a trial is {self.trial_memory_mb} MB, it must be at least 1, e.g. 4000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,8 @@ class Configuration:
             "targets": [{"ep": t.ep, "threads": t.threads, "options": dict(t.options)} for t in self.targets],
             "seconds": self.budget.seconds,
             "trials": self.budget.trials,
+            "trial_seconds": self.budget.trial_seconds,
+            "trial_memory_mb": self.budget.trial_memory_mb,
             "min_snr_db": self.demands.min_snr_db,
             "max_latency_ratio": self.demands.max_latency_ratio,
             "space": self.space,

@@ -5,19 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.final import finalist_seconds
+from autoquant.measurement.final import LEAST_SESSIONS, finalist_seconds
 
-__all__ = ["N_FINALISTS", "N_SESSIONS", "WRITING_S", "Deadline", "reading_seconds"]
+__all__ = ["N_FINALISTS", "WRITING_S", "Deadline", "reading_seconds"]
 
-_FINISH_SHARE = 0.16
+_FINISH_SHARE = 0.2
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 _WRITTEN_BYTES_PER_S = 1.5e8
 _READ_BYTES_PER_S = 3e8
 """Rough: they only decide how much time is kept, and how many finalists are begun."""
 WRITING_S = 2.0
 """For what follows the last measurement: tables, the report."""
-N_SESSIONS = 3
-"""How often every finalist is opened for the last measurement, where there is time."""
 N_FINALISTS = 20
 
 
@@ -57,7 +55,7 @@ class Deadline:
 
     def finish_seconds(self, latency_s: float, n_samples: int, opening_s: float, size_bytes: int) -> float:
         """What to keep for the end: the share of the budget, or less where all finalists need less."""
-        each = finalist_seconds(latency_s, n_samples) + N_SESSIONS * reading_seconds(opening_s, size_bytes)
+        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * reading_seconds(opening_s, size_bytes)
         wanted = N_FINALISTS * (each + size_bytes / _WRITTEN_BYTES_PER_S) + WRITING_S
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)
 

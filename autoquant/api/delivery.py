@@ -4,27 +4,32 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.configuration import Demands
-from autoquant.api.deadline import N_FINALISTS, N_SESSIONS, WRITING_S, Deadline, reading_seconds
+from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
+from autoquant.api.evaluator import BenchFacts
 from autoquant.api.folder import RunFolder, writing
+from autoquant.domain.feed import Feed
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
+from autoquant.domain.target import Target
 from autoquant.front.selection import choose_finalists, choose_members
-from autoquant.measurement.bench import Bench
 from autoquant.measurement.effective import REQUANTIZED
-from autoquant.measurement.final import FinalMeasurement, finalist_seconds
+from autoquant.measurement.files import FileBenchSetup
+from autoquant.measurement.final import LEAST_SESSIONS, FinalMeasurement, Measured, finalist_seconds
+from autoquant.measurement.latency import REFERENCE
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.report.tables import rounds_table
 
 __all__ = ["PREPARED", "Delivery"]
 
@@ -40,10 +45,16 @@ class Delivery:
 
     prepared: PreparedModel
     builder: Builder
-    bench: Bench
+    facts: BenchFacts
+    feeds: Sequence[Feed]
+    targets: tuple[Target, ...]
+    seed: int
+    opening_s: float
+    memory_bytes: int | None
     folder: RunFolder
     calibration_digest: str
     demands: Demands
+    is_ended: Callable[[], bool]
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
         """The front; every number in it comes from the files themselves, measured together."""
@@ -51,36 +62,57 @@ class Delivery:
         save_model(self.prepared.graph.model, self.folder.path / PREPARED)
         finalists, files = self._write_finalists(evaluations, deadline)
         _LOG.info("%d finalists", len(files))
-        stop = time.perf_counter() + max(0.0, deadline.left - WRITING_S)
-        measured, float_latency = FinalMeasurement(self.bench, files, N_SESSIONS, stop).run()
+        measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
+        baseline = measured.pop(REFERENCE)
         kept = choose_members(
-            measured, min_snr_db=self.demands.min_snr_db, max_latency_ratio=self.demands.max_latency_ratio
+            {name: (found.quality, found.latency) for name, found in measured.items() if found.quality is not None},
+            min_snr_db=self.demands.min_snr_db,
+            max_latency_ratio=self.demands.max_latency_ratio,
         )
         for name in set(files) - set(kept):
             for file in list(files_of(files[name])):
                 file.unlink()
             files[name].with_suffix(".overrides.json").unlink()
-        members = [self._member(name, files[name], finalists[name], *measured[name]) for name in kept]
+        members = [self._member(name, files[name], finalists[name], measured[name]) for name in kept]
         return Front(
             model_path=str(self.prepared.source),
             model_sha256=self.prepared.source_sha256,
-            targets=tuple(self.bench.targets),
-            members=(*members, self._float_member(float_path, float_latency)),
+            targets=self.targets,
+            members=(*members, self._float_member(float_path, baseline)),
         )
+
+    def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
+        setup = FileBenchSetup(
+            baseline=self.prepared.source,
+            feeds=tuple(self.feeds[: self.facts.n_samples]),
+            targets=self.targets,
+            seed=self.seed,
+        )
+        final = FinalMeasurement(setup, files, deadline, self.is_ended, memory_bytes=self.memory_bytes)
+        measured = final.run()
+        for name, reason in final.lost.items():
+            _LOG.warning("%s is not delivered: %s", files[name].name, reason)
+        self.folder.write_text(
+            "latency.csv",
+            rounds_table(
+                (number, target, found.seconds, found.is_repeated) for number, target, found in final.rounds
+            ).to_csv(index=False),
+        )
+        return measured
 
     def _write_finalists(
         self, evaluations: Sequence[Evaluation], deadline: Deadline
     ) -> tuple[dict[str, Evaluation], dict[str, Path]]:
-        """As many finalists as can be measured in the time that is left, and at least two."""
+        """As many finalists as can be measured in the time that is left."""
         finalists: dict[str, Evaluation] = {}
         files: dict[str, Path] = {}
-        n_samples = len(self.bench.feeds)
-        opening_s = reading_seconds(self.bench.opening_s, size_bytes_of(self.prepared.source))
-        needed = finalist_seconds(2 * sum(self.bench.float_s.values()), n_samples) + opening_s + WRITING_S
+        n_samples = self.facts.n_samples
+        opening_s = LEAST_SESSIONS * reading_seconds(self.opening_s, size_bytes_of(self.prepared.source))
+        needed = finalist_seconds(2 * sum(self.facts.float_s.values()), n_samples) + opening_s + WRITING_S
         writing_s = 0.0
         for evaluation in choose_finalists(evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db):
             needed += finalist_seconds(_seconds(evaluation), n_samples) + opening_s
-            if len(files) >= 2 and deadline.left < needed + writing_s:
+            if deadline.left < needed + writing_s:
                 break
             start = time.perf_counter()
             name = f"t{evaluation.trial.number:04d}"
@@ -132,9 +164,7 @@ class Delivery:
                 shutil.copyfile(file, place)
         return target
 
-    def _member(
-        self, name: str, path: Path, evaluation: Evaluation, quality: Quality, latency: Mapping[str, Latency]
-    ) -> Member:
+    def _member(self, name: str, path: Path, evaluation: Evaluation, measured: Measured) -> Member:
         outcome = evaluation.outcome
         assert isinstance(outcome, Measurement)
         asked = evaluation.trial.assignment
@@ -150,35 +180,25 @@ class Delivery:
             path=str(path.relative_to(self.folder.path)),
             sha256=sha256_of(path),
             size_bytes=size_bytes_of(path),
-            quality=quality,
-            latency=dict(latency),
+            quality=measured.quality,
+            latency=measured.latency,
+            footprint=measured.footprint,
             assignment=effective,
             note=note,
         )
 
-    def _float_member(self, path: Path, latency: Mapping[str, Latency]) -> Member:
+    def _float_member(self, path: Path, measured: Measured) -> Member:
         return Member(
             id=FLOAT_ID,
             path=str(path.relative_to(self.folder.path)),
             sha256=sha256_of(path),
             size_bytes=size_bytes_of(path),
             quality=None,
-            latency={name: _as_reference(found) for name, found in latency.items()},
+            latency=measured.latency,
+            footprint=measured.footprint,
             assignment={},
             note="the given model",
         )
-
-
-def _as_reference(latency: Latency) -> Latency:
-    return Latency(
-        median_ms=latency.median_ms,
-        low_ms=latency.low_ms,
-        high_ms=latency.high_ms,
-        ratio=1.0,
-        ratio_low=1.0,
-        ratio_high=1.0,
-        n_rounds=latency.n_rounds,
-    )
 
 
 def _seconds(evaluation: Evaluation) -> float:

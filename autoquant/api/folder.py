@@ -21,6 +21,7 @@ _OWN = (
     "run.json",
     "front.json",
     "front.csv",
+    "latency.csv",
     "trials.csv",
     "report.html",
     "prepared.onnx",

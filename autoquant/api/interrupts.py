@@ -1,42 +1,50 @@
-"""Ctrl-C while trials run."""
+"""Ctrl-C while a search runs."""
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-__all__ = ["interruptible"]
+__all__ = ["Interrupts", "interruptible"]
+
+_PATIENCE = 2
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """How often Ctrl-C was pressed: once ends the trials, twice the last measurement too, then nothing waits."""
+
+    n_pressed: int = 0
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where Ctrl-C was pressed."""
+        if self.n_pressed:
+            raise KeyboardInterrupt
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], None]]:
-    """The first Ctrl-C waits for the next call of what this yields, the second one does not wait.
+def interruptible() -> Iterator[Interrupts]:
+    """Count presses of Ctrl-C instead of raising KeyboardInterrupt, up to the third.
 
     Only where Python's own handler is in place and can be replaced, which is the main thread; elsewhere Ctrl-C raises
     KeyboardInterrupt where it happens.
-
-    Yields:
-        Raises KeyboardInterrupt where Ctrl-C was pressed before.
     """
-    interrupts: list[int] = []
+    interrupts = Interrupts()
 
     def note(number: int, frame: object) -> None:  # noqa: ARG001 - what signal wants
-        if interrupts:
-            raise KeyboardInterrupt
-        interrupts.append(number)
-
-    def check() -> None:
-        if interrupts:
+        interrupts.n_pressed += 1
+        if interrupts.n_pressed > _PATIENCE:
             raise KeyboardInterrupt
 
     is_replaceable = threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
     )
     if not is_replaceable:
-        yield check
+        yield interrupts
         return
     signal.signal(signal.SIGINT, note)
     try:
-        yield check
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)

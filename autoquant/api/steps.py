@@ -1,9 +1,12 @@
 """The steps of a search, one by one, for notebooks and jobs that use a part."""
 
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -158,6 +161,7 @@ def calibrate(
     ep: str = "cpu",
     cache_folder: Path | None = None,
     on_sample: Callable[[int], None] | None = None,
+    seconds: float = math.inf,
 ) -> Statistics:
     """Observe every activation that the space may quantize, in one pass; the result is cached by content.
 
@@ -168,19 +172,54 @@ def calibrate(
         ep: Execution provider whose section of the space counts.
         cache_folder: Where results are kept, the user's cache folder by default.
         on_sample: Told how many samples are done.
+        seconds: Samples that there is no time for are left out, apart from the first; such a result is not cached.
 
     Raises:
         DataError: An activation holds NaN or infinity.
     """
     tensors = _observed(prepared, _definition(space, ep).op_types)
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
-    found: Statistics = cached(
-        (prepared.digest, samples.digest, tensors, _observer_version()),
-        prepared=prepared,
-        feeds=samples.feeds,
-        on_sample=on_sample,
-    )
+    feeds = _Timed(samples.feeds, seconds)
+    try:
+        found: Statistics = cached(
+            (prepared.digest, samples.digest, tensors, _observer_version()),
+            prepared=prepared,
+            feeds=feeds,
+            on_sample=on_sample,
+        )
+    except _CutOffError as cut:
+        return cut.statistics
     return found
+
+
+@dataclass(slots=True)
+class _Timed:
+    """Feeds while there is time, and the first in any case."""
+
+    feeds: Sequence[Feed]
+    seconds: float
+    n_taken: int = 0
+
+    def __iter__(self) -> Iterator[Feed]:
+        end = time.perf_counter() + self.seconds
+        for feed in self.feeds:
+            if self.n_taken and time.perf_counter() > end:
+                return
+            self.n_taken += 1
+            yield feed
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether some were left out."""
+        return self.n_taken < len(self.feeds)
+
+
+class _CutOffError(Exception):
+    """Statistics of some of the samples: raised, so that they are not cached as those of all."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        super().__init__("there was no time for every sample")
+        self.statistics = statistics
 
 
 def _cache(folder: Path) -> joblib.Memory:
@@ -200,14 +239,17 @@ def _observer_version() -> str:
 def _statistics(
     key: tuple[str, str, tuple[TensorName, ...], str],
     prepared: PreparedModel,
-    feeds: Sequence[Feed],
+    feeds: _Timed,
     on_sample: Callable[[int], None] | None,
 ) -> Statistics:
     model_digest, data_digest, tensors, _ = key
     graph = prepared.graph
     inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
-    return collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
+    found = collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
+    if feeds.is_cut_off:
+        raise _CutOffError(found)
+    return found
 
 
 def _observed(prepared: PreparedModel, op_types: frozenset[str]) -> tuple[TensorName, ...]:
@@ -298,7 +340,12 @@ def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
 
 
 def open_bench(
-    model: str | os.PathLike[str], samples: Samples, *, targets: Sequence[Target] = (Target("cpu"),), seed: int = 0
+    model: str | os.PathLike[str],
+    samples: Samples,
+    *,
+    targets: Sequence[Target] = (Target("cpu"),),
+    seed: int = 0,
+    seconds: float = math.inf,
 ) -> Bench:
     """Open the float model, which candidates are measured against, on every target.
 
@@ -307,6 +354,7 @@ def open_bench(
         samples: Evaluation samples.
         targets: Where candidates are timed.
         seed: Of orders and resampling.
+        seconds: For running the float model; samples that there is no time for are left out, apart from two.
 
     Raises:
         ModelError: The model cannot be opened, or not run on these samples.
@@ -314,7 +362,7 @@ def open_bench(
     """
     path = model_path(model)
     with running(path):
-        return Bench(path, targets, samples.feeds, seed)
+        return Bench(path, targets, samples.feeds, seed, seconds)
 
 
 def measure(
@@ -347,7 +395,7 @@ def measure(
     except AutoquantError as error:
         return Failure(stage="open", reason=str(error))
     except Exception as error:  # onnxruntime raises its own types from run
-        return Failure(stage="run", reason=" ".join(str(error).split())[:300])
+        return Failure(stage="run", reason=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
     return Measurement(
         quality=quality,
         latency=latency,

@@ -1,19 +1,17 @@
 """The trials of a search: what is proposed first, how each is evaluated, when it ends."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from autoquant.api.deadline import Deadline
-from autoquant.api.steps import measure
-from autoquant.domain.measurement import Evaluation, Failure, Measurement, Trial
+from autoquant.api.evaluator import BenchFacts
+from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.measurement.bench import Bench, Progress
-from autoquant.qdq.builder import Builder
 from autoquant.study.study import Study
 
 __all__ = ["SearchProgress", "Trials"]
@@ -22,9 +20,6 @@ _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already end a search."""
-_SNR_MARGIN_DB = 1.5
-_RATIO_MARGIN = 0.04
-"""A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +45,8 @@ class Trials:
 
     Attributes:
         study: What is asked and told.
-        builder: Builds candidates.
-        bench: Measures them.
+        evaluator: Builds and measures them.
+        facts: Of the float model.
         regions: The partition.
         space: Their choices.
         deadline: Of the whole search.
@@ -60,26 +55,23 @@ class Trials:
     """
 
     study: Study
-    builder: Builder
-    bench: Bench
+    evaluator: IsolatedEvaluator
+    facts: BenchFacts
     regions: Sequence[Region]
     space: SearchSpace
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
     size_bytes: int
     n_rounds: int = field(init=False)
-    _built: dict[str, Measurement | Failure] = field(default_factory=dict)
-    _known: dict[str, Measurement] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
     _n_repeated: int = 0
 
     def __post_init__(self) -> None:
-        slowest = max(self.bench.float_s.values()) * len(self.bench.float_s)
+        slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
-        for evaluation in self.study.evaluations:
-            if isinstance(evaluation.outcome, Measurement):
-                self._known[evaluation.outcome.digest] = evaluation.outcome
+        self._known = {e.outcome.digest for e in self.study.evaluations if isinstance(e.outcome, Measurement)}
 
     @property
     def n_evaluations(self) -> int:
@@ -101,14 +93,13 @@ class Trials:
         probed = False
         try:
             while n_trials is None or n_done < n_trials:
-                if self._left < 1.2 * max(self._seconds[-5:], default=0.0):
-                    return "time"
                 if not probed and self.study.n_enqueued == 0:
                     self._enqueue_probes()
                     probed = True
-                if self._is_exhausted() or self._n_repeated >= _MOST_REPEATED:
+                if self._is_exhausted():
                     return "exhausted"
-                self._trial()
+                if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
+                    return "time"
                 n_done += 1
         except KeyboardInterrupt:
             return "interrupted"
@@ -117,52 +108,31 @@ class Trials:
     @property
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
-        latency_s = sum(self.bench.float_s.values())
+        latency_s = sum(self.facts.float_s.values())
         return self.deadline.left - self.deadline.finish_seconds(
-            latency_s, len(self.bench.feeds), self.bench.opening_s, self.size_bytes
+            latency_s, self.facts.n_samples, self.evaluator.opening_s, self.size_bytes
         )
 
-    def _trial(self) -> None:
+    @property
+    def first_seconds(self) -> float:
+        """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
+        return self.evaluator.opening_s + (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
+
+    def _trial(self) -> bool:
+        """Ask, evaluate, tell; False where the time was over before there was an outcome."""
         start, n_before = time.perf_counter(), self.n_evaluations
         trial = self.study.ask()
-        evaluation = Evaluation(trial=trial, outcome=self._evaluate(trial))
+        outcome = self.evaluator.evaluate(trial.assignment, self.n_rounds, left_s=self._left)
+        if outcome is None:
+            return False
+        evaluation = Evaluation(trial=trial, outcome=outcome)
         self.study.tell(evaluation)
+        if isinstance(outcome, Measurement):
+            self._known.add(outcome.digest)
         self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
         self._seconds.append(time.perf_counter() - start)
         self._note(evaluation)
-
-    def _evaluate(self, trial: Trial) -> Measurement | Failure:
-        try:
-            candidate = self.builder.build(trial.assignment)
-        except (AssertionError, KeyError, ValueError) as error:
-            return Failure(stage="build", reason=f"{type(error).__name__}: {error}")
-        if candidate.digest not in self._built:
-            found = measure(
-                self.bench,
-                candidate,
-                trial.assignment,
-                self.regions,
-                n_rounds=self.n_rounds,
-                goes_on=self._may_join,
-                known=self._known,
-            )
-            self._built[candidate.digest] = found
-            if isinstance(found, Measurement):
-                self._known[found.digest] = found
-        return self._built[candidate.digest]
-
-    def _may_join(self, progress: Progress) -> bool:
-        """Whether a candidate could still join the front: nothing known beats it by more than the margins."""
-        snr = progress.quality.worst_db
-        margin = _RATIO_MARGIN * math.sqrt(2 / progress.n_rounds)
-        if min(progress.ratios.values()) > 1 + margin:
-            return False
-        return not any(
-            known.is_complete
-            and known.quality.worst_db >= snr + _SNR_MARGIN_DB
-            and all(known.latency[name].ratio_high <= ratio - margin / 2 for name, ratio in progress.ratios.items())
-            for known in self._known.values()
-        )
+        return True
 
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
@@ -185,6 +155,8 @@ class Trials:
             self.study.enqueue({region: best[region] for region in quantized[start : start + size]})
 
     def _is_exhausted(self) -> bool:
+        if self._n_repeated >= _MOST_REPEATED:
+            return True
         n_assignments = 1
         for names in self.space.choices.values():
             n_assignments *= len(names)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoquant.domain.measurement import Evaluation, Latency, Quality
+from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
 
@@ -24,6 +24,7 @@ class Member:
         size_bytes: Of the file, external data included.
         quality: Over all evaluation samples; None for the float model.
         latency: By target name.
+        footprint: By target name.
         assignment: Scheme name of each region that is not float.
         note: What the user should know of it, or empty.
     """
@@ -34,6 +35,7 @@ class Member:
     size_bytes: int
     quality: Quality | None
     latency: Mapping[str, Latency]
+    footprint: Mapping[str, Footprint]
     assignment: Assignment
     note: str
 

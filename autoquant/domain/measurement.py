@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.region import Assignment
 
-__all__ = ["Evaluation", "Failure", "Latency", "Measurement", "Quality", "Trial"]
+__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "Trial"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,10 @@ class Latency:
         ratio_low: Lower end of the 95 % bootstrap interval of ``ratio``.
         ratio_high: Upper end.
         n_rounds: Paired rounds behind the numbers.
+        n_sessions: Fresh processes that they were run in. From two on, the intervals say where the median of a further
+            one lies with 95 %; from one process they say what a repetition in it would give.
+        p90_ms: So many of the candidate's single inferences took no longer; None where they were not kept.
+        p99_ms: The same for 99 %.
     """
 
     median_ms: float
@@ -30,6 +34,22 @@ class Latency:
     ratio_low: float
     ratio_high: float
     n_rounds: int
+    n_sessions: int = 1
+    p90_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a session costs on one target before it runs.
+
+    Attributes:
+        opening_ms: Seconds that opening the file takes, in ms; the median over fresh processes.
+        memory_mb: Peak of resident memory that opening and the first inference add; None where the system doesn't tell.
+    """
+
+    opening_ms: float
+    memory_mb: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,15 @@ class QualityMeter:
                 self._equal[name] = (equal + same, total + ref.size)
         self.noise.append(noises)
 
+    def merge(self, other: "QualityMeter") -> None:
+        """Count the samples of another meter of the same outputs."""
+        self.noise.extend(other.noise)
+        for name, signal in other._signal.items():
+            self._signal[name] = self._signal.get(name, 0.0) + signal
+        for name, (same, size) in other._equal.items():
+            equal, total = self._equal.get(name, (0, 0))
+            self._equal[name] = (equal + same, total + size)
+
     def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
         """The pooled result.
 

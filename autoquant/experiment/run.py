@@ -12,7 +12,8 @@ from pathlib import Path
 from autoquant.api.configuration import Budget
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
-from autoquant.api.search import ENDED_BY_USER, search
+from autoquant.api.run import ENDED_BY_USER
+from autoquant.api.search import search
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary

@@ -1,5 +1,6 @@
 """Measures candidates against the pinned float model."""
 
+import math
 import random
 import tempfile
 import time
@@ -15,7 +16,7 @@ from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import DataError
-from autoquant.measurement.latency import Outputs, Timings, repetitions, run_round
+from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_round
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
@@ -33,7 +34,6 @@ _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
 _CPU = Target()
-_PINNED = "the float model, pinned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,9 @@ class Bench:
     Attributes:
         model: The user's own file: latencies are ratios to it, its outputs on the CPU provider are the reference.
         targets: Where candidates are timed.
-        feeds: Evaluation samples.
+        feeds: Evaluation samples; those that there was no time for are left out.
         seed: Of orders and resampling.
+        seconds: For running the float model on the samples; two are run in any case.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
         reference: Outputs of the float model, by sample.
@@ -78,6 +79,7 @@ class Bench:
     targets: Sequence[Target]
     feeds: Sequence[Feed]
     seed: int = 0
+    seconds: float = math.inf
     float_s: dict[str, float] = field(default_factory=dict)
     opening_s: float = 0.1
     reference: list[Outputs] = field(default_factory=list)
@@ -90,17 +92,29 @@ class Bench:
     def __post_init__(self) -> None:
         session = open_session(self.model, _CPU)
         self.names = [output.name for output in session.get_outputs()]
-        self.reference = [session.run(None, feed) for feed in self.feeds]
+        self._run_reference(session)
         _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
         self._pinned = {target.name: open_session(self.model, target) for target in self.targets}
+        self.time_float()
+
+    def time_float(self) -> None:
+        """Set ``float_s``: a few inferences on every target."""
         for name, pinned in self._pinned.items():
             warm_up(pinned, self.feeds)
             start = time.perf_counter()
             for feed in self.feeds[:3]:
                 pinned.run(None, feed)
             self.float_s[name] = (time.perf_counter() - start) / min(3, len(self.feeds))
+
+    def _run_reference(self, session: Session) -> None:
+        end = time.perf_counter() + self.seconds
+        for feed in self.feeds:
+            if len(self.reference) >= 2 and time.perf_counter() > end:
+                break
+            self.reference.append(session.run(None, feed))
+        self.feeds = self.feeds[: len(self.reference)]
 
     def open(self, skeleton: bytes, constants: Mapping[str, npt.NDArray[np.generic]]) -> Opened:
         """Open a candidate on every target; the first one also says what it really runs.
@@ -191,11 +205,11 @@ class Bench:
         rng: random.Random,
     ) -> None:
         for name, session in sessions.items():
-            pair = {_PINNED: self._pinned[name], name: session}
+            pair = {REFERENCE: self._pinned[name], "candidate": session}
             seconds, outputs = run_round(pair, self.feeds[i], repetitions(self.float_s[name], _TIMING_S), rng)
-            timings[name].add(seconds[name], seconds[_PINNED])
+            timings[name].add(seconds["candidate"], seconds[REFERENCE])
             if name in meters:
-                meters[name].add(self.reference[i], outputs[name])
+                meters[name].add(self.reference[i], outputs["candidate"])
 
     def _ort_values(self, constants: Mapping[str, npt.NDArray[np.generic]]) -> Initializers:
         values: dict[str, object] = {}

@@ -1,134 +1,271 @@
-"""The last measurement: delivered files, together, from which every number of the front comes."""
+"""The last measurement: delivered files, together, in fresh processes; every number of the front comes from it."""
 
-import random
+import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoquant.domain.measurement import Latency, Quality
+import numpy as np
+
+from autoquant.domain.measurement import Footprint, Latency, Quality
 from autoquant.domain.quality import QualityMeter
-from autoquant.measurement.bench import Bench, warm_up, worst
-from autoquant.measurement.latency import Outputs, Timings, repetitions, run_round
-from autoquant.runtime.session import Session, open_session
+from autoquant.errors import ModelError
+from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.measurement.bench import worst
+from autoquant.measurement.files import FileBenchSetup, Round
+from autoquant.measurement.intervals import session_intervals
+from autoquant.measurement.latency import REFERENCE, Timings
 
-__all__ = ["FinalMeasurement", "finalist_seconds"]
+__all__ = ["LEAST_SESSIONS", "FinalMeasurement", "Measured", "finalist_seconds"]
 
-_N_TIMED = 36
-"""Samples that are timed in the first pass; the others only count for quality."""
-_LEAST_ROUNDS = 15
-"""Rounds behind an interval, however few the samples."""
+_MOST_ROUNDS = 12
+_LEAST_ROUNDS = 5
+"""In one process."""
+LEAST_SESSIONS = 3
+"""Fresh processes, where there is time."""
+_NARROW = 0.01
+"""No further process is begun where every ratio is known this well, half an interval."""
 _TIMING_S = 5e-3
-"""A timing lasts at least this long."""
-_PINNED = "the float model, pinned"
+_CHUNK_S = 0.5
+_WARMUP_SHARE = 0.1
+_LONGEST_WARMUP_S = 10.0
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured of one file.
+
+    Attributes:
+        quality: Over the samples, on the worst target; None for the baseline.
+        latency: By target name.
+        footprint: By target name.
+    """
+
+    quality: Quality | None
+    latency: Mapping[str, Latency]
+    footprint: Mapping[str, Footprint]
 
 
 @dataclass(slots=True)
 class FinalMeasurement:
-    """Measures files in rounds that all of them and the float model share, over several openings of the sessions.
+    """Measures files in rounds that all of them and the baseline share, in one fresh process after the other.
 
     Attributes:
-        bench: The float model, the samples and the reference outputs.
+        setup: The baseline, samples and targets.
         files: Model files by id, the most important first.
-        n_sessions: How often everything is opened anew where there is time; the samples are shared out.
         deadline: ``time.perf_counter()`` at which this should end: files that there is no time for are dropped, the
-            least important first, and samples run a second time only before it.
+            least important first.
+        is_ended: Whether nobody waits any more: what was measured so far is the result.
+        n_sessions: Most processes.
+        memory_bytes: Data that each may have.
+        lost: Why files were dropped that ended a process, by id.
+        rounds: Every round, with the number of its process and its target.
     """
 
-    bench: Bench
+    setup: FileBenchSetup
     files: Mapping[str, Path]
-    n_sessions: int
-    deadline: float
+    deadline: float = math.inf
+    is_ended: Callable[[], bool] = lambda: False
+    n_sessions: int = 5
+    memory_bytes: int | None = None
+    lost: dict[str, str] = field(default_factory=dict)
+    rounds: list[tuple[int, str, Round]] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
-    _opened: dict[str, dict[str, Session]] = field(default_factory=dict)
-    _n_openings: int = 0
+    _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
+    _timings: dict[Pair, Timings] = field(default_factory=dict)
+    _footprints: dict[Pair, list[Footprint]] = field(default_factory=dict)
     _opening_s: float = 0.0
-    _meters: dict[tuple[str, str], QualityMeter] = field(default_factory=dict)
-    _timings: dict[tuple[str, str], Timings] = field(default_factory=dict)
+    _n_rounds: int = _MOST_ROUNDS
+    _round_s: float = 0.0
 
-    def run(self) -> tuple[dict[str, tuple[Quality, dict[str, Latency]]], dict[str, Latency]]:
+    def run(self) -> dict[str, Measured]:
         """Measure.
 
         Returns:
-            Quality over all samples and latency by target name, for each file that was not dropped; and the float
-            model's latency by target name.
+            By id, for each file that was not dropped, and the baseline under ``REFERENCE``.
+
+        Raises:
+            ModelError: A file or the baseline cannot be opened or run.
         """
-        bench, targets = self.bench, [target.name for target in self.bench.targets]
         self._kept = list(self.files)
-        for key in (*self._kept, _PINNED):
-            for name in targets:
-                self._meters[key, name] = QualityMeter(bench.names)
-                self._timings[key, name] = Timings()
-        rng, running_s = random.Random(bench.seed), 0.0
-        parts = [range(k, len(bench.feeds), self.n_sessions) for k in range(min(self.n_sessions, len(bench.feeds)))]
-        for number, part in enumerate(parts):
-            self._prepare(running_s, len(parts) - number)
-            start = time.perf_counter()
-            for name in targets:
-                self._run_part(name, part, rng)
-            running_s = time.perf_counter() - start
-            self._repeat(part, running_s * (len(parts) - 1 - number), rng)
-        found = {
-            key: (
-                worst([self._meters[key, name].quality() for name in targets]),
-                {name: self._timings[key, name].latency(bench.seed) for name in targets},
+        number = 0
+        while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
+            try:
+                self._session(number)
+            except WorkerLostError as error:
+                self._blame(str(error))
+                if number == 0:
+                    self._meters.clear()
+                continue
+            number += 1
+        latency = self._latencies()
+        return {
+            key: Measured(
+                quality=None if key == REFERENCE else self._quality(key),
+                latency={name: latency[key, name] for name in self._targets},
+                footprint={name: self._footprint(key, name) for name in self._targets},
             )
-            for key in self._kept
+            for key in (*self._kept, REFERENCE)
         }
-        return found, {name: self._timings[_PINNED, name].latency(bench.seed) for name in targets}
 
-    def _prepare(self, running_s: float, n_parts_left: int) -> None:
-        """Open everything anew where there is time for that; otherwise go on as it is, if need be with fewer files."""
-        left = self.deadline - time.perf_counter()
-        if not self._opened or (running_s + self._opening_s) * n_parts_left <= left:
-            self._open()
-        elif running_s * n_parts_left > left:
-            n_kept = max(2, int(len(self._kept) * max(left, 0.0) / (running_s * n_parts_left)))
-            del self._kept[n_kept:]
+    @property
+    def _targets(self) -> list[str]:
+        return [target.name for target in self.setup.targets]
 
-    def _open(self) -> None:
+    @property
+    def _left(self) -> float:
+        return self.deadline - time.perf_counter()
+
+    def _is_worth_another(self, n_done: int) -> bool:
+        if self.is_ended() or self._left < self._opening_s + self._n_rounds * self._round_s:
+            return False
+        if n_done < LEAST_SESSIONS:
+            return True
+        return any(
+            latency.ratio_high - latency.ratio_low > 2 * _NARROW * latency.ratio
+            for latency in self._latencies().values()
+        )
+
+    def _session(self, number: int) -> None:
         start = time.perf_counter()
-        self._opened.clear()
-        for target in self.bench.targets:
-            sessions: dict[str, Session] = {_PINNED: open_session(self.bench.model, target)}
-            sessions.update({key: open_session(self.files[key], target) for key in self._kept})
-            for session in sessions.values():
-                warm_up(session, self.bench.feeds)
-            self._opened[target.name] = sessions
-        self._n_openings += 1
-        self._opening_s = time.perf_counter() - start
+        worker = Worker(replace(self.setup, seed=self.setup.seed + number), memory_bytes=self.memory_bytes)
+        try:
+            footprints = self._open(worker)
+            self._opening_s = time.perf_counter() - start
+            worker.call("warm_up", min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left)))
+            found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
+        finally:
+            worker.close()
+        for pair, footprint in footprints.items():
+            self._footprints.setdefault(pair, []).append(footprint)
+        for target, part in found:
+            self._count(number, target, part)
 
-    def _run_part(self, target: str, part: Sequence[int], rng: random.Random) -> None:
-        timed = part[: -(-_N_TIMED // self.n_sessions)]
-        for i in timed:
-            for key, outputs in self._round(target, i, rng).items():
-                self._meters[key, target].add(self.bench.reference[i], outputs)
-        for i in part[len(timed) :]:
-            for key in self._kept:
-                outputs = self._opened[target][key].run(None, self.bench.feeds[i])
-                self._meters[key, target].add(self.bench.reference[i], outputs)
+    def _open(self, worker: Worker) -> dict[Pair, Footprint]:
+        found: dict[Pair, Footprint] = {}
+        for key in (REFERENCE, *self._kept):
+            path = self.setup.baseline if key == REFERENCE else self.files[key]
+            opened: Mapping[str, Footprint] = worker.call("open", key, path)
+            found.update({(key, target): footprint for target, footprint in opened.items()})
+        return found
 
-    def _repeat(self, part: Sequence[int], rest_s: float, rng: random.Random) -> None:
-        """Further rounds in the same opening: to a least number always, then as many again while there is time."""
-        wanted = -(-_N_TIMED // self.n_sessions)
-        least = -(-_LEAST_ROUNDS // self.n_sessions)
-        n_done = min(len(part), wanted)
-        for k in range(wanted):
-            if n_done + k >= least and time.perf_counter() + rest_s + self._opening_s > self.deadline:
+    def _run(self, worker: Worker, target: str, number: int) -> list[Round]:
+        """Quality in the first process, then as many rounds as the time allows for several processes."""
+        if number == 0:
+            self._compare(worker, target)
+        samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
+        found: list[Round] = []
+        while len(found) < len(samples):
+            if len(found) >= _LEAST_ROUNDS and (self.is_ended() or len(found) >= self._n_rounds):
                 break
-            for target in self._opened:
-                self._round(target, part[k % len(part)], rng)
+            start, n = time.perf_counter(), max(1, int(_CHUNK_S / max(self._round_s, 1e-3)))
+            part = samples[len(found) : len(found) + n]
+            found.extend(worker.call("time", target, part))
+            self._round_s = (time.perf_counter() - start) / len(part)
+            if number == 0:
+                self._n_rounds = self._affordable_rounds()
+            if self.is_ended() or self._left < 0:
+                break
+        return found
 
-    def _round(self, target: str, i: int, rng: random.Random) -> dict[str, Outputs]:
-        sessions = {key: self._opened[target][key] for key in (_PINNED, *self._kept)}
-        n_repeats = repetitions(self.bench.float_s[target], _TIMING_S)
-        seconds, outputs = run_round(sessions, self.bench.feeds[i], n_repeats, rng)
-        for key in sessions:
-            self._timings[key, target].add(seconds[key], seconds[_PINNED], self._n_openings)
-        return outputs
+    def _affordable_rounds(self) -> int:
+        """In each process, so that there is time for the least number of them."""
+        left = self._left - (LEAST_SESSIONS - 1) * self._opening_s
+        if math.isinf(left):
+            return _MOST_ROUNDS
+        n = left / (LEAST_SESSIONS * len(self._targets) * max(self._round_s, 1e-6))
+        return int(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, n)))
+
+    def _compare(self, worker: Worker, target: str) -> None:
+        n_samples, n_done, size = len(self.setup.feeds), 0, 1
+        while n_done < n_samples and not (n_done and self.is_ended()):
+            start = time.perf_counter()
+            part = range(n_done, min(n_done + size, n_samples))
+            meters: Mapping[str, QualityMeter] = worker.call("compare", target, part)
+            for key, meter in meters.items():
+                if (key, target) in self._meters:
+                    self._meters[key, target].merge(meter)
+                else:
+                    self._meters[key, target] = meter
+            seconds = (time.perf_counter() - start) / len(part)
+            n_done += len(part)
+            size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
+            self._drop_what_is_late(worker, (n_samples - n_done) * seconds)
+
+    def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
+        left = self._left - _LEAST_ROUNDS * len(self._kept) * _TIMING_S
+        if needed_s <= left or len(self._kept) < 2:
+            return
+        n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
+        worker.call("drop", self._kept[n_kept:])
+        del self._kept[n_kept:]
+
+    def _blame(self, reason: str) -> None:
+        """Find the files that end a process by themselves and drop them.
+
+        Raises:
+            ModelError: It is none of them.
+        """
+        guilty = {}
+        for key in self._kept:
+            worker = Worker(self.setup, memory_bytes=self.memory_bytes)
+            try:
+                worker.call("open", key, self.files[key])
+                for target in self._targets:
+                    worker.call("compare", target, range(1))
+            except WorkerLostError as lost:
+                guilty[key] = str(lost)
+            finally:
+                worker.close()
+        if not guilty:
+            raise ModelError(
+                f"{self.setup.baseline}: the last measurement failed, {reason}; try it again with --resume"
+            )
+        self.lost.update(guilty)
+        self._kept = [key for key in self._kept if key not in guilty]
+
+    def _count(self, number: int, target: str, found: Round) -> None:
+        self.rounds.append((number, target, found))
+        if found.is_repeated:
+            return
+        for key in (*self._kept, REFERENCE):
+            timings = self._timings.setdefault((key, target), Timings())
+            timings.add(found.seconds[key], found.seconds[REFERENCE], number)
+
+    def _latencies(self) -> dict[Pair, Latency]:
+        kept = {pair: timings for pair, timings in self._timings.items() if pair[0] in (*self._kept, REFERENCE)}
+        found = {pair: timings.latency(self.setup.seed) for pair, timings in kept.items()}
+        if min(latency.n_sessions for latency in found.values()) < 2:
+            return found
+        ratios = session_intervals({pair: timings.ratio_by_session() for pair, timings in kept.items()})
+        own = session_intervals({pair: timings.seconds_by_session() for pair, timings in kept.items()})
+        return {
+            pair: replace(
+                latency,
+                median_ms=own[pair].value * 1e3,
+                low_ms=own[pair].next_low * 1e3,
+                high_ms=own[pair].next_high * 1e3,
+                ratio=ratios[pair].value,
+                ratio_low=ratios[pair].next_low,
+                ratio_high=ratios[pair].next_high,
+            )
+            for pair, latency in found.items()
+        }
+
+    def _quality(self, key: str) -> Quality:
+        return worst([self._meters[key, name].quality() for name in self._targets])
+
+    def _footprint(self, key: str, target: str) -> Footprint:
+        found = self._footprints[key, target]
+        memory = [footprint.memory_mb for footprint in found if footprint.memory_mb is not None]
+        return Footprint(
+            opening_ms=float(np.median([footprint.opening_ms for footprint in found])),
+            memory_mb=float(np.median(memory)) if memory else None,
+        )
 
 
 def finalist_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample, timed on some."""
-    n_timed = min(n_samples, _N_TIMED)
-    return n_timed * max(latency_s, _TIMING_S) + (n_samples - n_timed) * latency_s
+    """What a file takes to run on every sample, and timed in the least number of processes."""
+    return n_samples * latency_s + LEAST_SESSIONS * _MOST_ROUNDS * max(latency_s, _TIMING_S)

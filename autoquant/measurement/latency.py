@@ -3,6 +3,7 @@
 import gc
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Latency
 from autoquant.runtime.session import Session
 
-__all__ = ["Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
+__all__ = ["REFERENCE", "Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
 
 _N_RESAMPLES = 400
+REFERENCE = "float"
+"""What the pinned float model is called among the sessions of a round."""
 
 Outputs = Sequence[npt.NDArray[np.generic]]
 Floats = npt.NDArray[np.float64]
@@ -28,20 +31,23 @@ class Timings:
     """Paired latencies of one candidate on one target; raw samples are kept.
 
     Attributes:
-        candidate_s: Seconds of the candidate, by round.
-        reference_s: Seconds of the float model in the same rounds.
+        candidate_s: Median seconds of the candidate's inferences, by round.
+        reference_s: Those of the float model in the same rounds.
         session: Which opening of the sessions each round belongs to.
+        each_s: Seconds of every single inference of the candidate.
     """
 
     candidate_s: list[float] = field(default_factory=list)
     reference_s: list[float] = field(default_factory=list)
     session: list[int] = field(default_factory=list)
+    each_s: list[float] = field(default_factory=list)
 
-    def add(self, candidate_s: float, reference_s: float, session: int = 0) -> None:
-        """Count one round."""
-        self.candidate_s.append(candidate_s)
-        self.reference_s.append(reference_s)
+    def add(self, candidate_s: Sequence[float], reference_s: Sequence[float], session: int = 0) -> None:
+        """Count one round: seconds of each inference in it."""
+        self.candidate_s.append(statistics.median(candidate_s))
+        self.reference_s.append(statistics.median(reference_s))
         self.session.append(session)
+        self.each_s.extend(candidate_s)
 
     @property
     def ratio(self) -> float:
@@ -70,7 +76,22 @@ class Timings:
             ratio_low=low,
             ratio_high=high,
             n_rounds=len(own),
+            n_sessions=len(set(self.session)),
+            p90_ms=float(np.quantile(self.each_s, 0.9)) * 1e3,
+            p99_ms=float(np.quantile(self.each_s, 0.99)) * 1e3,
         )
+
+    def ratio_by_session(self) -> list[float]:
+        """Median of the paired ratios in each session."""
+        return self._medians(np.array(self.candidate_s) / np.array(self.reference_s))
+
+    def seconds_by_session(self) -> list[float]:
+        """Median seconds of the candidate in each session."""
+        return self._medians(np.array(self.candidate_s))
+
+    def _medians(self, values: Floats) -> list[float]:
+        sessions = np.array(self.session)
+        return [float(np.median(values[sessions == number])) for number in np.unique(sessions)]
 
 
 def bootstrap_interval(values: Floats, clusters: npt.NDArray[np.int64], seed: int) -> tuple[float, float]:
@@ -111,23 +132,24 @@ def run_round(
     n_repeats: int,
     rng: random.Random,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[dict[str, float], dict[str, Outputs]]:
+) -> tuple[dict[str, list[float]], dict[str, Outputs]]:
     """Run every session on one feed, in random order.
 
     Returns:
-        Seconds of one inference and the outputs, by the name of the session.
+        Seconds of each inference and the last outputs, by the name of the session.
     """
     order = list(sessions)
     rng.shuffle(order)
-    seconds: dict[str, float] = {}
+    seconds: dict[str, list[float]] = {}
     outputs: dict[str, Outputs] = {}
     with _without_collection():
         for name in order:
             session = sessions[name]
-            start = clock()
+            seconds[name] = []
             for _ in range(n_repeats):
+                start = clock()
                 outputs[name] = session.run(None, feed)
-            seconds[name] = (clock() - start) / n_repeats
+                seconds[name].append(clock() - start)
     return seconds, outputs
 
 

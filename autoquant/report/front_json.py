@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping
+from dataclasses import fields
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Latency, Quality
+from autoquant.domain.measurement import Footprint, Latency, Quality
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError
@@ -47,7 +47,7 @@ def front_json(front: Front) -> str:
 def front_from_json(text: str) -> Front:
     """Read what ``front_json`` wrote.
 
-    Unknown keys are left aside. The file says neither ``n_samples`` nor ``n_rounds``: both are 0 in the result.
+    Unknown keys are left aside. The file does not say ``n_samples``, which is 0 in the result.
 
     Raises:
         OutputError: The text is no ``front.json`` of schema version 1.
@@ -98,6 +98,15 @@ class _LatencyDocument(_Part):
     ratio: float
     ratio_low: float
     ratio_high: float
+    n_rounds: int = 0
+    n_sessions: int = 0
+    p90_ms: float | None = None
+    p99_ms: float | None = None
+
+
+class _FootprintDocument(_Part):
+    opening_ms: float
+    memory_mb: float | None
 
 
 class _MemberDocument(_Part):
@@ -108,6 +117,7 @@ class _MemberDocument(_Part):
     snr_db: _SnrDocument
     agreement: dict[str, float] = {}
     latency: dict[str, _LatencyDocument]
+    session: dict[str, _FootprintDocument] = {}
     assignment: dict[str, str]
     note: str
 
@@ -129,18 +139,18 @@ def _member_document(member: Member) -> dict[str, object]:
             "worst": None if quality is None else _finite(quality.worst_db),
             "per_output": {} if quality is None else {name: _finite(snr) for name, snr in quality.per_output.items()},
         },
-        "latency": {target: _latency_document(latency) for target, latency in member.latency.items()},
+        "latency": {target: _plain(latency) for target, latency in member.latency.items()},
         "assignment": dict(sorted(member.assignment.items())),
         "note": member.note,
+        "session": {target: _plain(footprint) for target, footprint in member.footprint.items()},
     }
     if quality is not None and quality.agreement:
         document["agreement"] = dict(quality.agreement)
     return document
 
 
-def _latency_document(latency: Latency) -> dict[str, float]:
-    names = ("median_ms", "low_ms", "high_ms", "ratio", "ratio_low", "ratio_high")
-    return {name: getattr(latency, name) for name in names}
+def _plain(value: Latency | Footprint) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _finite(snr_db: float) -> float:
@@ -195,7 +205,8 @@ def _read_member(member: _MemberDocument) -> Member:
         sha256=member.sha256,
         size_bytes=member.size_bytes,
         quality=_read_quality(member),
-        latency=_read_latency(member.latency),
+        latency={target: Latency(**found.model_dump()) for target, found in member.latency.items()},
+        footprint={target: Footprint(**found.model_dump()) for target, found in member.session.items()},
         assignment={RegionId(region): scheme for region, scheme in member.assignment.items()},
         note=member.note,
     )
@@ -209,7 +220,3 @@ def _read_quality(member: _MemberDocument) -> Quality | None:
         agreement=member.agreement,
         n_samples=0,
     )
-
-
-def _read_latency(documents: Mapping[str, _LatencyDocument]) -> dict[str, Latency]:
-    return {target: Latency(**latency.model_dump(), n_rounds=0) for target, latency in documents.items()}

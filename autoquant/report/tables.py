@@ -1,27 +1,28 @@
 """The front and the trials as pandas tables, for ``front.csv``, ``trials.csv`` and the Python API."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from autoquant.domain.front import Front, Member
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT
 
-__all__ = ["front_table", "trials_table"]
+__all__ = ["front_table", "rounds_table", "trials_table"]
 
-_MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms")
+_MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms", "p90_ms", "p99_ms")
+_MEMBER_FOOTPRINT = ("opening_ms", "memory_mb")
 _TRIAL_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "n_rounds")
 
 
 def front_table(front: Front) -> pd.DataFrame:
     """One row per member, in the order of the front.
 
-    Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, size_bytes,
-    n_quantized_regions, note. With several targets the six columns of latency are there once per target,
-    named like ``ratio[cpu-1t]``.
+    Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, p90_ms, p99_ms, opening_ms,
+    memory_mb, size_bytes, n_quantized_regions, note. With several targets those from ratio to memory_mb are there once
+    per target, named like ``ratio[cpu-1t]``.
 
     Returns:
         ``snr_db`` is that of the worst output; ``inf`` for the float model, which meets every demand.
@@ -32,7 +33,8 @@ def front_table(front: Front) -> pd.DataFrame:
             "id": member.id,
             "path": member.path,
             "snr_db": _member_snr(member),
-            **_latency_cells(names, member.latency.get, _MEMBER_LATENCY),
+            **_cells(names, member.latency.get, _MEMBER_LATENCY),
+            **_cells(names, member.footprint.get, _MEMBER_FOOTPRINT),
             "size_bytes": member.size_bytes,
             "n_quantized_regions": sum(scheme != FLOAT for scheme in member.assignment.values()),
             "note": member.note,
@@ -58,7 +60,7 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
     """
     targets = _target_names(evaluations)
     ids = _region_ids(evaluations, regions)
-    columns = ["number", "state", "snr_db", "n_samples", *_latency_names(targets, _TRIAL_LATENCY), "digest", "reason"]
+    columns = ["number", "state", "snr_db", "n_samples", *_names(targets, _TRIAL_LATENCY), "digest", "reason"]
     columns += [f"scheme[{region}]" for region in ids]
     rows = [
         {
@@ -83,22 +85,42 @@ def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> di
         "state": "complete" if outcome.is_complete else "rejected-early",
         "snr_db": outcome.quality.worst_db,
         "n_samples": outcome.quality.n_samples,
-        **_latency_cells(targets, outcome.latency.get, _TRIAL_LATENCY),
+        **_cells(targets, outcome.latency.get, _TRIAL_LATENCY),
         "digest": outcome.digest,
         "reason": "",
     }
 
 
-def _latency_cells(
-    targets: Sequence[str], find: Callable[[str], Latency | None], fields: Sequence[str]
+def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]], bool]]) -> pd.DataFrame:
+    """One row per inference of the last measurement.
+
+    Columns: session (number of the process), target, round, id, ms, is_repeated (the float model was far slower than
+    usual, so that the round was run again and does not count).
+
+    Args:
+        rounds: Process, target, seconds of each inference by id, and whether the round does not count.
+    """
+    rows = [
+        (session, target, number, id_, round(value * 1e3, 6), is_repeated)
+        for number, (session, target, seconds, is_repeated) in enumerate(rounds)
+        for id_, values in seconds.items()
+        for value in values
+    ]
+    return pd.DataFrame(rows, columns=["session", "target", "round", "id", "ms", "is_repeated"])
+
+
+def _cells(
+    targets: Sequence[str], find: Callable[[str], Latency | Footprint | None], fields: Sequence[str]
 ) -> dict[str, float]:
     cells = [
-        math.nan if latency is None else getattr(latency, field) for latency in map(find, targets) for field in fields
+        math.nan if (value := getattr(found, field, None)) is None else value
+        for found in map(find, targets)
+        for field in fields
     ]
-    return dict(zip(_latency_names(targets, fields), cells, strict=False))
+    return dict(zip(_names(targets, fields), cells, strict=False))
 
 
-def _latency_names(targets: Sequence[str], fields: Sequence[str]) -> list[str]:
+def _names(targets: Sequence[str], fields: Sequence[str]) -> list[str]:
     if len(targets) < 2:
         return list(fields)
     return [f"{field}[{target}]" for target in targets for field in fields]

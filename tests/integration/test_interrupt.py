@@ -13,22 +13,23 @@ import pytest
 
 import autoquant
 from autoquant import Budget
-from autoquant.api.search import ENDED_BY_USER
+from autoquant.api.run import ENDED_BY_USER
 from autoquant.api.trials import SearchProgress
 from tests.integration.conftest import Command
 
 
 class CtrlC:
-    """Presses Ctrl-C when a phase has so many evaluations."""
+    """Presses Ctrl-C so many times when a phase has so many evaluations."""
 
-    def __init__(self, phase: str, n_evaluations: int = 0) -> None:
-        self.phase, self.n_evaluations = phase, n_evaluations
+    def __init__(self, phase: str, n_evaluations: int = 0, n_times: int = 1) -> None:
+        self.phase, self.n_evaluations, self.n_times = phase, n_evaluations, n_times
         self.n_pressed = 0
 
     def __call__(self, progress: SearchProgress) -> None:
         if progress.phase == self.phase and progress.n_evaluations >= self.n_evaluations and not self.n_pressed:
-            self.n_pressed += 1
-            signal.raise_signal(signal.SIGINT)
+            while self.n_pressed < self.n_times:
+                self.n_pressed += 1
+                signal.raise_signal(signal.SIGINT)
 
 
 def search(on_progress: CtrlC, *, resume: bool = False) -> autoquant.SearchResult:
@@ -70,9 +71,18 @@ def test_an_interrupt_before_anything_is_measured_leaves_nothing(phase: str) -> 
 
 
 @pytest.mark.usefixtures("workplace")
-def test_an_interrupt_while_the_front_is_written_leaves_the_study_and_no_front() -> None:
+def test_an_interrupt_in_the_last_measurement_delivers_what_it_has_so_far() -> None:
+    result = search(CtrlC("finish"))
+    assert "the user ended the last measurement" in result.record.notes
+    front = json.loads(Path("run/front.json").read_text())
+    assert front["members"][-1]["id"] == "float"
+    assert all(m["latency"]["cpu-1t"]["n_sessions"] == 1 for m in front["members"])
+
+
+@pytest.mark.usefixtures("workplace")
+def test_who_presses_three_times_waits_for_nothing_and_keeps_the_study() -> None:
     with pytest.raises(KeyboardInterrupt):
-        search(CtrlC("finish"))
+        search(CtrlC("finish", n_times=3))
     assert not Path("run/front.json").exists()
     assert not list(Path("run/models").iterdir())
     assert len(search(CtrlC("search"), resume=True).record.evaluations) > 50 - 1

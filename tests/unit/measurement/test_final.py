@@ -7,8 +7,10 @@ import pytest
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
-from autoquant.measurement.bench import Bench
+from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.final import FinalMeasurement
+from autoquant.measurement.latency import REFERENCE
+from tests.doubles import CrashesOn
 from tests.models import a_convnet, floats, saved
 
 N_FEEDS = 7
@@ -22,52 +24,111 @@ def files(tmp_path: Path) -> dict[str, Path]:
     (bias,) = (t for t in other.graph.initializer if t.name == "by")
     bias.raw_data = (floats(5) + 0.1).tobytes()
     return {
-        "float": saved(a_convnet(), tmp_path / "float.onnx"),
+        "baseline": saved(a_convnet(), tmp_path / "float.onnx"),
         "same": saved(a_convnet(), tmp_path / "same.onnx"),
         "other": saved(other, tmp_path / "other.onnx"),
     }
 
 
-def measurement(files: dict[str, Path], *, seconds: float, n_sessions: int = 3) -> FinalMeasurement:
-    bench = Bench(files["float"], TARGETS, FEEDS)
-    candidates = {key: path for key, path in files.items() if key != "float"}
-    return FinalMeasurement(bench, candidates, n_sessions, time.perf_counter() + seconds)
+def setup_of(files: dict[str, Path]) -> FileBenchSetup:
+    return FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=TARGETS, seed=0)
 
 
-def test_files_are_measured_on_every_sample_and_target(files: dict[str, Path]) -> None:
-    found, pinned = measurement(files, seconds=60).run()
-    assert found.keys() == {"same", "other"}
-    for quality, latency in found.values():
+def measurement(files: dict[str, Path], *, seconds: float = math.inf, n_sessions: int = 3) -> FinalMeasurement:
+    candidates = {key: path for key, path in files.items() if key != "baseline"}
+    deadline = time.perf_counter() + seconds
+    return FinalMeasurement(setup_of(files), candidates, deadline, n_sessions=n_sessions)
+
+
+def test_files_are_measured_on_every_sample_and_target_in_several_processes(files: dict[str, Path]) -> None:
+    final = measurement(files)
+    found = final.run()
+    assert found.keys() == {"same", "other", REFERENCE}
+    for key in ("same", "other"):
+        quality, latency = found[key].quality, found[key].latency
+        assert quality is not None
         assert quality.n_samples == N_FEEDS
-        assert latency.keys() == pinned.keys() == {"cpu-1t", "cpu-2t"}
-        assert all(x.n_rounds >= 15 and 0 < x.ratio_low <= x.ratio_high for x in latency.values())
-    assert found["same"][0].worst_db == math.inf
-    assert 0 < found["other"][0].worst_db < 60
+        assert latency.keys() == found[REFERENCE].latency.keys() == {"cpu-1t", "cpu-2t"}
+        for each in latency.values():
+            assert each.n_sessions == 3
+            assert each.n_rounds >= 15
+            assert 0 < each.ratio_low < each.ratio < each.ratio_high
+            assert each.p90_ms is not None
+            assert each.p99_ms is not None
+            assert each.median_ms * 0.5 < each.p90_ms <= each.p99_ms
+    assert found["same"].quality is not None
+    assert found["other"].quality is not None
+    assert found["same"].quality.worst_db == math.inf
+    assert 0 < found["other"].quality.worst_db < 60
 
 
-def test_the_float_model_is_one_by_definition(files: dict[str, Path]) -> None:
-    _, pinned = measurement(files, seconds=60).run()
-    for latency in pinned.values():
+def test_the_float_model_is_one_by_definition_and_opened_like_the_others(files: dict[str, Path]) -> None:
+    baseline = measurement(files).run()[REFERENCE]
+    assert baseline.quality is None
+    for latency in baseline.latency.values():
         assert (latency.ratio_low, latency.ratio, latency.ratio_high) == (1, 1, 1)
         assert latency.median_ms > 0
+    assert all(footprint.opening_ms > 0 for footprint in baseline.footprint.values())
 
 
-def test_without_time_every_sample_is_still_run_once_and_two_files_are_kept(files: dict[str, Path]) -> None:
-    many = {**files, "third": files["other"], "fourth": files["other"]}
-    found, _ = measurement(many, seconds=-1).run()
-    assert list(found) == ["same", "other"]
-    for quality, latency in found.values():
-        assert quality.n_samples == N_FEEDS
-        assert all(x.n_rounds >= N_FEEDS for x in latency.values())
+def test_without_time_the_most_important_file_is_still_run_on_every_sample(files: dict[str, Path]) -> None:
+    found = measurement({**files, "third": files["other"]}, seconds=-1).run()
+    assert list(found) == ["same", REFERENCE]
+    quality = found["same"].quality
+    assert quality is not None
+    assert quality.n_samples == N_FEEDS
+    assert all(latency.n_sessions == 1 and latency.n_rounds >= 1 for latency in found["same"].latency.values())
 
 
-@pytest.mark.parametrize("n_sessions", [1, 20])
-def test_there_are_never_more_sessions_than_samples(files: dict[str, Path], n_sessions: int) -> None:
-    found, _ = measurement(files, seconds=60, n_sessions=n_sessions).run()
-    assert found["same"][0].n_samples == N_FEEDS
+def test_whoever_no_longer_waits_gets_what_was_measured_so_far(files: dict[str, Path]) -> None:
+    final = measurement(files)
+    final.is_ended = lambda: True
+    found = final.run()
+    quality = found["other"].quality
+    assert quality is not None
+    assert 1 <= quality.n_samples <= N_FEEDS
+    assert found["other"].latency["cpu-1t"].n_sessions == 1
+
+
+def test_every_round_is_kept(files: dict[str, Path]) -> None:
+    final = measurement(files)
+    found = final.run()
+    counted = [r for number, target, r in final.rounds if target == "cpu-1t" and not r.is_repeated]
+    assert len(counted) == found["other"].latency["cpu-1t"].n_rounds
+    assert {number for number, _, _ in final.rounds} == {0, 1, 2}
+    assert all(r.seconds.keys() == {"same", "other", REFERENCE} for r in counted)
+
+
+def test_a_file_that_ends_its_process_is_dropped_with_its_reason_and_the_others_are_measured(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        FileBenchSetup, "__reduce__", lambda setup: (CrashesOn, ("other", _plain(setup))), raising=False
+    )
+    final = measurement(files, n_sessions=2)
+    found = final.run()
+    assert found.keys() == {"same", REFERENCE}
+    assert "SIGSEGV" in final.lost["other"]
+    assert found["same"].latency["cpu-1t"].n_sessions == 2
+
+
+def _plain(setup: FileBenchSetup) -> tuple[object, ...]:
+    return setup.baseline, setup.feeds, setup.targets, setup.seed
 
 
 def test_a_file_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:
     files["same"].write_bytes(b"")
     with pytest.raises(ModelError, match=r"same\.onnx"):
-        measurement(files, seconds=60).run()
+        measurement(files).run()
+
+
+def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: dict[str, Path]) -> None:
+    bench = FileBench(FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=[Target(threads=2)], seed=0))
+    bench.open(REFERENCE, files["baseline"])
+    bench.open("same", files["same"])
+    meters = bench.compare("cpu-2t", range(3))
+    assert meters["same"].quality().worst_db > 100
+    assert meters["same"].quality().n_samples == 3
+    bench.drop(["same"])
+    assert bench.compare("cpu-2t", range(1)) == {}
+    assert bench.warm_up(5.0) in (True, False)

@@ -21,7 +21,7 @@ positive = st.floats(1e-6, 1e3)
 def timings_of(pairs: Sequence[tuple[float, float]], sessions: Sequence[int] | None = None) -> Timings:
     timings = Timings()
     for i, (candidate, reference) in enumerate(pairs):
-        timings.add(candidate, reference, 0 if sessions is None else sessions[i])
+        timings.add([candidate], [reference], 0 if sessions is None else sessions[i])
     return timings
 
 
@@ -32,11 +32,11 @@ def some_sessions(log: list[tuple[str, Feed]], clock: FakeClock) -> dict[str, Fa
     }
 
 
-def test_a_round_runs_every_session_its_repeats_in_a_row_and_times_one_inference() -> None:
+def test_a_round_runs_every_session_its_repeats_in_a_row_and_times_each_inference() -> None:
     log: list[tuple[str, Feed]] = []
     clock = FakeClock()
     seconds, outputs = run_round(some_sessions(log, clock), FEED, 3, random.Random(0), clock)
-    assert seconds == {"a": 1.0, "b": 2.0, "c": 4.0}
+    assert seconds == {"a": [1.0] * 3, "b": [2.0] * 3, "c": [4.0] * 3}
     names = [name for name, _ in log]
     assert Counter(names) == {"a": 3, "b": 3, "c": 3}
     assert all(len(set(names[i : i + 3])) == 1 for i in (0, 3, 6))

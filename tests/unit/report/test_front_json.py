@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Latency, Quality
+from autoquant.domain.measurement import Footprint, Latency, Quality
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError
@@ -26,7 +26,10 @@ latencies = st.builds(
     ratio=positive,
     ratio_low=positive,
     ratio_high=positive,
-    n_rounds=st.just(0),
+    n_rounds=st.integers(0, 99),
+    n_sessions=st.integers(0, 9),
+    p90_ms=st.none() | positive,
+    p99_ms=st.none() | positive,
 )
 qualities = st.builds(
     Quality,
@@ -47,6 +50,11 @@ targets = st.lists(
 )
 
 
+footprints = st.builds(
+    Footprint, opening_ms=st.floats(0, 1e6), memory_mb=st.none() | st.floats(0, 1e6, allow_nan=False)
+)
+
+
 @st.composite
 def fronts(draw: st.DrawFn) -> Front:
     chosen = tuple(draw(targets))
@@ -59,6 +67,7 @@ def fronts(draw: st.DrawFn) -> Front:
             size_bytes=draw(st.integers(0, 2**60)),
             quality=None if member_id == FLOAT_ID else draw(qualities),
             latency={target.name: draw(latencies) for target in chosen},
+            footprint={target.name: draw(footprints) for target in chosen},
             assignment={RegionId(region): scheme for region, scheme in draw(st.dictionaries(texts, texts)).items()},
             note=draw(texts),
         )
@@ -86,7 +95,17 @@ def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
     assert document["model"] == {"path": "data/model.onnx", "sha256": "ef" * 32}
     assert document["targets"] == [{"name": "cpu-1t", "ep": "cpu", "options": {}, "threads": 1}]
     quantized, _ = document["members"]
-    assert list(quantized) == ["id", "path", "sha256", "size_bytes", "snr_db", "latency", "assignment", "note"]
+    assert list(quantized) == [
+        "id",
+        "path",
+        "sha256",
+        "size_bytes",
+        "snr_db",
+        "latency",
+        "assignment",
+        "note",
+        "session",
+    ]
     assert quantized["snr_db"] == {"worst": 42.0, "per_output": {"logits": 42.0}}
     assert list(quantized["latency"]["cpu-1t"]) == [
         "median_ms",
@@ -95,7 +114,12 @@ def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
         "ratio",
         "ratio_low",
         "ratio_high",
+        "n_rounds",
+        "n_sessions",
+        "p90_ms",
+        "p99_ms",
     ]
+    assert quantized["session"] == {"cpu-1t": {"opening_ms": 25.0, "memory_mb": 12.5}}
     assert list(quantized["assignment"]) == ["a", "z"]
 
 

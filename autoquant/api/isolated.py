@@ -1,0 +1,133 @@
+"""The evaluator in a process of its own: a candidate that ends or stops its process costs one trial."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoquant.api.evaluator import BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Assignment
+from autoquant.errors import ModelError
+from autoquant.isolation.process import Worker, WorkerLostError
+
+__all__ = ["IsolatedEvaluator"]
+
+_LOG = logging.getLogger("autoquant")
+Key = frozenset[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class IsolatedEvaluator:
+    """Starts the process, and again after it was lost; an assignment that cost a process is not tried again.
+
+    Attributes:
+        setup: Makes the evaluator.
+        trial_s: Seconds that a trial may take; None for no limit.
+        memory_bytes: Data that the process may have.
+        make: Makes the evaluator from the setup, in the other process.
+    """
+
+    setup: EvaluatorSetup
+    trial_s: float | None = None
+    memory_bytes: int | None = None
+    make: Callable[[], Evaluator] | None = None
+    opening_s: float = 0.1
+    _worker: Worker = field(init=False)
+    _ingredients: Ingredients | None = None
+    _has_plain_sums: bool = False
+    _known: dict[str, Measurement] = field(default_factory=dict)
+    _lost: dict[Key, Failure] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._worker = Worker(self.make or self.setup, memory_bytes=self.memory_bytes)
+
+    def start(self) -> None:
+        """Begin to run the float model; nothing waits for it yet."""
+        self._worker.start()
+
+    def facts(self) -> BenchFacts:
+        """Of the float model, once it was run.
+
+        Raises:
+            AutoquantError: It cannot be opened or run.
+        """
+        found: BenchFacts = self._own("facts")
+        return found
+
+    def load(
+        self, ingredients: Ingredients, known: Sequence[Measurement], *, has_plain_sums: bool | None
+    ) -> str | None:
+        """Take what candidates are built from.
+
+        Args:
+            ingredients: The preprocessed model, its regions and ranges.
+            known: What was measured before.
+            has_plain_sums: What probing the forms gave before; None probes them.
+
+        Returns:
+            A sentence for the user where probing chose another form.
+        """
+        self._ingredients, self._known = ingredients, {measured.digest: measured for measured in known}
+        self._own("load", ingredients, bool(has_plain_sums), tuple(known))
+        note: str | None = self._own("probe_forms") if has_plain_sums is None else None
+        self._has_plain_sums = has_plain_sums is True or note is not None
+        return note
+
+    @property
+    def has_plain_sums(self) -> bool:
+        """Which form candidates are built in."""
+        return self._has_plain_sums
+
+    def evaluate(self, assignment: Assignment, n_rounds: int, *, left_s: float) -> Measurement | Failure | None:
+        """Measure a candidate.
+
+        Args:
+            assignment: What to build.
+            n_rounds: Timed rounds.
+            left_s: Seconds after which nobody waits for it any more.
+
+        Returns:
+            None where ``left_s`` ended it.
+        """
+        key = frozenset(assignment.items())
+        if key in self._lost:
+            return self._lost[key]
+        limit = min(left_s, math.inf if self.trial_s is None else self.trial_s)
+        try:
+            if not self._worker.is_running:
+                self._restart()
+            found: Evaluated = self._worker.call(
+                "evaluate", assignment, n_rounds, seconds=None if math.isinf(limit) else limit
+            )
+        except WorkerLostError as lost:
+            if lost.is_late and (self.trial_s is None or left_s < self.trial_s):
+                return None
+            reason = f"it took more than {self.trial_s:g} s" if lost.is_late else str(lost)
+            _LOG.warning("the process that measures is started again: %s", reason)
+            return self._lost.setdefault(key, Failure(stage="process", reason=reason))
+        except MemoryError:
+            return self._lost.setdefault(key, Failure(stage="process", reason="it needed more memory than there is"))
+        self.opening_s = found.opening_s
+        if isinstance(found.outcome, Measurement):
+            self._known[found.outcome.digest] = found.outcome
+        return found.outcome
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
+
+    def _restart(self) -> None:
+        assert self._ingredients is not None
+        self._own("load", self._ingredients, self._has_plain_sums, tuple(self._known.values()))
+
+    def _own(self, method: str, *arguments: object) -> Any:
+        """Calls that involve the float model alone."""
+        try:
+            return self._worker.call(method, *arguments)
+        except WorkerLostError as lost:
+            names = ", ".join(target.name for target in self.setup.targets)
+            raise ModelError(
+                f"{self.setup.model}: running it on {names} failed, {lost}; try another execution provider or version"
+            ) from lost

@@ -1,0 +1,334 @@
+"""One search: every stage wired together."""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from autoquant.api import steps
+from autoquant.api.configuration import Configuration
+from autoquant.api.deadline import Deadline
+from autoquant.api.delivery import Delivery
+from autoquant.api.evaluator import BenchFacts, EvaluatorSetup, Ingredients
+from autoquant.api.folder import RunFolder
+from autoquant.api.interrupts import Interrupts, interruptible
+from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.api.result import SearchResult
+from autoquant.api.trials import SearchProgress, Trials
+from autoquant.calibration.batches import overlap, read_samples, split
+from autoquant.domain.feed import Samples
+from autoquant.domain.front import Front, RunRecord
+from autoquant.domain.measurement import Measurement
+from autoquant.domain.region import Region
+from autoquant.domain.space import SearchSpace, SpaceDefinition
+from autoquant.errors import DataError, OutputError
+from autoquant.graph.regions import borders
+from autoquant.isolation.limits import available_memory_bytes
+from autoquant.model.io import sha256_of, size_bytes_of
+from autoquant.report.front_json import front_json
+from autoquant.report.html import report_html
+from autoquant.report.summary import run_sentences
+from autoquant.report.tables import front_table, trials_table
+from autoquant.runtime.environment import describe_environment
+from autoquant.runtime.providers import provider_of
+from autoquant.space.resolve import resolve
+from autoquant.space.schema import read_space
+from autoquant.study.sampler import StructureSampler
+from autoquant.study.study import Study
+from autoquant.study.surrogate import Layout
+
+__all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
+
+_LOG = logging.getLogger("autoquant")
+OnProgress = Callable[[SearchProgress], None]
+ENDED_BY_USER = "the user ended the search"
+_CALIBRATION_SHARE = 0.25
+_FLOAT_SHARE = 0.15
+"""Of the budget, for running the float model on the evaluation samples."""
+_MEMORY_SHARE = 0.9
+"""Of what is available, for the process that measures."""
+_PATIENCE = 20.0
+_LEAST_TRIAL_S = 20.0
+"""A trial may take this long, or so many times what the first one should take, where the user does not say."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One search, stage by stage."""
+
+    configuration: Configuration
+    deadline: Deadline
+    on_progress: OnProgress
+    notes: list[str] = field(default_factory=list)
+    difference_db: float | None = None
+    has_plain_sums: bool = False
+    definition: SpaceDefinition | None = None
+    samples: tuple[Samples, Samples] | None = None
+    study: Study | None = None
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether there is something to resume."""
+        return self.study is not None and bool(self.study.evaluations)
+
+    def check(self) -> None:
+        """Find what is wrong with the arguments before anything is written."""
+        asked = self.configuration
+        for target in asked.targets:
+            provider_of(target.ep)
+        self.definition = read_space(asked.space, ep=asked.targets[0].ep)
+        inputs = steps.signatures_of(asked.model)
+        calibration = read_samples(asked.calibration, inputs, role="calibration")
+        if asked.evaluation is None:
+            self.samples = split(calibration)
+            self.notes.append(
+                f"no evaluation data: {len(self.samples[0])} of the {len(calibration)} samples calibrate,"
+                f" the other {len(self.samples[1])} evaluate"
+            )
+            return
+        self.samples = calibration, read_samples(asked.evaluation, inputs, role="evaluation")
+        shared = overlap(*self.samples)
+        if shared:
+            raise DataError(
+                f"{shared} of the {len(self.samples[1])} evaluation samples are calibration samples too;"
+                " remove them from one of the two"
+            )
+
+    def run(self, folder: RunFolder) -> SearchResult:
+        """All stages; see the module."""
+        assert self.samples is not None
+        self._check_resumed(folder)
+        with closing(self._evaluator(self.samples[1])) as evaluator:
+            evaluator.start()
+            ingredients = self._ingredients(self.samples[0])
+            with interruptible() as interrupts:
+                with self.deadline.phase("search"):
+                    trials = self._open_trials(evaluator, folder, ingredients, interrupts)
+                    self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
+                evaluator.close()
+                return self._finish(folder, ingredients, trials, interrupts)
+
+    def _evaluator(self, samples: Samples) -> IsolatedEvaluator:
+        asked = self.configuration
+        setup = EvaluatorSetup(
+            model=asked.model,
+            samples=replace(samples, feeds=tuple(samples.feeds)),
+            targets=asked.targets,
+            seed=asked.seed,
+            seconds=_FLOAT_SHARE * self._budget_s,
+        )
+        return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
+
+    @property
+    def _budget_s(self) -> float:
+        return math.inf if self.configuration.budget.seconds is None else self.configuration.budget.seconds
+
+    @property
+    def _memory_bytes(self) -> int | None:
+        asked = self.configuration.budget.trial_memory_mb
+        if asked is not None:
+            return asked * 1_000_000
+        available = available_memory_bytes()
+        return None if available is None else int(_MEMORY_SHARE * available)
+
+    def _ingredients(self, samples: Samples) -> Ingredients:
+        """Preprocess, partition, calibrate."""
+        assert self.definition is not None
+        assert self.samples is not None
+        asked = self.configuration
+        self._tell("preprocess")
+        with self.deadline.phase("preprocess"):
+            # a dimension is frozen only where calibration and evaluation agree on it
+            everything = replace(samples, feeds=(*self.samples[0].feeds, *self.samples[1].feeds))
+            prepared = steps.prepare(asked.model, everything, dims=asked.dims)
+            regions = steps.find_regions(prepared, space=self.definition, n_regions=asked.n_regions)
+            self.notes.extend(prepared.notes)
+            self.difference_db = None if math.isinf(prepared.difference_db) else round(prepared.difference_db, 2)
+        self._tell("calibrate")
+        with self.deadline.phase("calibrate"):
+            statistics = steps.calibrate(
+                prepared,
+                samples,
+                space=self.definition,
+                cache_folder=asked.cache,
+                seconds=_CALIBRATION_SHARE * self._budget_s,
+            )
+        if statistics.n_samples < len(samples):
+            self.notes.append(f"there was time for {statistics.n_samples} of the {len(samples)} calibration samples")
+        return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=self.definition)
+
+    def _open_trials(
+        self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients, interrupts: Interrupts
+    ) -> Trials:
+        assert self.samples is not None
+        facts, n_samples = evaluator.facts(), len(self.samples[1])
+        if facts.n_samples < n_samples:
+            self.notes.append(f"there was time for {facts.n_samples} of the {n_samples} evaluation samples")
+        space = resolve(ingredients.definition, ingredients.regions)
+        if self.configuration.resume:
+            self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
+        else:
+            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
+        study = self._open_study(folder, space, self._sampler(ingredients, space))
+        known = [e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)]
+        probed = self.has_plain_sums if self.configuration.resume else None
+        note = evaluator.load(ingredients, known, has_plain_sums=probed)
+        self.notes.extend(filter(None, [note]))
+        self.has_plain_sums = evaluator.has_plain_sums
+
+        def on_progress(progress: SearchProgress) -> None:
+            self.on_progress(progress)
+            interrupts.check()
+
+        trials = Trials(
+            study=study,
+            evaluator=evaluator,
+            facts=facts,
+            regions=ingredients.regions,
+            space=space,
+            deadline=self.deadline,
+            on_progress=on_progress,
+            size_bytes=size_bytes_of(self.configuration.model),
+        )
+        asked_s = self.configuration.budget.trial_seconds
+        evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
+        return trials
+
+    def _finish(
+        self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
+    ) -> SearchResult:
+        assert self.samples is not None
+        n_before = interrupts.n_pressed
+        self._tell("finish", trials)
+        delivery = Delivery(
+            prepared=ingredients.prepared,
+            builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
+            facts=trials.facts,
+            feeds=self.samples[1].feeds,
+            targets=self.configuration.targets,
+            seed=self.configuration.seed,
+            opening_s=trials.evaluator.opening_s,
+            memory_bytes=self._memory_bytes,
+            folder=folder,
+            calibration_digest=ingredients.statistics.digest,
+            demands=self.configuration.demands,
+            is_ended=lambda: interrupts.n_pressed > n_before,
+        )
+        study, regions = trials.study, ingredients.regions
+        with folder.new_models():
+            with self.deadline.phase("finish"):
+                front = delivery.deliver(study.evaluations, self.deadline)
+            if interrupts.n_pressed > n_before:
+                self.notes.append("the user ended the last measurement")
+            record = self._record(front, regions, study)
+            self._write_reports(folder, record, self._run_document(regions, trials.facts, trials.n_evaluations))
+        return SearchResult(folder.path, record)
+
+    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
+        try:
+            self.study = Study(folder.journal, space, sampler, len(self.configuration.targets))
+        except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
+            raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
+        return self.study
+
+    def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
+        return RunRecord(
+            front=front,
+            regions=tuple(regions),
+            evaluations=tuple(study.evaluations),
+            environment=describe_environment(),
+            configuration=self.configuration.plain(),
+            phases=dict(self.deadline.phases),
+            notes=tuple(self.notes),
+        )
+
+    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> StructureSampler | None:
+        regions = ingredients.regions
+        if not regions:
+            self.notes.append("the model holds no operator that could be quantized, so it stays float")
+            return None
+        work = {region.id: region.work for region in regions}
+        layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
+        return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
+
+    def _check_resumed(self, folder: RunFolder) -> None:
+        if not self.configuration.resume:
+            return
+        earlier = folder.read_json("run.json").get("configuration")
+        if not isinstance(earlier, dict):
+            raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
+        now = self._configuration()
+        for key, name in _FIXED.items():
+            if key in earlier and earlier[key] != now[key]:
+                raise OutputError(
+                    f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
+                    " use the same to go on, or another --out"
+                )
+
+    def _configuration(self) -> dict[str, object]:
+        """What the user asked for, and digests of what it names."""
+        assert self.definition is not None
+        assert self.samples is not None
+        return {
+            **self.configuration.plain(),
+            "model_sha256": sha256_of(self.configuration.model),
+            "calibration_digest": self.samples[0].digest,
+            "evaluation_digest": self.samples[1].digest,
+            "space_digest": self.definition.digest,
+        }
+
+    def _run_document(self, regions: Sequence[Region], facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
+        return {
+            "schema_version": 1,
+            "configuration": self._configuration(),
+            "environment": describe_environment(),
+            "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
+            "seconds_total": round(self.deadline.elapsed, 3),
+            "n_evaluations": n_evaluations,
+            "preprocessed_difference_db": self.difference_db,
+            "plain_sums": self.has_plain_sums,
+            "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
+            "notes": self.notes,
+            "regions": [
+                {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
+                for r in regions
+            ],
+        }
+
+    def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
+        folder.write_texts(
+            {
+                "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
+                "front.csv": front_table(record.front).to_csv(index=False),
+                "report.html": report_html(record),
+                "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
+                "front.json": front_json(record.front),
+            }
+        )
+        for sentence in (*run_sentences(record), *self.notes):
+            _LOG.info("%s", sentence)
+
+    def _tell(self, phase: str, trials: Trials | None = None) -> None:
+        left = None if self.deadline.seconds is None else self.deadline.left
+        self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))
+
+
+_ENDED = {
+    "time": "the time budget ended the search",
+    "trials": "the number of trials ended the search",
+    "exhausted": "no assignment is left that runs as another graph",
+    "interrupted": ENDED_BY_USER,
+}
+_FIXED = {
+    "model_sha256": "model",
+    "targets": "target",
+    "space": "space",
+    "space_digest": "space",
+    "n_regions": "number of regions",
+    "dims": "--dim",
+    "calibration_digest": "calibration data",
+    "evaluation_digest": "evaluation data",
+}
+"""What a resumed run shares with the first one, and what it is called."""

@@ -1,0 +1,78 @@
+"""The other process: ``python -m autoquant.isolation.child`` makes an object and answers calls until its input ends."""
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+import traceback
+from typing import IO, Any
+
+from autoquant.isolation.limits import die_with_parent, limit_memory
+from autoquant.isolation.messages import Answer, Request, Start, receive, send
+
+__all__ = ["main", "serve"]
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer calls until there are no more; what the factory raised answers every call."""
+    start: Start = receive(requests)
+    sys.path[:] = start.path
+    failed: BaseException | None = None
+    made: object = None
+    try:
+        if start.affinity:
+            os.sched_setaffinity(0, start.affinity)
+        assert isinstance(start.factory, bytes)
+        factory = pickle.loads(start.factory)
+        if start.memory_bytes is not None:
+            limit_memory(start.memory_bytes)
+        made = factory()
+    except Exception as error:
+        failed = error
+    while True:
+        try:
+            request: Request = receive(requests)
+        except EOFError:
+            return
+        _answer(answers, Answer(error=failed) if failed else _called(made, request))
+
+
+def _called(made: object, request: Request) -> Answer:
+    if not request.method:
+        return Answer()
+    try:
+        return Answer(value=getattr(made, request.method)(*request.arguments))
+    except Exception as error:
+        return Answer(error=error)
+
+
+def _answer(answers: IO[bytes], answer: Answer) -> None:
+    send(answers, answer if answer.error is None else Answer(error=_picklable(answer.error)))
+
+
+def _picklable(error: BaseException) -> BaseException:
+    """The error with a note that says where it was raised, or another one that says what it said."""
+    where = "".join(traceback.format_exception(error))
+    error.add_note(f"in the other process:\n{where}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def main() -> None:
+    """Serve on standard input and output; what native code prints there goes to standard error."""
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+    answers: Any = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.stdin.buffer, answers)
+    os._exit(0)  # the parent waits for no destructor of a provider
+
+
+if __name__ == "__main__":
+    main()

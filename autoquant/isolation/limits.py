@@ -1,0 +1,60 @@
+"""Limits of a process, where the system has them."""
+
+import contextlib
+import ctypes
+import importlib
+import signal
+import sys
+from pathlib import Path
+
+__all__ = ["available_memory_bytes", "die_with_parent", "limit_memory"]
+
+_PR_SET_PDEATHSIG = 1
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let this process allocate so much more than it has; beyond it allocations fail, and nothing else does.
+
+    On Linux only (``RLIMIT_DATA`` counts private memory since 4.7, see getrlimit(2)).
+    """
+    if sys.platform != "linux":
+        return
+    resource = importlib.import_module("resource")  # there is none on Windows
+    limit = _status_kb("VmData") * 1024 + more_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, however that happens."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def available_memory_bytes() -> int | None:
+    """What can be allocated now, within the container's limit; None where the system doesn't tell."""
+    found = [value for value in (_available_in_system(), _available_in_container()) if value is not None]
+    return min(found, default=None)
+
+
+def _available_in_system() -> int | None:
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
+    return None
+
+
+def _available_in_container() -> int | None:
+    with contextlib.suppress(OSError, ValueError):  # "max" is no number
+        limit = int((_CGROUP / "memory.max").read_text(encoding="ascii"))
+        return max(0, limit - int((_CGROUP / "memory.current").read_text(encoding="ascii")))
+    return None
+
+
+def _status_kb(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])

@@ -1,0 +1,193 @@
+"""An object in a process of its own."""
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from autoquant.isolation.messages import Answer, Request, Start, receive, send
+
+__all__ = ["Worker", "WorkerLostError"]
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_PATIENCE_S = 2.0
+_LONGEST_REASON = 300
+
+
+class WorkerLostError(Exception):
+    """The process is gone: it crashed, or was ended because it took too long.
+
+    Attributes:
+        is_late: Whether it was ended for its time.
+    """
+
+    def __init__(self, reason: str, *, is_late: bool = False) -> None:
+        super().__init__(reason)
+        self.is_late = is_late
+
+
+@dataclass(slots=True)
+class Worker:
+    """Makes an object in another process and calls its methods there, one at a time.
+
+    The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C doesn't reach it, and it ends
+    when this one does.
+
+    Attributes:
+        factory: Makes the object; pickled, as arguments and results are.
+        memory_bytes: Data that the process may have; None for no limit. Only where the system can limit it.
+        affinity: Cores that it may use; all that this process may where empty.
+    """
+
+    factory: Callable[[], object]
+    memory_bytes: int | None = None
+    affinity: Sequence[int] = ()
+    _process: "subprocess.Popen[bytes] | None" = None
+    _errors: IO[bytes] | None = None
+    _is_late: bool = field(default=False, init=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, not known to be lost."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, where there is one."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Begin to make the object; the next call waits for it."""
+        if self._process is not None:
+            return
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "autoquant.isolation.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(),
+            process_group=0 if os.name == "posix" else None,
+        )
+        self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
+
+    def ready(self, *, seconds: float | None = None) -> None:
+        """Wait until the object is made.
+
+        Raises:
+            WorkerLostError: The process crashed, or it took longer than ``seconds``.
+            Exception: What the factory raised.
+        """
+        self.start()
+        self._call("", (), seconds)
+
+    def call(self, method: str, *arguments: Any, seconds: float | None = None) -> Any:
+        """Call a method of the object.
+
+        Raises:
+            WorkerLostError: The process crashed, or it took longer than ``seconds``; the next call begins a new one.
+            Exception: What the method raised.
+        """
+        self.start()
+        return self._call(method, arguments, seconds)
+
+    def close(self) -> None:
+        """End the process."""
+        process, errors = self._process, self._errors
+        self._process = self._errors = None
+        if process is not None:
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                with contextlib.suppress(OSError):
+                    stream.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PATIENCE_S if sys.exc_info()[0] is None else 0)
+            process.kill()
+            process.wait()
+        if errors is not None:
+            errors.close()
+
+    def _call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
+        watch = threading.Timer(max(seconds, 0.0), self._kill_late) if seconds is not None else None
+        self._is_late = False
+        if watch is not None:
+            watch.daemon = True
+            watch.start()
+        try:
+            self._send(Request(method, arguments))
+            answer = self._receive()
+        except BaseException as error:
+            if not isinstance(error, WorkerLostError):  # e.g. Ctrl-C: an answer may be half-read
+                self._kill()
+                self.close()
+            raise
+        finally:
+            if watch is not None:
+                watch.cancel()
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    def _send(self, message: object) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, message)
+        except OSError:
+            raise self._lost() from None
+
+    def _receive(self) -> Answer:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            answer: Answer = receive(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise self._lost() from None
+        return answer
+
+    def _kill_late(self) -> None:
+        self._is_late = True
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def _lost(self) -> WorkerLostError:
+        """Why the process is gone."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
+        self._process.kill()
+        code, said = self._process.wait(), self._last_words()
+        is_late = self._is_late
+        self.close()
+        if is_late:
+            return WorkerLostError("it gave no answer in its time", is_late=True)
+        how = f"ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        return WorkerLostError(f"its process was {how}" + (f": {said}" if said else ""))
+
+    def _last_words(self) -> str:
+        assert self._errors is not None
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return " ".join(lines[-1].split())[:_LONGEST_REASON] if lines else ""
+
+
+def _environment() -> dict[str, str]:
+    """Of the process: one BLAS thread, so that nothing runs beside what is timed."""
+    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1")}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,174 @@
+"""Model files measured together in this process: one session of a measurement."""
+
+import random
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.measurement import Footprint
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.target import Target
+from autoquant.measurement.latency import REFERENCE, repetitions, run_round
+from autoquant.runtime.memory import resident_growth
+from autoquant.runtime.session import Session, open_session
+
+__all__ = ["FileBench", "FileBenchSetup", "Round"]
+
+_TIMING_S = 5e-3
+"""A timing lasts at least this long."""
+_STILL_FASTER = 0.95
+_MOST_WARMUPS = 8
+"""Rounds that nobody counts: until no file got faster by a twentieth, but not more."""
+_JUMP = 1.25
+_MOST_REPEATS = 3
+_CPU = Target()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Every file on one sample.
+
+    Attributes:
+        sample: Its index.
+        seconds: Of each inference, by file; the baseline's are named ``REFERENCE``.
+        is_repeated: Whether it doesn't count: the baseline was far slower than usual, so that it was run again.
+    """
+
+    sample: int
+    seconds: Mapping[str, Sequence[float]]
+    is_repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileBenchSetup:
+    """Makes a ``FileBench`` in whatever process it is called.
+
+    Attributes:
+        baseline: The float model's file.
+        feeds: Samples.
+        targets: Where files are timed.
+        seed: Of orders.
+    """
+
+    baseline: Path
+    feeds: Sequence[Feed]
+    targets: Sequence[Target]
+    seed: int
+
+    def __call__(self) -> "FileBench":
+        """Nothing is open yet."""
+        return FileBench(self)
+
+
+@dataclass(slots=True)
+class FileBench:
+    """Opens files and runs rounds that all of them share with the baseline, which is opened first."""
+
+    setup: FileBenchSetup
+    _opened: dict[str, dict[str, Session]] = field(init=False)
+    _rng: random.Random = field(init=False)
+    _reference_s: dict[str, list[float]] = field(init=False)
+    _names: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.setup.seed)
+        self._opened = {target.name: {} for target in self.setup.targets}
+        self._reference_s = {name: [] for name in self._opened}
+
+    def open(self, key: str, path: Path) -> dict[str, Footprint]:
+        """Open a file on every target and run it once.
+
+        Raises:
+            ModelError: onnxruntime refuses it.
+        """
+        found = {}
+        for target in self.setup.targets:
+            with resident_growth() as growth:
+                start = time.perf_counter()
+                session = open_session(path, target)
+                opening_s = time.perf_counter() - start
+                session.run(None, self.setup.feeds[0])
+            self._opened[target.name][key] = session
+            self._names = [output.name for output in session.get_outputs()]
+            found[target.name] = Footprint(opening_ms=opening_s * 1e3, memory_mb=growth.megabytes)
+        return found
+
+    def drop(self, keys: Sequence[str]) -> None:
+        """Close files."""
+        for sessions in self._opened.values():
+            for key in keys:
+                sessions.pop(key, None)
+
+    def warm_up(self, limit_s: float) -> bool:
+        """Run rounds until no file gets faster from one to the next.
+
+        Returns:
+            Whether that was reached, and neither ``limit_s`` nor the number of rounds ended it.
+        """
+        end = time.perf_counter() + limit_s
+        before: dict[str, dict[str, float]] = {name: {} for name in self._reference_s}
+        for _ in range(_MOST_WARMUPS):
+            now = {name: self._medians(self._round(name, 0)) for name in self._reference_s}
+            if all(
+                now[name][key] >= _STILL_FASTER * before[name].get(key, float("inf"))
+                for name in now
+                for key in now[name]
+            ):
+                return True
+            before = now
+            if time.perf_counter() > end:
+                break
+        return False
+
+    def time(self, target: str, samples: Sequence[int]) -> list[Round]:
+        """A round for each sample; where the baseline jumps it is run again, a few times at most."""
+        rounds: list[Round] = []
+        for sample in samples:
+            for repeats_left in reversed(range(_MOST_REPEATS)):
+                found = self._round(target, sample)
+                has_jumped = self._has_jumped(target, statistics.median(found[REFERENCE]))
+                rounds.append(Round(sample, found, has_jumped and repeats_left > 0))
+                if not rounds[-1].is_repeated:
+                    break
+        return rounds
+
+    def compare(self, target: str, samples: Sequence[int]) -> dict[str, QualityMeter]:
+        """Outputs of every file against the baseline's on the CPU provider, by file."""
+        reference_session = self._reference()
+        meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
+        for sample in samples:
+            feed = self.setup.feeds[sample]
+            reference = reference_session.run(None, feed)
+            for key, meter in meters.items():
+                meter.add(reference, self._opened[target][key].run(None, feed))
+        return meters
+
+    def _reference(self) -> Session:
+        """The baseline on the CPU provider."""
+        if _CPU.name not in self._opened:
+            self._opened[_CPU.name] = {}
+        if REFERENCE not in self._opened[_CPU.name]:
+            self._opened[_CPU.name][REFERENCE] = open_session(self.setup.baseline, _CPU)
+        return self._opened[_CPU.name][REFERENCE]
+
+    def _round(self, target: str, sample: int) -> dict[str, list[float]]:
+        sessions = self._opened[target]
+        known = self._reference_s[target]
+        n_repeats = repetitions(statistics.median(known) if known else _TIMING_S, _TIMING_S)
+        seconds, _ = run_round(sessions, self.setup.feeds[sample], n_repeats, self._rng)
+        if not known:
+            known.append(statistics.median(seconds[REFERENCE]))
+        return seconds
+
+    def _has_jumped(self, target: str, seconds: float) -> bool:
+        known = self._reference_s[target]
+        usual = statistics.median(known[-15:])
+        known.append(seconds)
+        return len(known) > 5 and seconds > _JUMP * usual
+
+    @staticmethod
+    def _medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        return {key: statistics.median(values) for key, values in seconds.items()}

@@ -1,0 +1,83 @@
+"""Providers that misbehave, for processes that are really started."""
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autoquant.api.evaluator import Evaluated, Evaluator, EvaluatorSetup
+from autoquant.domain.feed import Feed
+from autoquant.domain.measurement import Footprint
+from autoquant.domain.region import Assignment, RegionId
+from autoquant.domain.target import Target
+from autoquant.measurement.files import FileBench, FileBenchSetup
+
+__all__ = ["CrashesOn", "Misbehaving", "MisbehavingSetup", "crash", "eat_memory", "hang"]
+
+
+def crash() -> None:
+    """Read address 0."""
+    ctypes.string_at(0)
+
+
+def hang() -> None:
+    """Much longer than anybody waits."""
+    time.sleep(600)
+
+
+def eat_memory() -> None:
+    """Until nothing is left."""
+    eaten = []
+    while True:
+        eaten.append(bytearray(50_000_000))
+
+
+_FAULTS = {"crash": crash, "hang": hang, "eat": eat_memory}
+
+
+class Misbehaving(Evaluator):
+    """An evaluator for which some assignments end badly."""
+
+    faults: Mapping[frozenset[tuple[RegionId, str]], str]
+
+    def evaluate(self, assignment: Assignment, n_rounds: int) -> Evaluated:
+        fault = self.faults.get(frozenset(assignment.items()))
+        if fault is not None:
+            _FAULTS[fault]()
+        return Evaluator.evaluate(self, assignment, n_rounds)
+
+
+class MisbehavingSetup:
+    """Makes one.
+
+    Args:
+        setup: Of the real evaluator.
+        faults: ``crash``, ``hang`` or ``eat`` by assignment.
+    """
+
+    def __init__(self, setup: EvaluatorSetup, faults: Mapping[frozenset[tuple[RegionId, str]], str]) -> None:
+        self.setup, self.faults = setup, faults
+
+    def __call__(self) -> Misbehaving:
+        found = Misbehaving(self.setup().bench)
+        found.faults = self.faults
+        return found
+
+
+class CrashesOn:
+    """Makes a bench that crashes when one file is opened."""
+
+    def __init__(self, key: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]) -> None:
+        self.key = key
+        self.setup = FileBenchSetup(baseline=setup[0], feeds=setup[1], targets=setup[2], seed=setup[3])
+
+    def __call__(self) -> FileBench:
+        key = self.key
+
+        class Crashing(FileBench):
+            def open(self, key_: str, path: Path) -> dict[str, Footprint]:
+                if key_ == key:
+                    crash()
+                return FileBench.open(self, key_, path)
+
+        return Crashing(self.setup)

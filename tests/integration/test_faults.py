@@ -1,0 +1,68 @@
+"""Providers that crash, hang or eat memory cost a trial, not the study."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import autoquant
+from autoquant import Budget
+from autoquant.api.evaluator import EvaluatorSetup
+from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.api.run import Run
+from autoquant.domain.feed import Samples
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Region
+from tests.doubles import MisbehavingSetup
+
+ALL_U8 = "u8s8-channel-minmax"
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("fault", ["crash", "hang", "eat"])
+def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    regions = [region.id for region in _regions()]
+    faults = {frozenset((region, ALL_U8) for region in regions): fault}
+
+    def evaluator(run: Run, samples: Samples) -> IsolatedEvaluator:
+        asked = run.configuration
+        setup = EvaluatorSetup(model=asked.model, samples=samples, targets=asked.targets, seed=0)
+        return IsolatedEvaluator(setup, memory_bytes=10**9, make=MisbehavingSetup(setup, faults))
+
+    monkeypatch.setattr(Run, "_evaluator", evaluator)
+    result = autoquant.search(
+        "model.onnx",
+        calibration="calib.npz",
+        evaluation="eval.npz",
+        budget=Budget(trials=10, trial_seconds=3),
+        out="run",
+    )
+    failures = [e for e in result.record.evaluations if isinstance(e.outcome, Failure)]
+    assert len(failures) == 1
+    assert set(failures[0].trial.assignment.values()) == {ALL_U8}
+    assert sum(isinstance(e.outcome, Measurement) for e in result.record.evaluations) == 9
+    assert json.loads(Path("run/front.json").read_text())["members"][-1]["id"] == "float"
+
+
+def _regions() -> tuple[Region, ...]:
+    samples = autoquant.read_data("model.onnx", "calib.npz")
+    return autoquant.find_regions(autoquant.prepare("model.onnx", samples))
+
+
+def test_a_killed_search_loses_at_most_the_trial_in_flight(workplace: Path) -> None:
+    command = [sys.executable, "-m", "autoquant", "search", "example:digits", "--trials", "40", "--out", "run"]
+    with subprocess.Popen(command, cwd=workplace, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        log, end = workplace / "run/log.txt", time.perf_counter() + 120
+        while not (log.exists() and "trial 7:" in log.read_text()) and time.perf_counter() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    seen = (workplace / "run/log.txt").read_text().count(" trial ")
+    finished = subprocess.run([*command, "--resume"], cwd=workplace, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    trials = (workplace / "run/trials.csv").read_text().splitlines()[1:]
+    assert len(trials) >= 40 + seen
+    assert seen >= 7

@@ -1,0 +1,113 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.api import steps
+from autoquant.api.evaluator import Evaluator, EvaluatorSetup, Ingredients
+from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Assignment
+from autoquant.domain.target import Target
+from autoquant.errors import DataError, ModelError
+from autoquant.space.schema import read_space
+from tests.doubles import MisbehavingSetup, crash
+from tests.models import a_convnet, floats, saved
+
+SCHEME = "u8s8-channel-minmax"
+
+
+class Place:
+    """A model, its data and what candidates are built from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = saved(a_convnet(), folder / "model.onnx")
+        samples = steps.read_data(self.model, {"x": np.concatenate([floats(1, 3, 8, 8, seed=s) for s in range(6)])})
+        prepared = steps.prepare(self.model, samples)
+        definition = read_space("default", ep="cpu")
+        regions = steps.find_regions(prepared, space=definition)
+        statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
+        self.ingredients = Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+        self.setup = EvaluatorSetup(model=self.model, samples=samples, targets=(Target(),), seed=0)
+        self.quantized: Assignment = {regions[0].id: SCHEME}
+        self.deadly: Assignment = {region.id: SCHEME for region in regions}
+
+    def evaluator(self, fault: str, trial_s: float | None = None) -> IsolatedEvaluator:
+        faults = {frozenset(self.deadly.items()): fault}
+        made = IsolatedEvaluator(self.setup, trial_s, memory_bytes=10**9, make=MisbehavingSetup(self.setup, faults))
+        made.load(self.ingredients, [], has_plain_sums=False)
+        return made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("place"))
+
+
+@pytest.fixture
+def evaluator(place: Place) -> Iterator[IsolatedEvaluator]:
+    made = place.evaluator("crash")
+    yield made
+    made.close()
+
+
+def test_the_other_process_measures_what_this_one_would(place: Place, evaluator: IsolatedEvaluator) -> None:
+    found = evaluator.evaluate(place.quantized, 6, left_s=60)
+    assert isinstance(found, Measurement)
+    here = place.setup()
+    here.load(place.ingredients, False, ())
+    outcome = here.evaluate(place.quantized, 6).outcome
+    assert isinstance(outcome, Measurement)
+    assert (found.digest, found.effective, found.quality) == (outcome.digest, outcome.effective, outcome.quality)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("crash", "SIGSEGV"), ("hang", "it took more than 2 s"), ("eat", "more memory than there is")]
+)
+def test_a_candidate_that_ends_its_process_costs_one_trial(place: Place, fault: str, reason: str) -> None:
+    evaluator = place.evaluator(fault, trial_s=2.0 if fault == "hang" else None)
+    before = evaluator.evaluate(place.quantized, 6, left_s=60)
+    lost = evaluator.evaluate(place.deadly, 6, left_s=60)
+    assert isinstance(lost, Failure)
+    assert reason in lost.reason
+    assert evaluator.evaluate(place.deadly, 6, left_s=60) is lost
+    after = evaluator.evaluate(place.quantized, 6, left_s=60)
+    assert isinstance(before, Measurement)
+    assert after == before
+    other = evaluator.evaluate({}, 6, left_s=60)
+    assert isinstance(other, Measurement)
+    evaluator.close()
+
+
+def test_a_trial_that_the_search_has_no_time_for_is_no_failure(place: Place) -> None:
+    evaluator = place.evaluator("hang")
+    assert evaluator.evaluate(place.deadly, 6, left_s=0.3) is None
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
+    evaluator.close()
+
+
+def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Place) -> None:
+    evaluator = IsolatedEvaluator(place.setup, make=crashing)
+    with pytest.raises(ModelError, match=r"model\.onnx: running it on cpu-1t failed, its process was ended by SIGSEGV"):
+        evaluator.facts()
+
+
+def crashing() -> Evaluator:
+    crash()
+    raise AssertionError
+
+
+def test_what_is_wrong_with_the_data_is_told_by_the_other_process_too(tmp_path: Path) -> None:
+    model = saved(a_convnet(), tmp_path / "model.onnx")
+    samples = steps.read_data(model, {"x": floats(1, 3, 8, 8) * 1e38})
+    evaluator = IsolatedEvaluator(EvaluatorSetup(model=model, samples=samples, targets=(Target(),), seed=0))
+    with pytest.raises(DataError, match="NaN or infinity"):
+        evaluator.facts()
+    evaluator.close()
+
+
+def test_samples_that_there_is_no_time_for_are_left_out(place: Place) -> None:
+    setup = EvaluatorSetup(model=place.model, samples=place.setup.samples, targets=(Target(),), seed=0, seconds=0.0)
+    assert setup().facts().n_samples == 2
+    assert place.setup().facts().n_samples == 6

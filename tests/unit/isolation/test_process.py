@@ -1,0 +1,185 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autoquant.errors import DataError
+from autoquant.isolation.process import Worker, WorkerLostError
+from tests.doubles import crash, eat_memory, hang
+
+GB = 10**9
+is_linux = sys.platform == "linux"
+
+
+class Servant:
+    """What runs in the other process."""
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+
+    def count(self) -> int:
+        self.n_calls += 1
+        return self.n_calls
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def cores(self) -> set[int]:
+        return os.sched_getaffinity(0)
+
+    def say(self, text: str) -> str:
+        print(text)
+        os.write(1, text.encode())
+        return text
+
+    def refuse(self) -> None:
+        raise DataError("these are no data; give others")
+
+    def raise_something_odd(self) -> None:
+        class OddError(Exception):
+            pass
+
+        raise OddError("odd")
+
+    def crash(self) -> None:
+        crash()
+
+    def hang(self) -> None:
+        hang()
+
+    def eat(self) -> None:
+        eat_memory()
+
+    def leave(self) -> None:
+        os.write(2, b"first line\nno device left\n")
+        os._exit(3)
+
+
+def refusing() -> Servant:
+    raise DataError("nothing can be made of this; give something else")
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker(Servant, memory_bytes=GB)
+    yield made
+    made.close()
+
+
+def test_calls_go_to_one_object_in_another_process(worker: Worker) -> None:
+    worker.ready(seconds=60)
+    assert [worker.call("count") for _ in range(3)] == [1, 2, 3]
+    assert worker.call("pid") == worker.pid != os.getpid()
+
+
+def test_what_is_printed_there_does_not_get_between_the_answers(worker: Worker) -> None:
+    assert worker.call("say", "hello\n" * 100) == "hello\n" * 100
+    assert worker.call("count") == 1
+
+
+def test_an_error_of_ours_comes_back_as_it_was_and_says_where_it_was_raised(worker: Worker) -> None:
+    with pytest.raises(DataError, match="these are no data") as caught:
+        worker.call("refuse")
+    assert "in refuse" in caught.value.__notes__[0]
+    assert worker.call("count") == 1
+
+
+def test_an_error_that_cannot_travel_is_told_in_words(worker: Worker) -> None:
+    with pytest.raises(RuntimeError, match="OddError: odd"):
+        worker.call("raise_something_odd")
+
+
+def test_what_the_factory_raised_is_raised_by_every_call() -> None:
+    worker = Worker(refusing)
+    for _ in range(2):
+        with pytest.raises(DataError, match="nothing can be made"):
+            worker.call("count")
+    worker.close()
+
+
+def test_a_crash_is_told_and_the_next_call_begins_anew(worker: Worker) -> None:
+    assert worker.call("count") == 1
+    with pytest.raises(WorkerLostError, match="SIGSEGV") as lost:
+        worker.call("crash")
+    assert not lost.value.is_late
+    assert not worker.is_running
+    assert worker.call("count") == 1
+
+
+def test_whoever_gives_no_answer_in_time_is_ended(worker: Worker) -> None:
+    worker.ready()
+    start = time.perf_counter()
+    with pytest.raises(WorkerLostError) as lost:
+        worker.call("hang", seconds=0.3)
+    assert lost.value.is_late
+    assert time.perf_counter() - start < 60
+    assert worker.call("count", seconds=60) == 1
+
+
+@pytest.mark.skipif(not is_linux, reason="only Linux limits the memory of a process")
+def test_whoever_wants_more_memory_than_allowed_gets_none(worker: Worker) -> None:
+    with pytest.raises(MemoryError):
+        worker.call("eat", seconds=120)
+    assert worker.call("count") == 1
+
+
+def test_last_words_are_the_reason(worker: Worker) -> None:
+    with pytest.raises(WorkerLostError, match="ended with code 3: no device left"):
+        worker.call("leave")
+
+
+def test_a_process_stays_on_its_cores() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("the system has no affinity")
+    core = min(os.sched_getaffinity(0))
+    worker = Worker(Servant, affinity=(core,))
+    assert worker.call("cores") == {core}
+    worker.close()
+
+
+def test_ctrl_c_does_not_reach_it_and_an_unfinished_call_ends_it(worker: Worker) -> None:
+    worker.ready()
+    pid = worker.call("pid")
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            worker.call("hang")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not _is_alive(pid)
+    assert worker.call("count") == 1
+
+
+@pytest.mark.skipif(not is_linux, reason="only Linux ends a process with its parent")
+def test_it_ends_with_its_parent_even_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    code = (
+        "from autoquant.isolation.process import Worker\n"
+        "from tests.unit.isolation.test_process import Servant\n"
+        "w = Worker(Servant); print(w.call('pid'), flush=True); w.call('hang')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    end = time.perf_counter() + 20
+    while _is_alive(pid) and time.perf_counter() < end:
+        time.sleep(0.01)
+    assert not _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
