@@ -1,4 +1,7 @@
-"""The user's own metrics: ``module:function(outputs, feeds, labels) -> float``.
+"""The user's own metrics: ``module:function(outputs, feeds, labels)``.
+
+It returns a float; or an array of one score a sample, whose mean then is the value, and whose interval is cheaper and
+better. It is given
 
 - ``outputs[i][name]``: an output of the model, of sample ``i``;
 - ``feeds[i][name]``: an input of it;
@@ -13,7 +16,6 @@ define.
 
 import difflib
 import importlib
-import math
 import numbers
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +38,7 @@ FLOAT_PREFIX = "float:"
 OutputsByName = Mapping[str, npt.NDArray[np.generic]]
 Labels = Mapping[str, npt.NDArray[np.generic] | Sequence[npt.NDArray[np.generic]]]
 MetricFunction = Callable[[Sequence[OutputsByName], Sequence[Feed], Labels], object]
+Floats = npt.NDArray[np.float64]
 
 
 def load(metric: Metric, source: Custom) -> MetricFunction:
@@ -62,11 +65,11 @@ def load(metric: Metric, source: Custom) -> MetricFunction:
 
 def call(
     metric: Metric, function: MetricFunction, outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels
-) -> float:
-    """The value of a metric.
+) -> float | Floats:
+    """The value of a metric, or its score of each sample, shape (n,).
 
     Raises:
-        MetricError: The function raises, or returns no finite number.
+        MetricError: The function raises, or returns neither, or a number that is not finite.
     """
     where = f"metric '{metric.name}': {metric.source}"
     try:
@@ -74,11 +77,25 @@ def call(
             value = function(outputs, feeds, labels)
     except Exception as error:  # whatever the user's code raises
         raise MetricError(f"{where} raised on {len(outputs)} samples, put it right ({_reason(error)})") from error
-    if not isinstance(value, numbers.Real):
-        raise MetricError(f"{where} returned a '{type(value).__name__}', return a float")
-    if not math.isfinite(value):
-        raise MetricError(f"{where} returned {value} on {len(outputs)} samples, return a finite number")
-    return float(value)
+    found = _numbers(value, len(outputs))
+    if found is None:
+        shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+        raise MetricError(f"{where} returned a '{type(value).__name__}'{shape}, return a float or one a sample")
+    if not np.isfinite(found).all():
+        worst = found[~np.isfinite(found)][0]
+        raise MetricError(f"{where} returned {worst} on {len(outputs)} samples, return finite numbers")
+    return found if found.ndim else float(found)
+
+
+def _numbers(value: object, n_samples: int) -> Floats | None:
+    """As an array of shape () or (n_samples,); None for anything else."""
+    if isinstance(value, numbers.Real):
+        return np.array(value, np.float64)
+    if isinstance(value, list | tuple | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf" and array.shape in ((), (n_samples,)):
+            return array.astype(np.float64)
+    return None
 
 
 def _functions(module: ModuleType) -> list[str]:

@@ -43,7 +43,7 @@ class MetricEvaluator:
     labels: Mapping[str, Array]
     seed: int = 0
     _bound: dict[str, BoundMetric] = field(default_factory=dict)
-    _known: dict[tuple[str, tuple[int, ...]], float] = field(default_factory=dict)
+    _known: dict[tuple[str, tuple[int, ...]], float | Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert len(self.reference) == len(self.feeds) > 0
@@ -71,7 +71,7 @@ class MetricEvaluator:
             has_intervals: False where only the values are wanted, which is cheaper.
 
         Raises:
-            MetricError: A function of the user's own raises, or returns no finite number.
+            MetricError: A function of the user's own raises, or returns no finite numbers.
         """
         meter = self.meter()
         for sample, (_, outputs) in enumerate(zip(self.reference, candidate, strict=True)):
@@ -82,22 +82,24 @@ class MetricEvaluator:
         """A built-in metric."""
         return self._bound[metric.name]
 
-    def float_value(self, metric: Metric, source: Custom, samples: Sequence[int]) -> float:
-        """The user's own metric of the float model on some samples; computed once.
+    def float_value(self, metric: Metric, source: Custom, samples: Sequence[int]) -> float | Floats:
+        """The user's own metric of the float model on some samples, or its score of each; computed once.
 
         Raises:
-            MetricError: The function raises, or returns no finite number.
+            MetricError: The function raises, or returns no finite numbers.
         """
         key = metric.name, tuple(samples)
         if key not in self._known:
             self._known[key] = self.value(metric, source, samples, [self.reference[i] for i in samples])
         return self._known[key]
 
-    def value(self, metric: Metric, source: Custom, samples: Sequence[int], outputs: Sequence[Outputs]) -> float:
-        """The user's own metric of these outputs, one an entry of ``samples``.
+    def value(
+        self, metric: Metric, source: Custom, samples: Sequence[int], outputs: Sequence[Outputs]
+    ) -> float | Floats:
+        """The user's own metric of outputs, one an entry of ``samples``, or its score of each.
 
         Raises:
-            MetricError: The function raises, or returns no finite number.
+            MetricError: The function raises, or returns no finite numbers.
         """
         labels: dict[str, Array | Sequence[Array]] = {
             name: array[np.asarray(samples)] for name, array in self.labels.items()
@@ -142,7 +144,7 @@ class MetricMeter:
             has_intervals: False where only the values are wanted, which is cheaper.
 
         Raises:
-            MetricError: A function of the user's own raises, or returns no finite number.
+            MetricError: A function of the user's own raises, or returns no finite numbers.
         """
         assert self._held
         found: dict[str, MetricResult] = {}
@@ -156,45 +158,60 @@ class MetricMeter:
     def _built_in(self, metric: Metric, has_intervals: bool) -> MetricResult:
         pairs = self._scores[metric.name]
         own, other = np.array([pairs[sample] for sample in sorted(pairs)]).T
-        if not isinstance(metric.source, Accuracy):
-            return self._compared(other, isinstance(metric.source, Cosine), has_intervals)
-        seed = self.evaluator.seed
-        candidate, reference = (
-            _value(scores, intervals.share_interval(scores, seed) if has_intervals else None) for scores in (other, own)
-        )
-        if not self._different:
-            return MetricResult(candidate=candidate, reference=reference, drop=_exactly(0.0, len(own)))
-        interval = intervals.drop_interval(own - other, seed) if has_intervals else None
-        return MetricResult(candidate=candidate, reference=reference, drop=_value(own - other, interval))
+        if isinstance(metric.source, Accuracy):
+            return self._scored(metric, own, other, has_intervals)
+        return self._compared(other, isinstance(metric.source, Cosine), has_intervals)
 
     def _compared(self, scores: Floats, is_cosine: bool, has_intervals: bool) -> MetricResult:
         """Of a metric that compares with the float model, whose own value is 1 by definition."""
-        exact = _exactly(1.0, len(scores))
+        n, exact = len(scores), _exactly(1.0, len(scores))
         if not self._different:
-            return MetricResult(candidate=exact, reference=exact, drop=_exactly(0.0, len(scores)))
+            return MetricResult(candidate=exact, reference=exact, drop=_exactly(0.0, n))
         interval_of = intervals.mean_interval if is_cosine else intervals.share_interval
-        candidate = _value(scores, interval_of(scores, self.evaluator.seed) if has_intervals else None)
-        drop = MetricValue(
-            value=1 - candidate.value, low=1 - candidate.high, high=1 - candidate.low, n_samples=len(scores)
-        )
+        candidate = _mean(scores, interval_of(scores, self.evaluator.seed) if has_intervals else None)
+        drop = MetricValue(value=1 - candidate.value, low=1 - candidate.high, high=1 - candidate.low, n_samples=n)
         return MetricResult(candidate=candidate, reference=exact, drop=drop)
+
+    def _scored(self, metric: Metric, own: Floats, other: Floats, has_intervals: bool) -> MetricResult:
+        """Of a metric that scores each sample of either model."""
+        seed = self.evaluator.seed
+        reference, candidate = (
+            _mean(scores, intervals.share_interval(scores, seed) if has_intervals else None) for scores in (own, other)
+        )
+        if not self._different:
+            return MetricResult(candidate=candidate, reference=reference, drop=_exactly(0.0, len(own)))
+        scale = max(1.0, abs(reference.value))
+        better, worse = (own, other) if metric.direction is Direction.HIGHER else (other, own)
+        interval = intervals.drop_interval(better / scale, worse / scale, seed) if has_intervals else None
+        return MetricResult(candidate=candidate, reference=reference, drop=_mean((better - worse) / scale, interval))
 
     def _custom(self, metric: Metric, source: Custom, has_intervals: bool) -> MetricResult:
         samples = sorted(self._held)
-        positions = intervals.jackknife_groups(len(samples), self.evaluator.seed) if has_intervals else []
-        values = [self._pair(metric, source, samples)]
-        values += [self._replicate(metric, source, [samples[i] for i in kept]) for kept in positions]
-        own, other = np.array(values).T
+        own, other = self._pair(metric, source, samples)
+        if isinstance(own, np.ndarray) and isinstance(other, np.ndarray):
+            return self._scored(metric, own, other, has_intervals)
+        groups = intervals.jackknife_groups(len(samples), self.evaluator.seed) if has_intervals else []
+        replicates = [self._replicate(metric, source, [samples[i] for i in kept]) for kept in groups]
+        return self._at_once(metric, np.array([(np.mean(own), np.mean(other)), *replicates]), len(samples))
+
+    def _at_once(self, metric: Metric, values: Floats, n_samples: int) -> MetricResult:
+        """Of a metric that sees all samples at once.
+
+        Args:
+            metric: Which one.
+            values: Of float and of the candidate over all samples, then without each group, shape (1 + groups, 2).
+            n_samples: Behind the first of them.
+        """
+        own, other = values.T
         sign = 1.0 if metric.direction is Direction.HIGHER else -1.0
         drops = sign * (own - other) / np.maximum(1.0, np.abs(own))
-        n = len(samples)
         return MetricResult(
-            candidate=_jackknifed(other, n),
-            reference=_jackknifed(own, n),
-            drop=_jackknifed(drops, n) if self._different else _exactly(0.0, n),
+            candidate=_jackknifed(other, n_samples),
+            reference=_jackknifed(own, n_samples),
+            drop=_jackknifed(drops, n_samples) if self._different else _exactly(0.0, n_samples),
         )
 
-    def _pair(self, metric: Metric, source: Custom, samples: Sequence[int]) -> tuple[float, float]:
+    def _pair(self, metric: Metric, source: Custom, samples: Sequence[int]) -> tuple[float | Floats, float | Floats]:
         own = self.evaluator.float_value(metric, source, samples)
         if not self._different.intersection(samples):
             return own, own
@@ -203,12 +220,13 @@ class MetricMeter:
     def _replicate(self, metric: Metric, source: Custom, samples: Sequence[int]) -> tuple[float, float]:
         """As ``_pair``; NaN where the function has no value on fewer samples, so that the interval is unknown."""
         try:
-            return self._pair(metric, source, samples)
+            own, other = self._pair(metric, source, samples)
         except MetricError:
             return math.nan, math.nan
+        return float(np.mean(own)), float(np.mean(other))
 
 
-def _value(scores: Floats, interval: tuple[float, float] | None) -> MetricValue:
+def _mean(scores: Floats, interval: tuple[float, float] | None) -> MetricValue:
     low, high = interval or (-math.inf, math.inf)
     return MetricValue(value=float(scores.mean()), low=low, high=high, n_samples=len(scores))
 

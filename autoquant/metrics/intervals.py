@@ -63,7 +63,7 @@ def share_interval(scores: Floats, seed: int) -> Interval:
     References:
         Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22(158), 1927.
     """
-    if not np.isin(scores, (0, 1)).all():
+    if not _is_count(scores):
         return mean_interval(scores, seed)
     n, mean = len(scores), float(scores.mean())
     centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
@@ -71,21 +71,24 @@ def share_interval(scores: Floats, seed: int) -> Interval:
     return _around(mean, max(centre - half, 0.0), min(centre + half, 1.0))
 
 
-def drop_interval(differences: Floats, seed: int) -> Interval:
-    """Of the mean of paired differences of shares: Bonett and Price's for -1, 0 and 1, otherwise as ``mean_interval``.
+def drop_interval(reference: Floats, candidate: Floats, seed: int) -> Interval:
+    """Of the mean of paired differences: Bonett and Price's where each sample is right or wrong, or ``mean_interval``.
 
     Args:
-        differences: Float's score less the candidate's, one per sample, shape (n,), at least one.
+        reference: Float's scores, one per sample, shape (n,), at least one.
+        candidate: The candidate's.
         seed: Of the resampling.
 
     Returns:
-        Both ends, the mean between them; not a point even where no sample differs.
+        Of reference - candidate, both ends, the mean between them; not a point even where no sample that is right or
+        wrong differs.
 
     References:
         Bonett and Price, "Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired
         Data", Journal of Educational and Behavioral Statistics 37(4), 2012.
     """
-    if not np.isin(differences, (-1, 0, 1)).all():
+    differences = reference - candidate
+    if not (_is_count(reference) and _is_count(candidate)):
         return mean_interval(differences, seed)
     n = len(differences)
     worse, better = ((float((differences == sign).sum()) + 1) / (n + 2) for sign in (1, -1))
@@ -126,6 +129,10 @@ def jackknife_interval(value: float, replicates: Sequence[float]) -> Interval:
     deviations = np.asarray(replicates, np.float64) - np.mean(replicates)
     half = _T[n - 1] * math.sqrt((n - 1) / n * float(np.square(deviations).sum()))
     return value - half, value + half
+
+
+def _is_count(scores: Floats) -> bool:
+    return bool(np.isin(scores, (0, 1)).all())
 
 
 def _around(value: float, low: float, high: float) -> Interval:

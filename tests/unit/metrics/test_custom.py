@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from autoquant.domain.metric import Custom, Metric
@@ -22,7 +23,16 @@ def broken(outputs, feeds, labels):
     return labels["missing"]
 
 def array(outputs, feeds, labels):
-    return np.zeros(2)
+    return np.zeros(3)
+
+def scores(outputs, feeds, labels):
+    return [sample["y"][0] > 2 for sample in outputs]
+
+def unfinished(outputs, feeds, labels):
+    return [1.0, float("nan")]
+
+def nothing(outputs, feeds, labels):
+    pass
 
 def infinite(outputs, feeds, labels):
     return float("inf")
@@ -48,7 +58,7 @@ def metric(function: str, module: str = "users_metrics") -> tuple[Metric, Custom
     return Metric(name="own", source=source), source
 
 
-def value(function: str) -> float:
+def value(function: str) -> float | npt.NDArray[np.float64]:
     wanted, source = metric(function)
     outputs = [{"y": np.array([1.0])}, {"y": np.array([3.0])}]
     return call(wanted, load(wanted, source), outputs, [{}, {}], {})
@@ -60,12 +70,18 @@ def test_a_function_of_the_current_folder_gives_a_number() -> None:
     assert type(value("mean")) is float
 
 
+def test_a_function_may_score_each_sample() -> None:
+    np.testing.assert_array_equal(value("scores"), [0.0, 1.0])
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         ("broken", "raised on 2 samples, put it right (KeyError: 'missing')"),
-        ("array", "returned a 'ndarray', return a float"),
-        ("infinite", "returned inf on 2 samples, return a finite number"),
+        ("array", "returned a 'ndarray' of shape (3,), return a float or one a sample"),
+        ("nothing", "returned a 'NoneType', return a float or one a sample"),
+        ("unfinished", "returned nan on 2 samples, return finite numbers"),
+        ("infinite", "returned inf on 2 samples, return finite numbers"),
     ],
 )
 def test_a_function_without_a_value_is_refused(function: str, message: str) -> None:

@@ -26,6 +26,12 @@ def error(outputs, feeds, labels):
 def big(outputs, feeds, labels):
     return 200 * np.mean([o["scores"].argmax() == label for o, label in zip(outputs, labels["label"], strict=True)])
 
+def right(outputs, feeds, labels):
+    return [o["scores"].argmax() == label for o, label in zip(outputs, labels["label"], strict=True)]
+
+def cost(outputs, feeds, labels):
+    return [10 * (o["scores"].argmax() != label) + 5.0 for o, label in zip(outputs, labels["label"], strict=True)]
+
 def needs_all(outputs, feeds, labels):
     assert len(outputs) == 24
     return 1.0
@@ -94,7 +100,15 @@ def test_accuracy_and_agreement_count_what_is_right(n_wrong: int) -> None:
     assert agreement.drop.high == pytest.approx(1 - agreement.candidate.low)
 
 
-TEXTS = ("cosine", "top1", "top2", "accuracy", "evaluated_metrics:error:min", "evaluated_metrics:big")
+TEXTS = (
+    "cosine",
+    "top1",
+    "top2",
+    "accuracy",
+    "evaluated_metrics:error:min",
+    "evaluated_metrics:big",
+    "evaluated_metrics:right",
+)
 
 
 @given(seed=st.integers(0, 100))
@@ -130,6 +144,18 @@ def test_a_function_is_better_where_it_says_and_large_values_drop_relatively() -
         assert_inside(result.drop)
         assert result.drop.has_interval
     assert big.drop.low > 0
+
+
+def test_a_function_that_scores_samples_is_treated_like_accuracy() -> None:
+    results = evaluator("accuracy", "evaluated_metrics:right").evaluate(wrong(5))
+    assert results["right"] == results["accuracy"]
+
+
+def test_scores_of_samples_have_a_direction_and_a_scale_too() -> None:
+    result = evaluator("evaluated_metrics:cost:min").evaluate(wrong(6))["cost"]
+    assert (result.reference.value, result.candidate.value) == (5, 7.5)
+    assert result.drop.value == pytest.approx(2.5 / 5)
+    assert 0 < result.drop.low < 0.5 < result.drop.high
 
 
 def test_a_function_sees_the_same_samples_everywhere() -> None:

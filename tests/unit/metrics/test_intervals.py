@@ -15,7 +15,8 @@ from autoquant.metrics.intervals import (
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 COUNTS = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=40)
-DIFFERENCES = st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=1, max_size=40)
+PAIRS = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=1, max_size=40)
+OTHER_PAIRS = st.lists(st.tuples(st.floats(0, 1), st.floats(-3, 3)), min_size=1, max_size=40)
 
 
 @given(scores=SHARES | COUNTS)
@@ -26,13 +27,23 @@ def test_the_interval_of_a_share_contains_the_mean_and_stays_within_0_and_1(scor
     assert (low >= 0 and high <= 1) or len(scores) == 1
 
 
-@given(differences=DIFFERENCES | st.lists(st.floats(-1, 1), min_size=1, max_size=40))
-def test_the_interval_of_a_drop_contains_it_and_mirrors(differences: list[float]) -> None:
-    values = np.array(differences)
-    low, high = drop_interval(values, 0)
-    assert low <= values.mean() <= high
-    if np.isin(values, (-1, 0, 1)).all():
-        assert drop_interval(-values, 0) == pytest.approx((-high, -low))
+@given(pairs=PAIRS | OTHER_PAIRS)
+def test_the_interval_of_a_drop_contains_it(pairs: list[tuple[float, float]]) -> None:
+    reference, candidate = np.array(pairs).T
+    low, high = drop_interval(reference, candidate, 0)
+    assert low <= (reference - candidate).mean() <= high
+
+
+@given(pairs=PAIRS)
+def test_the_interval_of_a_drop_mirrors(pairs: list[tuple[float, float]]) -> None:
+    reference, candidate = np.array(pairs).T
+    low, high = drop_interval(reference, candidate, 0)
+    assert drop_interval(candidate, reference, 0) == pytest.approx((-high, -low))
+
+
+def test_scores_that_are_no_counts_and_do_not_differ_have_no_drop() -> None:
+    scores = np.array([0.5, 0.25, 1.0])
+    assert drop_interval(scores, scores, 0) == (0, 0)
 
 
 def test_wilson_as_published() -> None:
@@ -43,15 +54,15 @@ def test_wilson_as_published() -> None:
 
 def test_bonett_and_price_in_closed_form() -> None:
     # 2 of 30 became wrong, 1 became right: shares 3/32 and 2/32
-    values = np.array([1.0] * 2 + [-1.0] + [0.0] * 27)
+    reference, candidate = np.array([1.0, 1.0, 0.0] + [1.0] * 27), np.array([0.0, 0.0, 1.0] + [1.0] * 27)
     half = 1.959964 * math.sqrt((5 / 32 - (1 / 32) ** 2) / 32)
-    assert drop_interval(values, 0) == pytest.approx((1 / 32 - half, 1 / 32 + half), abs=1e-6)
+    assert drop_interval(reference, candidate, 0) == pytest.approx((1 / 32 - half, 1 / 32 + half), abs=1e-6)
 
 
 def test_all_right_is_not_certainty() -> None:
     low, high = share_interval(np.ones(32), 0)
     assert (low, high) == pytest.approx((0.8928, 1.0), abs=1e-3)
-    low, high = drop_interval(np.zeros(32), 0)
+    low, high = drop_interval(np.ones(32), np.ones(32), 0)
     assert low == pytest.approx(-high)
     assert 0 < high < 0.1
 
@@ -107,6 +118,7 @@ def test_intervals_cover_the_true_share_as_often_as_they_say() -> None:
 
 def test_paired_intervals_cover_the_true_drop_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
-    draws = [rng.choice([-1.0, 0.0, 1.0], p=[0.02, 0.9, 0.08], size=60) for _ in range(500)]
-    hits = [low <= 0.06 <= high for low, high in (drop_interval(draw, 0) for draw in draws)]
+    kinds = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])  # float's score and the candidate's
+    draws = [kinds[rng.choice(3, p=[0.02, 0.08, 0.9], size=60)] for _ in range(500)]
+    hits = [low <= 0.06 <= high for low, high in (drop_interval(d[:, 0], d[:, 1], 0) for d in draws)]
     assert 0.92 <= np.mean(hits) <= 1
