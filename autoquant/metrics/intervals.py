@@ -118,7 +118,8 @@ def jackknife_interval(value: float, replicates: Sequence[float]) -> Interval:
         replicates: From the samples without each group.
 
     Returns:
-        Both ends, ``value`` between them; unknown for fewer than 2 replicates, or where one is not finite.
+        Both ends, ``value`` in the middle, so that they may lie beyond what the number can be; unknown for fewer than 2
+        replicates, or where one is not finite.
 
     References:
         Kott, "The Delete-a-Group Jackknife", Journal of Official Statistics 17(4), 2001.
