@@ -3,6 +3,7 @@
 __all__ = [
     "AutoquantError",
     "DataError",
+    "MetricError",
     "ModelError",
     "OutputError",
     "SpaceError",
@@ -21,6 +22,10 @@ class ModelError(AutoquantError):
 
 class DataError(AutoquantError):
     """Calibration or evaluation data do not fit the model."""
+
+
+class MetricError(AutoquantError):
+    """A metric is spelled wrong, does not fit the model or its labels, or gives no number."""
 
 
 class SpaceError(AutoquantError):

@@ -1,8 +1,8 @@
 """Realistic inputs of each model, by the name that ``models.toml`` gives their builder.
 
 A builder is called with the sources, the split, the number of samples and the model's file, and returns one array for
-each input of the model, samples along axis 0. The seeds are part of the zoo: with them the arrays repeat to the byte
-on one version of Python and Pillow.
+each input of the model, samples along axis 0, and ``label`` where the truth is known. The seeds are part of the zoo:
+with them the arrays repeat to the byte on one version of Python and Pillow.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,24 +44,33 @@ def document_pictures(sources: Sources, split: str, n: int, _: Path) -> Arrays:
     return {"x": _channels_first(np.stack(pictures)[..., ::-1], 0.5, 0.5)}
 
 
-def text_lines(sources: Sources, split: str, n: int, _: Path) -> Arrays:
-    """Printed lines, 48 x 320, BGR, padded with zeros."""
+def text_lines(sources: Sources, split: str, n: int, model: Path) -> Arrays:
+    """Printed lines, 48 x 320, BGR, padded with zeros; the labels are the classes of their characters, then 0."""
     rng, x = seeded(12, split), np.zeros((n, 3, 48, 320), np.float32)
+    classes, label = _classes_of_characters(model), np.zeros((n, 24), np.int64)
     for i in range(n):
-        line = sources.writing.line(rng, split, (320, 48))
+        text = sources.writing.words(rng, split, (4, 24))
+        line = sources.writing.printed(rng, split, (320, 48), text)
         x[i, :, :, : line.width] = _channels_first(np.asarray(line)[None, ..., ::-1], 0.5, 0.5)[0]
-    return {"x": x}
+        label[i, : len(text)] = [classes[character] for character in text]
+    return {"x": x, "label": label}
+
+
+def _classes_of_characters(model: Path) -> dict[str, int]:
+    """What a PaddleOCR model reads: the blank of CTC is class 0, the space the last one."""
+    characters = open_session(model).get_modelmeta().custom_metadata_map["character"].splitlines()
+    return {character: i for i, character in enumerate([*characters, " "], start=1)}
 
 
 def turned_text_lines(sources: Sources, split: str, n: int, _: Path) -> Arrays:
-    """Printed lines, 48 x 192, BGR, every second one upside down."""
+    """Printed lines, 48 x 192, BGR, every second one upside down, which is class 1."""
     rng, x = seeded(13, split), np.zeros((n, 3, 48, 192), np.float32)
     for i in range(n):
         line = sources.writing.line(rng, split, (192, 48), n_chars=(4, 14))
         if i % 2:
             line = line.rotate(180)
         x[i, :, :, : line.width] = _channels_first(np.asarray(line)[None, ..., ::-1], 0.5, 0.5)[0]
-    return {"x": x}
+    return {"x": x, "label": np.arange(n) % 2}
 
 
 def photos_caffe(sources: Sources, split: str, n: int, _: Path) -> Arrays:
@@ -96,12 +105,13 @@ def photos_with_alpha(sources: Sources, split: str, n: int, _: Path) -> Arrays:
 
 
 def turned_pages(sources: Sources, split: str, n: int, _: Path) -> Arrays:
-    """Pages, each turned a quarter more than the one before, 224 x 224, BGR."""
+    """Pages, each turned a quarter more than the one before, 224 x 224, BGR; the classes are clockwise quarters."""
     rng, pages = seeded(19, split), []
     for i in range(n):
         page = sources.writing.page(rng, split, (320, 320), table=0.2, figure=0.3).rotate(90 * (i % 4))
         pages.append(np.asarray(page.resize((256, 256), Image.Resampling.BILINEAR))[16:240, 16:240])
-    return {"x": _channels_first(np.stack(pages)[..., ::-1], IMAGENET_MEAN, IMAGENET_STD)}
+    x = _channels_first(np.stack(pages)[..., ::-1], IMAGENET_MEAN, IMAGENET_STD)
+    return {"x": x, "label": -np.arange(n) % 4}
 
 
 def music_windows(_: Sources, split: str, n: int, __: Path) -> Arrays:

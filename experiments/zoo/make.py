@@ -23,6 +23,7 @@ __all__ = ["MODELS_FILE", "N_SAMPLES", "SPLITS", "ModelEntry", "make_model", "re
 MODELS_FILE = Path(__file__).resolve().parent.parent / "models.toml"
 N_SAMPLES = 32
 SPLITS = ("calib", "eval")
+DATA_VERSION = 2  # 2: labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def make_model(entry: ModelEntry, out: Path, sources: Sources, *, force: bool = 
         force: Make again what is there.
 
     Returns:
-        Whether it was made; False where it already lay there with the right sha256.
+        Whether it was made; False where it already lay there with the right sha256 and data of this version.
 
     Raises:
         Unavailable: A package can't be fetched, or doesn't hold what the list says.
@@ -114,7 +115,8 @@ def _is_present(entry: ModelEntry, folder: Path) -> bool:
     if not all(file.exists() for file in files):
         return False
     meta = json.loads(files[-1].read_text(encoding="utf-8"))
-    return (meta["source_sha256"], meta["model_sha256"]) == (entry.sha256, sha256_of(files[0]))
+    known = meta["source_sha256"], meta["model_sha256"], meta.get("data_version")
+    return known == (entry.sha256, sha256_of(files[0]), DATA_VERSION)
 
 
 def _fetch(entry: ModelEntry, sources: Sources) -> Path:
@@ -141,11 +143,18 @@ def _input_ranks(model: Path) -> dict[str, int]:
 
 
 def _check_arrays(name: str, arrays: Arrays, ranks: Mapping[str, int]) -> None:
-    if set(arrays) != set(ranks):
-        raise Unavailable(f"{name}: the data are for the inputs {sorted(arrays)}, but the model has {sorted(ranks)}.")
-    for key, array in arrays.items():
-        if len(array) != N_SAMPLES or array.ndim not in (ranks[key], ranks[key] + 1):
+    inputs = _inputs(arrays)
+    if set(inputs) != set(ranks):
+        raise Unavailable(f"{name}: the data are for the inputs {sorted(inputs)}, but the model has {sorted(ranks)}.")
+    if wrong := [key for key, array in arrays.items() if len(array) != N_SAMPLES]:
+        raise Unavailable(f"{name}: {wrong[0]} holds {len(arrays[wrong[0]])} samples, not {N_SAMPLES}.")
+    for key, array in inputs.items():
+        if array.ndim not in (ranks[key], ranks[key] + 1):
             raise Unavailable(f"{name}: {key} has rank {ranks[key]}, its data have shape {array.shape}.")
+
+
+def _inputs(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith("label")}
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -159,8 +168,9 @@ def _write_meta(entry: ModelEntry, folder: Path, arrays: Arrays, ranks: Mapping[
     """The entry, the digests and the inputs; ``batched`` says that axis 0 of the array is the input's own."""
     meta = {key: value for key, value in asdict(entry).items() if key not in ("sha256", "member", "inputs", "rebuild")}
     meta |= {"source_sha256": entry.sha256, "model_sha256": sha256_of(folder / "model.onnx")}
+    meta |= {"data_version": DATA_VERSION, "labels": sorted(set(arrays) - set(_inputs(arrays)))}
     meta["inputs"] = {
         name: {"dtype": str(array.dtype), "array": list(array.shape), "batched": array.ndim == ranks[name]}
-        for name, array in arrays.items()
+        for name, array in _inputs(arrays).items()
     }
     (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")

@@ -57,8 +57,11 @@ class Writing:
     def line(
         self, rng: Generator, split: str, size: tuple[int, int], n_chars: tuple[int, int] = (4, 24)
     ) -> Image.Image:
-        """A printed line as high as asked, and at most as wide."""
-        text = self._words(rng, split, n_chars)
+        """A printed line of a few words, as high as asked, and at most as wide."""
+        return self.printed(rng, split, size, self.words(rng, split, n_chars))
+
+    def printed(self, rng: Generator, split: str, size: tuple[int, int], text: str) -> Image.Image:
+        """A line that says this."""
         font = self.font(rng, 34)
         picture = self.paper(rng, (int(font.getbbox(text)[2]) + 16, 48), split)
         ink = _colour(rng, 90)
@@ -68,7 +71,8 @@ class Writing:
         width = min(size[0], max(8, round(picture.width * size[1] / picture.height)))
         return picture.resize((width, size[1]), Image.Resampling.BILINEAR)
 
-    def _words(self, rng: Generator, split: str, n_chars: tuple[int, int]) -> str:
+    def words(self, rng: Generator, split: str, n_chars: tuple[int, int]) -> str:
+        """Words that follow each other, as many characters as one of these at least and the other at most."""
         sentences = self.sentences(split)
         words, text = sentences[rng.integers(len(sentences))].split(), ""
         first = rng.integers(len(words))

@@ -1,0 +1,1 @@
+"""What the user wants of the outputs, beside SNR."""

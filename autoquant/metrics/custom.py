@@ -1,0 +1,115 @@
+"""The user's own metrics: ``module:function(outputs, feeds, labels)``.
+
+It returns a float; or an array of one score a sample, whose mean then is the value, and whose interval is cheaper and
+better. It is given
+
+- ``outputs[i][name]``: an output of the model, of sample ``i``;
+- ``feeds[i][name]``: an input of it;
+- ``labels[name][i]``: a label of it, from the data's arrays ``label*``;
+- ``labels["float:NAME"][i]``: what the *float* model gives as output ``NAME``, for functions that compare with it;
+  where the float model itself is evaluated, these are equal to ``outputs[i]["NAME"]``.
+
+All cover the same samples in the same order, though not always all of the data: a search looks at some of them first,
+and intervals come from leaving some out. The module is imported in other processes too, so its import should only
+define.
+"""
+
+import difflib
+import importlib
+import numbers
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.metric import Custom, Metric
+from autoquant.errors import MetricError
+
+__all__ = ["FLOAT_PREFIX", "Labels", "MetricFunction", "OutputsByName", "call", "load"]
+
+FLOAT_PREFIX = "float:"
+"""Before the name of an output, in ``labels``: what the float model gives."""
+
+OutputsByName = Mapping[str, npt.NDArray[np.generic]]
+Labels = Mapping[str, npt.NDArray[np.generic] | Sequence[npt.NDArray[np.generic]]]
+MetricFunction = Callable[[Sequence[OutputsByName], Sequence[Feed], Labels], object]
+Floats = npt.NDArray[np.float64]
+
+
+def load(metric: Metric, source: Custom) -> MetricFunction:
+    """Import the function of a metric.
+
+    Raises:
+        MetricError: The module cannot be imported or has no such function.
+    """
+    with _importable(Path.cwd()):
+        try:
+            module = importlib.import_module(source.module)
+        except Exception as error:  # whatever the user's code raises
+            raise MetricError(
+                f"metric '{metric.name}': module '{source.module}' cannot be imported, put it right ({_reason(error)})"
+            ) from error
+    function = getattr(module, source.function, None)
+    if not callable(function):
+        close = difflib.get_close_matches(source.function, _functions(module), n=1)
+        hint = f", did you mean '{close[0]}'?" if close else ", define it"
+        raise MetricError(f"metric '{metric.name}': module '{source.module}' has no function '{source.function}'{hint}")
+    found: MetricFunction = function
+    return found
+
+
+def call(
+    metric: Metric, function: MetricFunction, outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels
+) -> float | Floats:
+    """The value of a metric, or its score of each sample, shape (n,).
+
+    Raises:
+        MetricError: The function raises, or returns neither, or a number that is not finite.
+    """
+    where = f"metric '{metric.name}': {metric.source}"
+    try:
+        with _importable(Path.cwd()):
+            value = function(outputs, feeds, labels)
+    except Exception as error:  # whatever the user's code raises
+        raise MetricError(f"{where} raised on {len(outputs)} samples, put it right ({_reason(error)})") from error
+    found = _numbers(value, len(outputs))
+    if found is None:
+        shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+        raise MetricError(f"{where} returned a '{type(value).__name__}'{shape}, return a float or one a sample")
+    if not np.isfinite(found).all():
+        worst = found[~np.isfinite(found)][0]
+        raise MetricError(f"{where} returned {worst} on {len(outputs)} samples, return finite numbers")
+    return found if found.ndim else float(found)
+
+
+def _numbers(value: object, n_samples: int) -> Floats | None:
+    """As an array of shape () or (n_samples,); None for anything else."""
+    if isinstance(value, numbers.Real):
+        return np.array(value, np.float64)
+    if isinstance(value, list | tuple | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf" and array.shape in ((), (n_samples,)):
+            return array.astype(np.float64)
+    return None
+
+
+def _functions(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if callable(value)]
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

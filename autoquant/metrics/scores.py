@@ -1,0 +1,77 @@
+"""Scores of single samples, from 0 to 1."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["accuracy", "agreement", "cosine"]
+
+Array = npt.NDArray[np.generic]
+Scores = npt.NDArray[Any]
+
+
+def cosine(reference: Array, candidate: Array) -> float:
+    """Cosine of the angle between two outputs as vectors, negative values included.
+
+    Args:
+        reference: Float's output.
+        candidate: The candidate's.
+
+    Returns:
+        1 for equal outputs, also where both are 0 everywhere; 0 where only one is, where shapes differ, and where the
+        candidate is not finite.
+    """
+    if reference.shape != candidate.shape or not np.isfinite(candidate).all():
+        return 0.0
+    a, b = (values.reshape(-1).astype(np.float64) for values in (reference, candidate))
+    if np.array_equal(a, b):
+        return 1.0
+    a_norm, b_norm = (_norm(values) for values in (a, b))
+    if a_norm == 0 or b_norm == 0:
+        return 0.0
+    return float(np.clip(np.dot(a / a_norm, b / b_norm), -1, 1))
+
+
+def agreement(reference: Scores, candidate: Scores, k: int, axis: int) -> float:
+    """Share of positions where float's class is among the candidate's ``k`` highest scores.
+
+    Of equal scores the first counts as the highest, as in ``argmax``; NaN never agrees.
+
+    Args:
+        reference: Float's scores.
+        candidate: The candidate's; in another shape they agree nowhere.
+        k: How many of the highest.
+        axis: Of the classes; every index along the others is a position.
+    """
+    if reference.shape != candidate.shape:
+        return 0.0
+    scores = np.moveaxis(candidate, axis, -1)
+    classes = np.moveaxis(reference, axis, -1).argmax(axis=-1)[..., np.newaxis]
+    own = np.take_along_axis(scores, classes, axis=-1)
+    earlier = np.arange(scores.shape[-1]) < classes
+    n_above = np.sum((scores > own) | ((scores == own) & earlier), axis=-1)
+    return float(np.mean((n_above < k) & ~np.isnan(scores).any(axis=-1)))
+
+
+def accuracy(output: Array, label: Array, axis: int) -> float:
+    """Share of positions with the class of the label.
+
+    Args:
+        output: Scores, or classes where they are no floats.
+        label: The classes of this sample, one a position; in another number they match nowhere.
+        axis: Of the scores of a position.
+    """
+    if output.dtype.kind == "f":
+        found: Array = np.where(np.isnan(output).any(axis=axis), -1, output.argmax(axis=axis))
+    else:
+        found = output
+    if found.size != label.size:
+        return 0.0
+    return float(np.mean(found.reshape(-1) == label.reshape(-1)))
+
+
+def _norm(values: npt.NDArray[np.float64]) -> float:
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * math.sqrt(float(np.square(values / largest).sum())) if largest > 0 else 0.0
