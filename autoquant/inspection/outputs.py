@@ -18,9 +18,9 @@ _EMITS_FLOAT = ("Gemm", "MatMul")
 def output_causes(node: Node, graph: Graph) -> Iterator[str]:
     """Every output must go to QuantizeLinear nodes only, through a Relu or Clip that they make redundant."""
     for tensor in node.outputs:
-        if tensor in graph.outputs:
-            yield f"the output is also a graph output ('{tensor}')"
         readers = graph.consumers.get(tensor, ())
+        if readers and tensor in graph.outputs:
+            yield f"the output is also a graph output ('{tensor}')"
         if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
             yield from _clipping_causes(readers[0], graph)
         elif any(True for _ in quantizers(tensor, graph)):

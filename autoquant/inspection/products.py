@@ -28,8 +28,8 @@ def product_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) ->
 def _gemm_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Iterator[str]:
     for name in ("alpha", "beta"):
         value = node.attributes.get(name, 1.0)
-        if value != 1.0 and (name == "alpha" or len(node.inputs) > 2):
-            yield f"{name} of Gemm is {value:g}, the integer kernel takes 1"
+        if value != 1.0 and len(node.inputs) > 2:
+            yield f"{name} of Gemm with a bias is {value:g}, the integer kernel takes 1"
     axis = 0 if node.attributes.get("transB", 0) else 1
     weight = inputs.get(1)
     if weight is not None and weight.is_per_channel and weight.axis % 2 != axis:
