@@ -116,10 +116,6 @@ def _input_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> 
         if name and i not in inputs:
             what = "is a float constant" if graph.is_constant(name) else "does not come from a DequantizeLinear"
             yield f"input {i} ('{name}') {what}"
-        elif i in inputs and (inputs[i].scale is None or inputs[i].zero_point is None):
-            yield f"scale or zero point of input {i} is not a constant"
-        elif i in inputs and inputs[i].is_per_channel and not inputs[i].is_constant:
-            yield f"input {i} ('{name}') is quantized per channel; activations must be per tensor"
 
 
 def _quantized_inputs(node: Node) -> range:
@@ -135,8 +131,12 @@ def _moving_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) ->
     opset = opset_of(graph.model)
     if base_op(node) == "MaxPool" and opset < 12:
         yield f"MaxPool takes integers from opset 12 on, the model is at opset {opset}"
-    outputs = output_quantizations(node, graph)
-    if 0 in inputs and any(not inputs[0].is_equal(q) for q in outputs):
+    around = [*(inputs[i] for i in inputs if i == 0), *output_quantizations(node, graph)]
+    if any(q.scale is None or q.zero_point is None for q in around):
+        yield "a scale or zero point before or behind it is not a constant"
+    elif any(q.is_per_channel for q in around):
+        yield "an activation is quantized per channel; activations must be per tensor"
+    elif any(not around[0].is_equal(q) for q in around[1:]):
         yield (
             f"different in/out parameters: {base_op(node)} only moves values and runs on integers where scale and zero"
             " point before and behind are equal"

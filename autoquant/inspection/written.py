@@ -23,7 +23,7 @@ __all__ = [
     "output_quantizations",
     "quantization_of",
     "quantizers",
-    "weight_rank",
+    "weight_shape",
     "written_as",
 ]
 
@@ -110,11 +110,10 @@ def quantization_of(node: Node, graph: Graph) -> Quantization:
     )
 
 
-def weight_rank(node: Node, graph: Graph) -> int:
-    """Dimensions of the second input of a linear operator, two where they are not known."""
+def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """Dimensions of the second input of a linear operator, None where they are not known."""
     dq = dequantizer(node.inputs[1], graph)
-    shape = graph.shape(dq.inputs[0] if dq is not None else node.inputs[1])
-    return 2 if shape is None else len(shape)
+    return graph.shape(dq.inputs[0] if dq is not None else node.inputs[1])
 
 
 def _value(node: Node, index: int, graph: Graph) -> npt.NDArray[Any] | None:

@@ -11,10 +11,9 @@ import pytest
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from autoquant import inspect_model
-from autoquant.inspection.inspection import Inspection
 from autoquant.inspection.kernels import Runs
-from autoquant.inspection.nodes import InspectedNode
 from autoquant.inspection.types import X86
+from tests.inspected import inspected, node_of
 from tests.models import floats, model_of, saved
 from tests.qdq import Constant, Wrapped, stored
 
@@ -22,14 +21,6 @@ IS_X86 = platform.machine() in X86
 IMAGE = {"x": (1, 4, 6, 6)}
 TWO_IMAGES = {"x": (1, 4, 6, 6), "z": (1, 4, 6, 6)}
 MATRIX = {"x": (4, 8)}
-
-
-def inspected(model: onnx.ModelProto, folder: Path) -> Inspection:
-    return inspect_model(saved(model, folder / "model.onnx")).inspection
-
-
-def node_of(found: Inspection, name: str = "t") -> InspectedNode:
-    return next(node for node in found.nodes if node.name == name)
 
 
 @dataclass(frozen=True)
