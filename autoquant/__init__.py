@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from autoquant.api.configuration import Budget, Demands
+    from autoquant.api.inspect import inspect_model
     from autoquant.api.result import SearchResult
     from autoquant.api.search import search
     from autoquant.api.steps import build, calibrate, find_regions, measure, open_bench, prepare, read_data
@@ -20,6 +21,7 @@ __all__ = [
     "build",
     "calibrate",
     "find_regions",
+    "inspect_model",
     "measure",
     "open_bench",
     "prepare",
@@ -33,6 +35,7 @@ _HOMES = {
     "Demands": "api.configuration",
     "SearchResult": "api.result",
     "Target": "domain.target",
+    "inspect_model": "api.inspect",
     "search": "api.search",
     **dict.fromkeys(
         ("build", "calibrate", "find_regions", "measure", "open_bench", "prepare", "read_data"), "api.steps"

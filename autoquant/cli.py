@@ -13,8 +13,9 @@ import typer
 from autoquant.errors import AutoquantError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from autoquant.api.inspect import InspectedModel
     from autoquant.api.trials import SearchProgress
 
 __all__ = ["app"]
@@ -147,6 +148,27 @@ def regions(
         typer.echo(f"{len(found)} regions, {sum(len(r.nodes) for r in found)} quantizable nodes")
 
 
+@app.command()
+def inspect(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Any .onnx file, quantized or not.")],
+    ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    against: Annotated[
+        str | None, typer.Option(metavar="FLOAT", help="The float model that it was made from: what became of it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Print what onnxruntime really runs of a model, and why it is not what the file says."""
+    with _errors():
+        from autoquant import Target, inspect_model
+
+        found = inspect_model(model, target=Target(ep, threads=threads), against=against)
+        if as_json:
+            typer.echo(json.dumps(found.as_dict(), indent=1))
+            return
+        _print_inspection(found)
+
+
 @experiment.command("run")
 def run_experiment(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Job file, e.g. experiments/nightly.toml.")],
@@ -213,3 +235,31 @@ def _print_result(result: object) -> None:
         table.add_row(str(row["id"]), *cells, str(row["n_quantized_regions"]), str(row["path"]))
     Console().print(table)
     typer.echo(f"{result.folder}/report.html")
+
+
+def _print_inspection(found: "InspectedModel") -> None:
+    from autoquant.inspection import text
+
+    inspection = found.inspection
+    _print_table(("kernels", "n", "which"), text.kernel_rows(inspection))
+    for sentence in text.summary_sentences(inspection):
+        typer.echo(sentence)
+    _print_table(("n", "operator", "file", "runs", "why", "nodes"), text.finding_rows(inspection))
+    _print_table(("n", "remark", "nodes"), text.remark_rows(inspection))
+    if found.comparison is not None:
+        headings = ("n", "operator", "in the float model", "in this model", "runs", "remark")
+        _print_table(headings, text.fate_rows(found.comparison))
+
+
+def _print_table(headings: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
+    """Nothing where there are no rows; brackets in names are no markup."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*headings, box=SIMPLE, padding=(0, 1))
+    for row in rows:
+        table.add_row(*map(escape, row))
+    if table.row_count:
+        Console().print(table)

@@ -86,6 +86,17 @@ class Graph:
             return tuple(self._tensors[tensor].dims)
         return self._types.get(tensor, (0, None))[1]
 
+    def dtype(self, tensor: TensorName) -> str | None:
+        """Name of the element type, e.g. ``"float32"``; None where it is not known."""
+        proto = self._tensors.get(tensor)
+        elem = proto.data_type if proto is not None else self._types.get(tensor, (0, None))[0]
+        return helper.tensor_dtype_to_np_dtype(elem).name if elem else None
+
+    @cached_property
+    def n_subgraph_nodes(self) -> int:
+        """Nodes inside the subgraphs of If, Loop and Scan, at any depth."""
+        return sum(_n_subgraph_nodes(proto) for proto in self.model.graph.node)
+
     @cached_property
     def _types(self) -> dict[TensorName, tuple[int, tuple[int, ...] | None]]:
         graph = self.model.graph
@@ -115,6 +126,11 @@ def _subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
             for node in graph.node:
                 yield from node.input
                 yield from _subgraph_reads(node)
+
+
+def _n_subgraph_nodes(proto: onnx.NodeProto) -> int:
+    graphs = [g for a in proto.attribute for g in ([a.g] if a.HasField("g") else a.graphs)]
+    return sum(len(graph.node) + sum(map(_n_subgraph_nodes, graph.node)) for graph in graphs)
 
 
 def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:

@@ -14,7 +14,16 @@ from onnx.external_data_helper import uses_external_data
 from autoquant.domain.feed import InputSignature
 from autoquant.errors import ModelError, OutputError
 
-__all__ = ["files_of", "input_signatures", "load_model", "model_digest", "save_model", "sha256_of", "size_bytes_of"]
+__all__ = [
+    "files_of",
+    "input_signatures",
+    "load_any",
+    "load_model",
+    "model_digest",
+    "save_model",
+    "sha256_of",
+    "size_bytes_of",
+]
 
 _QUANTIZED_OPS = re.compile(
     r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
@@ -29,6 +38,17 @@ def load_model(path: Path) -> onnx.ModelProto:
     Raises:
         ModelError: The file is missing, no ONNX model, lacks its external data, or is already quantized.
     """
+    model = load_any(path)
+    _refuse_quantized(model, path)
+    return model
+
+
+def load_any(path: Path) -> onnx.ModelProto:
+    """Read a model, quantized or not, with its external data.
+
+    Raises:
+        ModelError: The file is missing, no ONNX model, or lacks its external data.
+    """
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
     try:
@@ -39,7 +59,6 @@ def load_model(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: external data cannot be read ({error}); put them beside the model") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
-    _refuse_quantized(model, path)
     return model
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
-__all__ = ["OptimizedGraph", "read_optimized"]
+from autoquant.model.graph import Graph
+
+__all__ = ["OptimizedGraph", "is_integer_op", "original_name", "read_optimized", "read_optimized_nodes"]
 
 _SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
+_FUSION = re.compile(r"/\w+Fusion/?$")
 _INTEGER_OPS = re.compile(
     r"QLinear\w+|QGemm|MatMulInteger\w*|ConvInteger|DynamicQuantize(MatMul|LSTM)|QAttention|MatMulNBits|NhwcMaxPool"
 )
@@ -39,6 +42,21 @@ def read_optimized(path: Path) -> OptimizedGraph:
         kernels=tuple(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in graph.node),
         digest=_digest(graph),
     )
+
+
+def read_optimized_nodes(path: Path) -> Graph:
+    """The same file as a graph to walk; values of constants that the session left out cannot be read."""
+    return Graph(onnx.load(path, load_external_data=False))
+
+
+def original_name(name: str) -> str:
+    """The name that a node or tensor had before onnxruntime appended to it."""
+    return _SUFFIX.sub("", _FUSION.sub("", _SUFFIX.sub("", name)))
+
+
+def is_integer_op(op_type: str) -> bool:
+    """Whether an operator, its domain left out, computes on integers of 8 bits or fewer."""
+    return _INTEGER_OPS.fullmatch(op_type) is not None
 
 
 def _digest(graph: onnx.GraphProto) -> str:

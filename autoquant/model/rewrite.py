@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnx
-from onnx import shape_inference, version_converter
+from onnx import helper, numpy_helper, shape_inference, version_converter
 
 from autoquant.errors import ModelError
 
 __all__ = [
     "Model",
+    "constants_as_initializers",
     "convert_opset",
     "drop_initializer_inputs",
     "free_dimensions",
@@ -74,6 +76,33 @@ def drop_initializer_inputs(model: Model) -> Model:
     del copy.graph.input[:]
     copy.graph.input.extend(kept)
     return copy
+
+
+def constants_as_initializers(model: Model) -> Model:
+    """Tensors and numbers of Constant nodes moved to the initializers."""
+    copy = _copy(model)
+    kept = []
+    for node in copy.graph.node:
+        tensor = _constant_of(node) if node.op_type == "Constant" else None
+        if tensor is None:
+            kept.append(node)
+        else:
+            tensor.name = node.output[0]
+            copy.graph.initializer.append(tensor)
+    del copy.graph.node[:]
+    copy.graph.node.extend(kept)
+    return copy
+
+
+def _constant_of(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    attribute = node.attribute[0]
+    if attribute.HasField("t"):
+        return attribute.t
+    if attribute.name in ("value_float", "value_floats"):
+        return numpy_helper.from_array(np.array(helper.get_attribute_value(attribute), np.float32))
+    if attribute.name in ("value_int", "value_ints"):
+        return numpy_helper.from_array(np.array(helper.get_attribute_value(attribute), np.int64))
+    return None
 
 
 def free_dimensions(model: Model) -> frozenset[str]:

@@ -1,0 +1,83 @@
+"""What really runs of a model."""
+
+import os
+import platform
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autoquant.api.steps import model_path
+from autoquant.domain.target import Target
+from autoquant.inspection.comparison import Comparison, compare
+from autoquant.inspection.inspection import Inspection, inspect_graphs
+from autoquant.model.graph import Graph
+from autoquant.model.io import load_any
+from autoquant.model.optimized import read_optimized_nodes
+from autoquant.model.rewrite import Model, constants_as_initializers, infer_shapes, name_nodes, to_bytes
+from autoquant.runtime.session import open_session
+
+__all__ = ["InspectedModel", "inspect_model"]
+
+_CPU = Target()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedModel:
+    """What ``inspect_model`` gives.
+
+    Attributes:
+        path: The model.
+        target: Name of the execution provider and threads.
+        inspection: Its nodes, kernels, conversions and remarks.
+        comparison: With the float model, where one was given.
+    """
+
+    path: Path
+    target: str
+    inspection: Inspection
+    comparison: Comparison | None
+
+    def as_dict(self) -> dict[str, object]:
+        """Of plain values, for JSON."""
+        return {
+            "model": str(self.path),
+            "target": self.target,
+            **asdict(self.inspection),
+            "against": asdict(self.comparison) if self.comparison is not None else None,
+        }
+
+
+def inspect_model(
+    model: str | os.PathLike[str], *, target: Target = _CPU, against: str | os.PathLike[str] | None = None
+) -> InspectedModel:
+    """Read back what onnxruntime runs of a model under default session options, node by node, with causes.
+
+    Args:
+        model: Any ONNX file, quantized by whatever tool or not at all.
+        target: Where it shall run.
+        against: The float model that it was made from; nodes are followed by name.
+
+    Raises:
+        ModelError: A model cannot be read or opened.
+        TargetError: The execution provider is not installed.
+    """
+    path = model_path(model)
+    found = _inspect(path, target)
+    comparison = compare(found, _inspect(model_path(against), target)) if against is not None else None
+    return InspectedModel(path=path, target=target.name, inspection=found, comparison=comparison)
+
+
+def _inspect(path: Path, target: Target) -> Inspection:
+    model = load_any(path)
+    names = {node.name for node in model.graph.node}
+    is_named = len(names - {""}) == len(model.graph.node)
+    named = model if is_named else name_nodes(model)
+    with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
+        file = Path(folder) / "optimized.onnx"
+        open_session(path if is_named else to_bytes(named), target, optimized_path=file)
+        optimized = read_optimized_nodes(file)
+    return inspect_graphs(_readable(named), optimized, ep=target.ep, machine=platform.machine())
+
+
+def _readable(model: Model) -> Graph:
+    return Graph(infer_shapes(constants_as_initializers(model)))

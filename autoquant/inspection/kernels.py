@@ -1,0 +1,137 @@
+"""What each kernel of an optimised graph computes on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.model.graph import Graph, Node
+from autoquant.model.optimized import is_integer_op
+
+__all__ = ["INTEGER_DTYPES", "MOVING", "DequantizedConstant", "Runs", "base_op", "dequantized_constants", "runs_as"]
+
+MOVING = frozenset(
+    (
+        "ArgMax",
+        "DepthToSpace",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "MaxPool",
+        "ReduceMax",
+        "ReduceMin",
+        "Reshape",
+        "Resize",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    )
+)
+"""Operators that run on integers as they are: they move or select values."""
+
+INTEGER_DTYPES = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (2, 4, 8, 16))
+"""Types that QuantizeLinear writes and that count as quantized."""
+
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_BITS = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
+_QGEMM_OUTPUT_ZERO_POINT = 8
+
+
+class Runs(StrEnum):
+    """What a node of the given file becomes, or what a kernel does."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    WEIGHT_ONLY = "weight-only"
+    DYNAMIC = "dynamic"
+    CONVERSION = "conversion"
+    REORDER = "reorder"
+    OTHER = "other"
+    """Shapes, indices and truth values."""
+    FOLDED = "folded"
+    """Computed once, when the session opens."""
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequantizedConstant:
+    """A constant that becomes float again at every inference.
+
+    Attributes:
+        tensor: The stored constant.
+        size_bytes: Of its integers.
+        readers: Kernels that read the float values.
+    """
+
+    tensor: TensorName
+    size_bytes: int
+    readers: tuple[NodeName, ...]
+
+
+def base_op(node: Node) -> str:
+    """The operator without its domain."""
+    return node.op_type.rpartition(":")[2]
+
+
+def runs_as(node: Node, graph: Graph) -> Runs:
+    """What a kernel of an optimised graph computes on."""
+    op = base_op(node)
+    if op in ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"):
+        return Runs.CONVERSION
+    if op in ("ReorderInput", "ReorderOutput"):
+        return Runs.REORDER
+    if op in ("MatMulNBits", "GatherBlockQuantized"):
+        return Runs.WEIGHT_ONLY
+    if is_integer_op(op):
+        return Runs.DYNAMIC if _is_dynamic(node, graph) else Runs.INTEGER
+    if node.inputs and _carries_integers(node.inputs[0], graph):
+        return Runs.INTEGER
+    types = {graph.dtype(name) for name in node.outputs if name} - {None}
+    return Runs.FLOAT if not types or types & _FLOATS else Runs.OTHER
+
+
+def _is_dynamic(node: Node, graph: Graph) -> bool:
+    producers = [graph.producer[name] for name in node.inputs if name in graph.producer]
+    return base_op(node).startswith("DynamicQuantize") or any(base_op(p) == "DynamicQuantizeLinear" for p in producers)
+
+
+def _carries_integers(tensor: TensorName, graph: Graph) -> bool:
+    """Whether quantized values are in a tensor; a graph input of integers is no such."""
+    while tensor in graph.producer:
+        node = graph.producer[tensor]
+        op = base_op(node)
+        if op in ("QuantizeLinear", "NhwcMaxPool") or op.startswith("QLinear"):
+            return True
+        if op == "QGemm":
+            return len(node.inputs) > _QGEMM_OUTPUT_ZERO_POINT and bool(node.inputs[_QGEMM_OUTPUT_ZERO_POINT])
+        if op == "DynamicQuantizeLinear":
+            return tensor == node.outputs[0]
+        if op not in MOVING or op == "ArgMax":
+            return False
+        tensor = node.inputs[0]
+    return graph.is_constant(tensor) and graph.dtype(tensor) in INTEGER_DTYPES
+
+
+def dequantized_constants(graph: Graph) -> Iterator[DequantizedConstant]:
+    """Constants of an optimised graph behind which a DequantizeLinear is left."""
+    for node in graph.nodes:
+        if base_op(node) != "DequantizeLinear" or not graph.is_constant(node.inputs[0]):
+            continue
+        yield DequantizedConstant(
+            tensor=node.inputs[0],
+            size_bytes=_size_bytes(node.inputs[0], graph),
+            readers=tuple(reader.name for reader in graph.consumers.get(node.outputs[0], ())),
+        )
+
+
+def _size_bytes(tensor: TensorName, graph: Graph) -> int:
+    n_values = 1
+    for size in graph.shape(tensor) or ():
+        n_values *= size
+    dtype = graph.dtype(tensor) or "int8"
+    bits = _BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()))
+    return (n_values * bits + 7) // 8

@@ -1,0 +1,136 @@
+"""Which kernel of the optimised graph computes each node of the given file."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
+from autoquant.model.graph import Graph, Node
+from autoquant.model.optimized import original_name
+
+__all__ = ["Matching", "constant_nodes", "match"]
+
+_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
+_ABSORBED = ("QuantizeLinear", "Relu", "Clip")
+_VALUES = INTEGER_DTYPES | {"float16", "bfloat16", "float32", "float64", "int32"}
+"""Types of activations and of the sums of integer products, not those of shapes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """The two graphs side by side.
+
+    Attributes:
+        kernel: For each given node, by index, the kernel that computes it; folded and removed nodes are left out.
+        leader: For each kernel, by index, the given node that it is the kernel of; others are fused into that one.
+        reorders: Kernels, by index, that onnxruntime added to change the layout.
+    """
+
+    kernel: Mapping[int, Node]
+    leader: Mapping[int, Node]
+    reorders: frozenset[int]
+
+
+def match(given: Graph, optimized: Graph) -> Matching:
+    """Match by name, by output tensor, and by what lies between: onnxruntime names kernels in all these ways."""
+    transposes = {name for n in given.nodes if n.op_type == "Transpose" for name in (n.name, *n.outputs)}
+    reorders = frozenset(node.index for node in optimized.nodes if _is_reorder(node, optimized, transposes))
+    kernel, named = _anchors(given, optimized, reorders)
+    _own_what_is_between(given, kernel)
+    _absorb(given, kernel)
+    return Matching(kernel=kernel, leader=_leaders(given, kernel, named), reorders=reorders)
+
+
+def constant_nodes(given: Graph) -> frozenset[int]:
+    """Nodes, by index, whose inputs are all known before the session runs."""
+    found: set[int] = set()
+    for node in given.nodes:
+        inputs = [name for name in node.inputs if name]
+        if inputs and all(
+            given.is_constant(t) or (t in given.producer and given.producer[t].index in found) for t in inputs
+        ):
+            found.add(node.index)
+    return frozenset(found)
+
+
+def _is_reorder(node: Node, optimized: Graph, transposes: Collection[str]) -> bool:
+    """Whether onnxruntime added it; what the file transposes keeps its name or its output."""
+    if node.op_type == "Transpose":
+        return original_name(node.name) not in transposes and node.outputs[0] not in transposes
+    return runs_as(node, optimized) is Runs.REORDER
+
+
+def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[dict[int, Node], dict[int, Node]]:
+    """Given nodes that a kernel has the name of, or that write a tensor which a kernel writes."""
+    by_name = {node.name: node for node in given.nodes}
+    kernel: dict[int, Node] = {}
+    named: dict[int, Node] = {}
+    for node in optimized.nodes:
+        found = by_name.get(node.name) or by_name.get(NodeName(original_name(node.name)))
+        if found is not None and node.index not in reorders and found.index not in kernel:
+            named[node.index] = found
+            kernel[found.index] = node
+    for node in optimized.nodes:
+        computing = _behind_reorders(node, optimized, reorders)
+        for tensor in (*node.outputs, original_name(node.name)):
+            found = given.producer.get(TensorName(tensor)) or given.producer.get(TensorName(original_name(tensor)))
+            if found is not None and computing is not None:
+                kernel.setdefault(found.index, computing)
+    return kernel, named
+
+
+def _behind_reorders(node: Node, optimized: Graph, reorders: frozenset[int]) -> Node | None:
+    """The kernel whose values a reorder passes on."""
+    while node.index in reorders:
+        source = optimized.producer.get(node.inputs[0])
+        if source is None:
+            return None
+        node = source
+    return node
+
+
+def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
+    """A fused kernel computes all that leads to its outputs, up to what another kernel or a QuantizeLinear writes."""
+    constants = constant_nodes(given)
+    for index in list(kernel):
+        if base_op(kernel[index]) in _CONVERSIONS:
+            continue
+        waiting = [given.nodes[index]]
+        while waiting:
+            for before in _producers(waiting.pop(), given):
+                if before.index in kernel or before.index in constants or base_op(before) == "QuantizeLinear":
+                    continue
+                kernel[before.index] = kernel[index]
+                waiting.append(before)
+
+
+def _producers(node: Node, given: Graph) -> Iterator[Node]:
+    for tensor in node.inputs:
+        if tensor in given.producer and given.dtype(tensor) in (*_VALUES, None):
+            yield given.producer[tensor]
+
+
+def _absorb(given: Graph, kernel: dict[int, Node]) -> None:
+    """What is left of Q, Relu and Clip is in the kernel before."""
+    for node in given.nodes:
+        if node.index in kernel or base_op(node) not in _ABSORBED:
+            continue
+        before = given.producer.get(node.inputs[0])
+        if before is not None and before.index in kernel and base_op(kernel[before.index]) not in _CONVERSIONS:
+            kernel[node.index] = kernel[before.index]
+
+
+def _leaders(given: Graph, kernel: Mapping[int, Node], named: Mapping[int, Node]) -> dict[int, Node]:
+    owned: dict[int, list[Node]] = {}
+    for index in sorted(kernel):
+        owned.setdefault(kernel[index].index, []).append(given.nodes[index])
+    return {
+        i: named[i] if i in named else _leader(base_op(kernel[nodes[0].index]), nodes) for i, nodes in owned.items()
+    }
+
+
+def _leader(op: str, nodes: list[Node]) -> Node:
+    computing = [node for node in nodes if base_op(node) not in _CONVERSIONS] or nodes
+    alike = [node for node in computing if base_op(node) in op or op in base_op(node)]
+    linear = [node for node in computing if base_op(node) in ("Conv", "ConvTranspose", "Gemm", "MatMul")]
+    return (alike or linear or computing[-1:])[0]

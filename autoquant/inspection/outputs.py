@@ -1,0 +1,71 @@
+"""What behind a node keeps it from running on integers."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autoquant.domain.region import TensorName
+from autoquant.inspection.kernels import base_op
+from autoquant.inspection.written import Quantization, quantization_of, quantizers
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["output_causes"]
+
+_EMITS_FLOAT = ("Gemm", "MatMul")
+"""Whose integer kernels can write floats."""
+
+
+def output_causes(node: Node, graph: Graph) -> Iterator[str]:
+    """Every output must go to QuantizeLinear nodes only, through a Relu or Clip that they make redundant."""
+    for tensor in node.outputs:
+        readers = graph.consumers.get(tensor, ())
+        if readers and tensor in graph.outputs:
+            yield f"the output is also a graph output ('{tensor}')"
+        if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+            yield from _clipping_causes(readers[0], graph)
+        elif any(True for _ in quantizers(tensor, graph)):
+            others = [reader for reader in readers if base_op(reader) != "QuantizeLinear"]
+            if others:
+                yield f"the output has a consumer that is no QuantizeLinear ({others[0].op_type} '{others[0].name}')"
+        elif tensor and base_op(node) not in _EMITS_FLOAT:
+            yield "no output QuantizeLinear"
+
+
+def _clipping_causes(clip: Node, graph: Graph) -> Iterator[str]:
+    where = f"{clip.op_type} '{clip.name}' behind it"
+    tensor = clip.outputs[0]
+    found = [quantization_of(q, graph) for q in quantizers(tensor, graph)]
+    if tensor in graph.outputs:
+        yield f"the output of {where} is also a graph output"
+    if not found or len(found) < len(graph.consumers.get(tensor, ())):
+        yield f"the output of {where} has a consumer that is no QuantizeLinear"
+    for q in found[:1]:
+        yield from _redundancy_causes(clip, where, q, graph)
+
+
+def _redundancy_causes(clip: Node, where: str, q: Quantization, graph: Graph) -> Iterator[str]:
+    if q.scale is None or q.zero_point is None or q.scale.size != 1:
+        return
+    limits = np.iinfo(q.dtype)
+    scale, zero_point = float(q.scale), int(q.zero_point)
+    if clip.op_type == "Relu":
+        if zero_point != limits.min:
+            yield f"{where} is not absorbed: zero point {zero_point} is not the type's minimum {limits.min}"
+        return
+    low, high = clip_bounds(clip, graph)
+    if round(low / scale) + zero_point > limits.min or round(high / scale) + zero_point < limits.max:
+        covered = [(limit - zero_point) * scale for limit in (limits.min, limits.max)]
+        yield (
+            f"{where} is not absorbed: its bounds {low:g} and {high:g} lie inside the output's range"
+            f" {covered[0]:g} to {covered[1]:g}"
+        )
+
+
+def clip_bounds(clip: Node, graph: Graph) -> tuple[float, float]:
+    """The bounds of a Clip, those of float32 where one is left out or not constant."""
+    limits = np.finfo(np.float32)
+    bounds = [float(clip.attributes.get("min", limits.min)), float(clip.attributes.get("max", limits.max))]
+    for i, name in enumerate(clip.inputs[1:3]):
+        if name and graph.is_constant(TensorName(name)):
+            bounds[i] = float(graph.constant(TensorName(name)).reshape(()))
+    return bounds[0], bounds[1]

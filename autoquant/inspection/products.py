@@ -1,0 +1,101 @@
+"""What keeps Conv, Gemm and MatMul from running on integers, or makes their integers wrong."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autoquant.inspection.kernels import MOVING, base_op
+from autoquant.inspection.written import Quantization, dequantizer, input_quantizations, weight_shape
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["product_causes", "weight_only_causes", "wrong_numbers"]
+
+_AXES = {"Conv": 0, "Gemm": 1, "MatMul": 1}
+"""Where output channels are in a weight that is not transposed."""
+_BIAS_TOLERANCE = 0.01
+"""The relative difference up to which onnxruntime takes a bias scale for the product of the others."""
+
+
+def product_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Iterator[str]:
+    """What is wrong with bias, attributes or channel axis of a linear operator."""
+    bias = inputs.get(2)
+    if bias is not None and bias.dtype != "int32":
+        yield f"the bias is quantized to {bias.dtype}, the integer kernel takes int32"
+    elif base_op(node) == "Conv" and _bias_difference(inputs) > _BIAS_TOLERANCE:
+        yield "bias scale differs from input scale x weight scale by more than 1 %"
+    if base_op(node) == "Gemm":
+        yield from _gemm_causes(node, graph, inputs)
+
+
+def _gemm_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Iterator[str]:
+    for name in ("alpha", "beta"):
+        value = node.attributes.get(name, 1.0)
+        if value != 1.0 and len(node.inputs) > 2:
+            yield f"{name} of Gemm with a bias is {value:g}, the integer kernel takes 1"
+    axis = 0 if node.attributes.get("transB", 0) else _AXES["Gemm"]
+    weight = inputs.get(1)
+    if weight is not None and weight.is_per_channel and weight.axis % 2 != axis:
+        yield f"the weight of Gemm is per channel on axis {weight.axis}, output channels are on axis {axis}"
+    dq = dequantizer(node.inputs[1], graph)
+    if dq is not None and len(dq.inputs) > 2 and graph.shape(dq.inputs[1]) != graph.shape(dq.inputs[2]):
+        yield "scale and zero point of the weight of Gemm have different shapes"
+    if len(node.inputs) > 2 and 2 not in inputs and not graph.is_constant(node.inputs[2]):
+        yield f"input 2 ('{node.inputs[2]}') does not come from a DequantizeLinear"
+
+
+def weight_only_causes(node: Node, graph: Graph) -> Iterator[str]:
+    """Why a float product with a quantized weight dequantizes that weight at every inference."""
+    op = base_op(node)
+    weight = input_quantizations(node, graph).get(1)
+    if op in ("Conv", "ConvTranspose") or weight is None:
+        yield f"only the weight is quantized, and {op} has no weight-only kernel: the weight is dequantized every time"
+        return
+    if weight.dtype.endswith("16"):
+        yield "the weight-only kernel takes weights of 8 bits and fewer"
+    if op == "Gemm" and node.attributes.get("transB", 0):
+        yield "the weight-only kernel takes Gemm with transB = 0 only"
+    rank = len(weight_shape(node, graph) or (0, 0))
+    if weight.is_per_channel and weight.axis % rank != rank - 1:
+        yield f"per-channel axis of {op} must be the last, it is {weight.axis}"
+
+
+def wrong_numbers(node: Node, graph: Graph) -> Iterator[str]:
+    """What is wrong with a node that does run on integers, which onnxruntime does not check."""
+    inputs = input_quantizations(node, graph)
+    if base_op(node) == "Gemm" and _bias_difference(inputs) > _BIAS_TOLERANCE:
+        yield "Gemm's bias scale is wrong: it runs as an integer kernel and gives wrong numbers"
+    weight = inputs.get(1)
+    if base_op(node) in _AXES and weight is not None and weight.is_constant and weight.is_per_channel:
+        yield from _axis_errors(node, weight, graph)
+    for i, q in inputs.items():
+        if q.is_per_channel and not q.is_constant and base_op(node) not in MOVING:
+            yield f"input {i} is quantized per channel, activations must be per tensor: this integer kernel fails"
+
+
+def _axis_errors(node: Node, weight: Quantization, graph: Graph) -> Iterator[str]:
+    shape = weight_shape(node, graph)
+    if shape is None or weight.scale is None:
+        return
+    if base_op(node) == "MatMul" and len(shape) != 2:
+        yield "the weight of MatMul is per channel and has not two dimensions: this integer kernel fails when it runs"
+        return
+    axis = _AXES[base_op(node)] if not node.attributes.get("transB", 0) else 0
+    if weight.axis % len(shape) == axis:
+        return
+    outcome = "gives wrong numbers" if shape[axis] == weight.scale.size else "fails when it runs"
+    yield (
+        f"the weight of {base_op(node)} is per channel on axis {weight.axis}, output channels are on axis {axis}:"
+        f" this integer kernel {outcome}"
+    )
+
+
+def _bias_difference(inputs: dict[int, Quantization]) -> float:
+    """How far the bias scale is from input scale x weight scale, relative to that; 0 where one is not known."""
+    scales = [inputs[i].scale if i in inputs else None for i in range(3)]
+    if any(scale is None for scale in scales):
+        return 0.0
+    entering, weight, bias = (np.asarray(scale, np.float64).ravel() for scale in scales)
+    product = entering * weight
+    if entering.size != 1 or bias.size not in (1, product.size) or not np.all(product):
+        return 0.0
+    return float(np.abs(bias / product - 1).max())

@@ -1,0 +1,86 @@
+"""An inspection in words: rows for a terminal."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from autoquant.inspection.comparison import Comparison
+from autoquant.inspection.inspection import Inspection
+from autoquant.inspection.kernels import Runs
+from autoquant.inspection.nodes import InspectedNode
+
+__all__ = ["fate_rows", "finding_rows", "kernel_rows", "remark_rows", "summary_sentences"]
+
+_QUOTED = re.compile(r"'[^']*'")
+_N_EXAMPLES = 2
+_WORDS = {
+    Runs.INTEGER: "integer kernels",
+    Runs.FLOAT: "float kernels",
+    Runs.WEIGHT_ONLY: "weight-only kernels",
+    Runs.DYNAMIC: "dynamic kernels",
+    Runs.CONVERSION: "conversions (Q, DQ)",
+    Runs.REORDER: "layout reorders",
+    Runs.OTHER: "shapes and indices",
+}
+
+Row = tuple[str, ...]
+
+
+def kernel_rows(inspection: Inspection) -> Iterator[Row]:
+    """What, how many, which: the kernels of the optimised graph, then the constants dequantized every time."""
+    for runs, kernels in inspection.kernels.items():
+        which = ", ".join(f"{n} {op_type.rpartition(':')[2]}" for op_type, n in kernels.items())
+        yield _WORDS[runs], str(sum(kernels.values())), which
+    if inspection.dequantized:
+        size = sum(constant.size_bytes for constant in inspection.dequantized)
+        yield "constants dequantized", str(len(inspection.dequantized)), f"{_bytes(size)} at every inference"
+
+
+def summary_sentences(inspection: Inspection) -> Iterator[str]:
+    """How much of the file runs as it is written."""
+    unlike = inspection.unlike_written
+    if unlike:
+        yield f"{len(unlike)} of {len(inspection.nodes)} nodes do not run as the file says:"
+    else:
+        yield f"All {len(inspection.nodes)} nodes run as the file says."
+
+
+def finding_rows(inspection: Inspection) -> Iterator[Row]:
+    """How many, operator, as the file says, as it runs, why, for example: nodes alike are one row."""
+    alike: dict[Row, list[InspectedNode]] = {}
+    for node in inspection.unlike_written:
+        why = "; ".join(_QUOTED.sub("'...'", cause) for cause in node.causes)
+        alike.setdefault((node.op_type, node.written, node.runs, why), []).append(node)
+    for (op_type, written, runs, why), nodes in sorted(alike.items(), key=lambda item: -len(item[1])):
+        shown = "; ".join(nodes[0].causes) if len(nodes) == 1 else why
+        yield str(len(nodes)), op_type, written, runs, shown, _examples(node.name for node in nodes)
+
+
+def remark_rows(inspection: Inspection) -> Iterator[Row]:
+    """How many nodes, what the user should know of them, for example."""
+    alike: dict[str, list[str]] = {}
+    for remark in inspection.remarks:
+        alike.setdefault(remark.text, []).append(remark.name)
+    for text, names in alike.items():
+        yield str(len(names)), text, _examples(name for name in names if name)
+
+
+def fate_rows(comparison: Comparison) -> Iterator[Row]:
+    """How many, operator, kernel in the float model, kernel in this one, as it runs, what is lost."""
+    for fate in comparison.fates:
+        lost = "float, but not the float model's kernel" if fate.is_slower_float else ""
+        there = fate.kernel or ("gone" if fate.runs is not None else "gone, or under another name")
+        yield str(fate.n_nodes), fate.op_type, fate.float_kernel or "", there, fate.runs or "", lost
+
+
+def _examples(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _N_EXAMPLES} more" if len(every) > _N_EXAMPLES else ""
+    return ", ".join(every[:_N_EXAMPLES]) + more
+
+
+def _bytes(n: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:.3g} GB"

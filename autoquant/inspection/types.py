@@ -1,0 +1,84 @@
+"""Element types as an integer kernel meets them: onnxruntime changes signed ones on x86."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autoquant.domain.region import TensorName
+from autoquant.inspection.kernels import base_op
+from autoquant.inspection.written import dequantizer, quantization_of, quantizers
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["X86", "type_causes"]
+
+X86 = ("x86_64", "AMD64", "amd64", "i386", "i686")
+"""What ``platform.machine()`` says where onnxruntime makes signed activations unsigned (QDQS8ToU8Transformer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """One quantized tensor at a node: its type in the file and at run time, and why it stays signed."""
+
+    written: str
+    at_run_time: str
+    stays: str = ""
+
+
+def type_causes(node: Node, positions: Sequence[int], graph: Graph, machine: str) -> Iterator[str]:
+    """Whether types of activations and outputs differ when onnxruntime chooses the kernel.
+
+    Args:
+        node: Runs in float.
+        positions: Of the inputs whose types must equal that of the output.
+        graph: The given file.
+        machine: ``platform.machine()``.
+    """
+    entering = [_input(node, i, graph, machine in X86) for i in positions if dequantizer(node.inputs[i], graph)]
+    leaving = [_output(q, graph, machine in X86) for tensor in node.outputs for q in _behind(tensor, graph)]
+    if len({meeting.at_run_time for meeting in (*entering, *leaving)}) < 2:
+        return
+    if {meeting.written for meeting in (*entering, *leaving)} == {"int8"}:
+        stays = next(meeting.stays for meeting in (*entering, *leaving) if meeting.stays)
+        yield (
+            f"s8 {base_op(node)}: on x86 onnxruntime makes signed activations unsigned, but {stays}, so types differ;"
+            " use u8 activations or session.qdqisint8allowed=1"
+        )
+    else:
+        types = [", ".join(sorted({meeting.written for meeting in side})) for side in (entering, leaving)]
+        yield f"input and output types differ ({types[0]} in, {types[1]} out)"
+
+
+def _input(node: Node, position: int, graph: Graph, is_x86: bool) -> _Meeting:
+    dq = dequantizer(node.inputs[position], graph)
+    assert dq is not None
+    q = graph.producer.get(dq.inputs[0])
+    if graph.is_constant(dq.inputs[0]):
+        return _meeting(dq, graph, is_x86, f"the constant at input {position} is not changed")
+    if q is None:
+        return _meeting(dq, graph, is_x86, f"the graph input '{dq.inputs[0]}' is not changed")
+    return _meeting(dq, graph, is_x86, _shared(q, graph))
+
+
+def _output(q: Node, graph: Graph, is_x86: bool) -> _Meeting:
+    return _meeting(q, graph, is_x86, _shared(q, graph))
+
+
+def _meeting(node: Node, graph: Graph, is_x86: bool, stays: str) -> _Meeting:
+    dtype = quantization_of(node, graph).dtype
+    if not is_x86 or dtype != "int8":
+        return _Meeting(dtype, dtype)
+    return _Meeting(dtype, dtype if stays else "uint8", stays)
+
+
+def _shared(q: Node, graph: Graph) -> str:
+    """Only a pair of one Q and one DQ is changed, and each reader gets a DQ of its own before that."""
+    n_readers = 0
+    for dq in graph.consumers.get(q.outputs[0], ()):
+        n_readers += max(1, len(graph.consumers.get(dq.outputs[0], ())) + (dq.outputs[0] in graph.outputs))
+    return f"not '{q.inputs[0]}', which has {n_readers} readers" if n_readers > 1 else ""
+
+
+def _behind(tensor: TensorName, graph: Graph) -> Iterator[Node]:
+    readers = graph.consumers.get(tensor, ())
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+        tensor = readers[0].outputs[0]
+    return quantizers(tensor, graph)

@@ -1,0 +1,161 @@
+"""What the given file says of each node: the Q/DQ nodes around it with their numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import TensorName
+from autoquant.inspection.kernels import base_op
+from autoquant.model.graph import Graph, Node
+from autoquant.model.optimized import is_integer_op
+
+__all__ = [
+    "LINEAR",
+    "Quantization",
+    "Written",
+    "dequantizer",
+    "input_quantizations",
+    "is_conversion",
+    "output_quantizations",
+    "quantization_of",
+    "quantizers",
+    "weight_shape",
+    "written_as",
+]
+
+LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators with a weight as their second input."""
+
+_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+
+
+class Written(StrEnum):
+    """How the file wants a node to run."""
+
+    FLOAT = "float"
+    QUANTIZED = "quantized"
+    """Q/DQ around it."""
+    WEIGHT_ONLY = "weight-only"
+    OPERATOR = "integer operator"
+    DYNAMIC = "dynamic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """The numbers of one Q or DQ.
+
+    Attributes:
+        dtype: Type of the integers.
+        scale: None where it is not constant.
+        zero_point: None where it is not constant; zero where it is left out.
+        axis: Channel axis as the node says.
+        block_size: Along that axis, 0 where each channel has one scale.
+        is_constant: Whether the DQ reads a constant.
+    """
+
+    dtype: str
+    scale: npt.NDArray[Any] | None
+    zero_point: npt.NDArray[Any] | None
+    axis: int
+    block_size: int
+    is_constant: bool
+
+    @property
+    def is_per_channel(self) -> bool:
+        """Whether there are several scales along an axis."""
+        return self.scale is not None and self.scale.size > 1 and not self.block_size
+
+    def is_equal(self, other: "Quantization") -> bool:
+        """Whether type and numbers are the same."""
+        return self.dtype == other.dtype and all(
+            a is not None and b is not None and np.array_equal(a, b)
+            for a, b in ((self.scale, other.scale), (self.zero_point, other.zero_point))
+        )
+
+
+def is_conversion(node: Node) -> bool:
+    """Whether the node quantizes or dequantizes."""
+    return base_op(node) in _CONVERSIONS
+
+
+def dequantizer(tensor: TensorName, graph: Graph) -> Node | None:
+    """The DequantizeLinear that writes a tensor."""
+    node = graph.producer.get(tensor)
+    return node if node is not None and base_op(node) == "DequantizeLinear" else None
+
+
+def quantizers(tensor: TensorName, graph: Graph) -> Iterator[Node]:
+    """The QuantizeLinear nodes that read a tensor."""
+    return (node for node in graph.consumers.get(tensor, ()) if base_op(node) == "QuantizeLinear")
+
+
+def quantization_of(node: Node, graph: Graph) -> Quantization:
+    """The numbers of a Q or DQ."""
+    scale, zero_point = (_value(node, i, graph) for i in (1, 2))
+    reads_integers = base_op(node) == "DequantizeLinear"
+    has_zero_point = len(node.inputs) > 2 and bool(node.inputs[2])
+    stored = (node.inputs if reads_integers else node.outputs)[0]
+    dtype = graph.dtype(node.inputs[2] if has_zero_point else stored)
+    return Quantization(
+        dtype=dtype or "uint8",
+        scale=scale,
+        zero_point=zero_point if has_zero_point else np.zeros((), np.int64),
+        axis=int(node.attributes.get("axis", 1)),
+        block_size=int(node.attributes.get("block_size", 0)),
+        is_constant=reads_integers and graph.is_constant(node.inputs[0]),
+    )
+
+
+def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
+    """Dimensions of the second input of a linear operator, None where they are not known."""
+    dq = dequantizer(node.inputs[1], graph)
+    return graph.shape(dq.inputs[0] if dq is not None else node.inputs[1])
+
+
+def _value(node: Node, index: int, graph: Graph) -> npt.NDArray[Any] | None:
+    name = node.inputs[index] if index < len(node.inputs) else ""
+    if not name or not graph.is_constant(TensorName(name)):
+        return None
+    value = graph.constant(TensorName(name))
+    return value.reshape(()) if value.size == 1 else value
+
+
+def input_quantizations(node: Node, graph: Graph) -> dict[int, Quantization]:
+    """By position of the input; what does not come from a DequantizeLinear is left out."""
+    found = {i: dequantizer(tensor, graph) for i, tensor in enumerate(node.inputs)}
+    return {i: quantization_of(dq, graph) for i, dq in found.items() if dq is not None}
+
+
+def output_quantizations(node: Node, graph: Graph) -> list[Quantization]:
+    """Of each Q that reads an output, also behind a Relu or Clip that is its only reader."""
+    found: list[Quantization] = []
+    for tensor in node.outputs:
+        readers = graph.consumers.get(tensor, ())
+        behind = readers[0].outputs[0] if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") else tensor
+        found += [quantization_of(q, graph) for q in quantizers(behind, graph)]
+    return found
+
+
+def written_as(node: Node, graph: Graph) -> Written:
+    """How the file wants a node to run; a linear operator is as its weight is."""
+    op = base_op(node)
+    if op == "MatMulNBits":
+        return Written.WEIGHT_ONLY
+    if is_integer_op(op):
+        producers = [base_op(graph.producer[name]) for name in node.inputs if name in graph.producer]
+        is_dynamic = op.startswith("DynamicQuantize") or "DynamicQuantizeLinear" in producers
+        return Written.DYNAMIC if is_dynamic else Written.OPERATOR
+    inputs = input_quantizations(node, graph)
+    has_weight = any(found.is_constant for found in inputs.values())
+    has_activation = any(not found.is_constant for found in inputs.values())
+    if op in LINEAR and not has_weight and any(graph.is_constant(name) for name in node.inputs[:2]):
+        return Written.FLOAT
+    if has_activation and (has_weight or output_quantizations(node, graph)):
+        return Written.QUANTIZED
+    if has_weight:
+        return Written.QUANTIZED if output_quantizations(node, graph) else Written.WEIGHT_ONLY
+    return Written.FLOAT

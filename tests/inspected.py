@@ -1,0 +1,34 @@
+"""Inspections of models that tests make."""
+
+from pathlib import Path
+
+import onnx
+
+from autoquant import inspect_model
+from autoquant.inspection.inspection import Inspection
+from autoquant.inspection.nodes import InspectedNode
+from autoquant.model.graph import Graph
+from autoquant.model.rewrite import constants_as_initializers, infer_shapes
+from tests.models import saved
+
+__all__ = ["causes_in", "graph_of", "inspected", "node_of"]
+
+
+def inspected(model: onnx.ModelProto, folder: Path) -> Inspection:
+    """Of a model that is written to ``model.onnx``."""
+    return inspect_model(saved(model, folder / "model.onnx")).inspection
+
+
+def node_of(found: Inspection, name: str = "t") -> InspectedNode:
+    """The node of that name."""
+    return next(node for node in found.nodes if node.name == name)
+
+
+def causes_in(found: Inspection) -> dict[str, str]:
+    """Causes by node, for those that do not run as written."""
+    return {str(node.name): "; ".join(node.causes) for node in found.unlike_written}
+
+
+def graph_of(model: onnx.ModelProto) -> Graph:
+    """As the file is read."""
+    return Graph(infer_shapes(constants_as_initializers(model)))

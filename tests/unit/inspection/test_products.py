@@ -1,0 +1,114 @@
+"""Products that onnxruntime computes on integers although their numbers do not fit, and what comes of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+from autoquant.inspection.kernels import Runs
+from tests.inspected import inspected, node_of
+from tests.models import Array, feed_of, outputs_of
+from tests.qdq import Constant, Wrapped
+
+IMAGE = {"x": (1, 4, 6, 6)}
+MATRIX = {"x": (4, 8)}
+STACK = {"x": (2, 4, 8)}
+
+
+def with_unlike_scales(wrapped: Wrapped) -> onnx.ModelProto:
+    """With scales of the weight that differ between channels."""
+    model = wrapped.model
+    for tensor in model.graph.initializer:
+        scales = numpy_helper.to_array(tensor)
+        if tensor.name == "w_s" and scales.size > 1:
+            unlike = (scales * np.linspace(1, 3, scales.size)).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(unlike, "w_s"))
+    return model
+
+
+def optimized_outputs(path: Path, feed: Mapping[str, Array]) -> np.ndarray:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    found: np.ndarray = session.run(None, feed)[0]
+    return found
+
+
+WRONG: dict[str, tuple[dict[str, tuple[int, ...]], tuple[int, ...], int]] = {
+    "Conv(x, w)": (IMAGE, (4, 4, 3, 3), 1),
+    "Gemm(x, w)": (MATRIX, (8, 8), 0),
+    "Gemm<transB=1>(x, w)": (MATRIX, (8, 8), 1),
+    "MatMul(x, w)": (MATRIX, (8, 8), 0),
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_channels_on_the_wrong_axis_of_a_square_weight_give_wrong_numbers(call: str, tmp_path: Path) -> None:
+    inputs, shape, axis = WRONG[call]
+    model = with_unlike_scales(Wrapped(call, inputs, {"w": Constant(shape, axis=axis)}))
+    found = inspected(model, tmp_path)
+    (remark,) = found.remarks
+    assert node_of(found).runs is Runs.INTEGER
+    assert remark.name == "t"
+    assert remark.text.endswith("this integer kernel gives wrong numbers")
+    feed = feed_of(model)
+    difference = np.abs(optimized_outputs(tmp_path / "model.onnx", feed) - outputs_of(model, feed)[0])
+    assert difference.max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "text"),
+    [
+        (Wrapped("MatMul(x, w)", MATRIX, {"w": Constant((8, 6), axis=0)}), "output channels are on axis 1"),
+        (Wrapped("Conv(x, w)", IMAGE, {"w": Constant((6, 4, 3, 3), axis=1)}), "output channels are on axis 0"),
+        (Wrapped("MatMul(x, w)", STACK, {"w": Constant((2, 8, 8), axis=2)}), "has not two dimensions"),
+    ],
+)
+def test_channels_that_do_not_fit_fail_when_the_model_runs(wrapped: Wrapped, text: str, tmp_path: Path) -> None:
+    model = with_unlike_scales(wrapped)
+    (remark,) = inspected(model, tmp_path).remarks
+    assert text in remark.text
+    assert remark.text.endswith("this integer kernel fails when it runs")
+    with pytest.raises(Exception, match="was false"):
+        optimized_outputs(tmp_path / "model.onnx", feed_of(model))
+
+
+def test_a_wrong_bias_scale_of_gemm_gives_wrong_numbers(tmp_path: Path) -> None:
+    bias = Constant((8,), "s32", scale=0.1)
+    model = Wrapped("Gemm(x, w, b)", MATRIX, {"w": Constant((8, 8)), "b": bias}, scale=1.0).model
+    found = inspected(model, tmp_path)
+    assert node_of(found).runs is Runs.INTEGER
+    expected = "Gemm's bias scale is wrong: it runs as an integer kernel and gives wrong numbers"
+    assert [remark.text for remark in found.remarks] == [expected]
+    feed = feed_of(model)
+    assert np.abs(optimized_outputs(tmp_path / "model.onnx", feed) - outputs_of(model, feed)[0]).max() > 1
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        Wrapped("Gemm(x, w, b)", MATRIX, {"w": Constant((8, 8)), "b": Constant((8,), "s32", scale=0.0006)}),
+        Wrapped("Gemm<transB=1>(x, w)", MATRIX, {"w": Constant((6, 8), axis=0)}),
+        Wrapped("MatMul(x, w)", MATRIX, {"w": Constant((8, 6), axis=1)}),
+        Wrapped("Conv(x, w)", IMAGE, {"w": Constant((6, 4, 3, 3), axis=0)}),
+    ],
+)
+def test_numbers_that_fit_are_not_remarked_upon(wrapped: Wrapped, tmp_path: Path) -> None:
+    model = with_unlike_scales(wrapped)
+    found = inspected(model, tmp_path)
+    assert (found.remarks, found.unlike_written) == ((), ())
+    feed = feed_of(model)
+    np.testing.assert_array_equal(optimized_outputs(tmp_path / "model.onnx", feed), outputs_of(model, feed)[0])
+
+
+def test_an_activation_per_channel_fails_when_the_model_runs(tmp_path: Path) -> None:
+    model = Wrapped("Conv(x, w)", IMAGE, {"w": Constant((4, 4, 3, 3))}).model
+    for tensor in model.graph.initializer:
+        if tensor.name in ("x_s", "x_z"):
+            tensor.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(tensor), 4), tensor.name))
+    (remark,) = inspected(model, tmp_path).remarks
+    assert remark.text == "input 0 is quantized per channel, activations must be per tensor: this integer kernel fails"
