@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from autoquant.api.comparison import compare
     from autoquant.api.configuration import Budget, Demands
     from autoquant.api.inspect import inspect_model
     from autoquant.api.result import SearchResult
@@ -20,6 +21,7 @@ __all__ = [
     "Target",
     "build",
     "calibrate",
+    "compare",
     "find_regions",
     "inspect_model",
     "measure",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOMES = {
     "AutoquantError": "errors",
+    "compare": "api.comparison",
     "Budget": "api.configuration",
     "Demands": "api.configuration",
     "SearchResult": "api.result",

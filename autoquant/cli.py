@@ -169,6 +169,43 @@ def inspect(
         _print_inspection(found)
 
 
+@app.command()
+def bench(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Any .onnx files; the first is the baseline.")
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, or module:callable.")
+    ],
+    ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
+    precision: Annotated[
+        float, typer.Option(min=1e-4, max=0.5, help="Half the interval of a ratio, as a share, that is enough.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of orders.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure models against the first one, with intervals and a verdict."""
+    with _errors():
+        from autoquant import Target, compare
+        from autoquant.api.configuration import seconds_of
+
+        found = compare(
+            models,
+            data,
+            targets=[Target(ep, threads=threads)],
+            seconds=seconds_of(time_, "--time"),
+            precision=precision,
+            seed=seed,
+        )
+        if as_json:
+            typer.echo(json.dumps(found.as_dict(), indent=1))
+            return
+        _print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB", "verdict"), found.rows)
+        typer.echo(found.sentence)
+
+
 @experiment.command("run")
 def run_experiment(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Job file, e.g. experiments/nightly.toml.")],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.final import LEAST_SESSIONS, finalist_seconds
+from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
 
 __all__ = ["N_FINALISTS", "WRITING_S", "Deadline", "reading_seconds"]
 

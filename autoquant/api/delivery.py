@@ -22,7 +22,7 @@ from autoquant.domain.target import Target
 from autoquant.front.selection import choose_finalists, choose_members
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
-from autoquant.measurement.final import LEAST_SESSIONS, FinalMeasurement, Measured, finalist_seconds
+from autoquant.measurement.joint import LEAST_SESSIONS, JointMeasurement, Measured, finalist_seconds
 from autoquant.measurement.latency import REFERENCE
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
@@ -88,7 +88,7 @@ class Delivery:
             targets=self.targets,
             seed=self.seed,
         )
-        final = FinalMeasurement(setup, files, deadline, self.is_ended, memory_bytes=self.memory_bytes)
+        final = JointMeasurement(setup, files, deadline, self.is_ended, memory_bytes=self.memory_bytes)
         measured = final.run()
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)

@@ -1,6 +1,7 @@
-"""The last measurement: delivered files, together, in fresh processes; every number of the front comes from it."""
+"""Model files measured together, in one fresh process after the other."""
 
 import math
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,18 +15,16 @@ from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.bench import worst
 from autoquant.measurement.files import FileBenchSetup, Round
-from autoquant.measurement.intervals import session_intervals
+from autoquant.measurement.intervals import SessionInterval, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
 
-__all__ = ["LEAST_SESSIONS", "FinalMeasurement", "Measured", "finalist_seconds"]
+__all__ = ["LEAST_SESSIONS", "JointMeasurement", "Measured", "finalist_seconds"]
 
 _MOST_ROUNDS = 12
 _LEAST_ROUNDS = 5
 """In one process."""
 LEAST_SESSIONS = 3
 """Fresh processes, where there is time."""
-_NARROW = 0.01
-"""No further process is begun where every ratio is known this well, half an interval."""
 _TIMING_S = 5e-3
 _CHUNK_S = 0.5
 _WARMUP_SHARE = 0.1
@@ -41,24 +40,29 @@ class Measured:
         quality: Over the samples, on the worst target; None for the baseline.
         latency: By target name.
         footprint: By target name.
+        ratio: Of the latency to the baseline's, by target name; empty from a single process.
     """
 
     quality: Quality | None
     latency: Mapping[str, Latency]
     footprint: Mapping[str, Footprint]
+    ratio: Mapping[str, SessionInterval]
 
 
 @dataclass(slots=True)
-class FinalMeasurement:
+class JointMeasurement:
     """Measures files in rounds that all of them and the baseline share, in one fresh process after the other.
 
     Attributes:
         setup: The baseline, samples and targets.
         files: Model files by id, the most important first.
-        deadline: ``time.perf_counter()`` at which this should end: files that there is no time for are dropped, the
-            least important first.
+        deadline: ``time.perf_counter()`` at which this should end; the first process runs every sample in any case.
         is_ended: Whether nobody waits any more: what was measured so far is the result.
         n_sessions: Most processes.
+        least_sessions: Where there is time.
+        narrow: No further process is begun where half the 95 % interval of every ratio is this share of it.
+        may_drop: Whether files that there is no time for are dropped, the least important first.
+        has_quality: Whether outputs are compared with the baseline's.
         memory_bytes: Data that each may have.
         lost: Why files were dropped that ended a process, by id.
         rounds: Every round, with the number of its process and its target.
@@ -69,6 +73,10 @@ class FinalMeasurement:
     deadline: float = math.inf
     is_ended: Callable[[], bool] = lambda: False
     n_sessions: int = 5
+    least_sessions: int = LEAST_SESSIONS
+    narrow: float = 0.01
+    may_drop: bool = True
+    has_quality: bool = True
     memory_bytes: int | None = None
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
@@ -100,12 +108,14 @@ class FinalMeasurement:
                     self._meters.clear()
                 continue
             number += 1
-        latency = self._latencies()
+        ratios = self._ratios()
+        latency = self._latencies(ratios)
         return {
             key: Measured(
-                quality=None if key == REFERENCE else self._quality(key),
+                quality=self._quality(key) if self.has_quality and key != REFERENCE else None,
                 latency={name: latency[key, name] for name in self._targets},
                 footprint={name: self._footprint(key, name) for name in self._targets},
+                ratio={name: ratios[key, name] for name in self._targets} if ratios else {},
             )
             for key in (*self._kept, REFERENCE)
         }
@@ -121,18 +131,15 @@ class FinalMeasurement:
     def _is_worth_another(self, n_done: int) -> bool:
         if self.is_ended() or self._left < self._opening_s + self._n_rounds * self._round_s:
             return False
-        if n_done < LEAST_SESSIONS:
+        if n_done < self.least_sessions:
             return True
-        return any(
-            latency.ratio_high - latency.ratio_low > 2 * _NARROW * latency.ratio
-            for latency in self._latencies().values()
-        )
+        return any(found.high - found.low > 2 * self.narrow * found.value for found in self._ratios().values())
 
     def _session(self, number: int) -> None:
         start = time.perf_counter()
         worker = Worker(replace(self.setup, seed=self.setup.seed + number), memory_bytes=self.memory_bytes)
         try:
-            footprints = self._open(worker)
+            footprints = self._open(worker, number)
             self._opening_s = time.perf_counter() - start
             worker.call("warm_up", min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left)))
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
@@ -143,9 +150,12 @@ class FinalMeasurement:
         for target, part in found:
             self._count(number, target, part)
 
-    def _open(self, worker: Worker) -> dict[Pair, Footprint]:
+    def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
+        """In random order: what is opened first lies elsewhere in memory than what comes last."""
         found: dict[Pair, Footprint] = {}
-        for key in (REFERENCE, *self._kept):
+        keys = [REFERENCE, *self._kept]
+        random.Random(self.setup.seed + number).shuffle(keys)
+        for key in keys:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             opened: Mapping[str, Footprint] = worker.call("open", key, path)
             found.update({(key, target): footprint for target, footprint in opened.items()})
@@ -153,7 +163,7 @@ class FinalMeasurement:
 
     def _run(self, worker: Worker, target: str, number: int) -> list[Round]:
         """Quality in the first process, then as many rounds as the time allows for several processes."""
-        if number == 0:
+        if number == 0 and self.has_quality:
             self._compare(worker, target)
         samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
         found: list[Round] = []
@@ -172,10 +182,10 @@ class FinalMeasurement:
 
     def _affordable_rounds(self) -> int:
         """In each process, so that there is time for the least number of them."""
-        left = self._left - (LEAST_SESSIONS - 1) * self._opening_s
+        left = self._left - (self.least_sessions - 1) * self._opening_s
         if math.isinf(left):
             return _MOST_ROUNDS
-        n = left / (LEAST_SESSIONS * len(self._targets) * max(self._round_s, 1e-6))
+        n = left / (self.least_sessions * len(self._targets) * max(self._round_s, 1e-6))
         return int(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, n)))
 
     def _compare(self, worker: Worker, target: str) -> None:
@@ -196,7 +206,7 @@ class FinalMeasurement:
 
     def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
         left = self._left - _LEAST_ROUNDS * len(self._kept) * _TIMING_S
-        if needed_s <= left or len(self._kept) < 2:
+        if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
         worker.call("drop", self._kept[n_kept:])
@@ -234,12 +244,20 @@ class FinalMeasurement:
             timings = self._timings.setdefault((key, target), Timings())
             timings.add(found.seconds[key], found.seconds[REFERENCE], number)
 
-    def _latencies(self) -> dict[Pair, Latency]:
-        kept = {pair: timings for pair, timings in self._timings.items() if pair[0] in (*self._kept, REFERENCE)}
+    @property
+    def _kept_timings(self) -> dict[Pair, Timings]:
+        return {pair: timings for pair, timings in self._timings.items() if pair[0] in (*self._kept, REFERENCE)}
+
+    def _ratios(self) -> dict[Pair, SessionInterval]:
+        """Empty from a single process."""
+        found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
+        return session_intervals(found) if min(map(len, found.values())) > 1 else {}
+
+    def _latencies(self, ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
+        kept = self._kept_timings
         found = {pair: timings.latency(self.setup.seed) for pair, timings in kept.items()}
-        if min(latency.n_sessions for latency in found.values()) < 2:
+        if not ratios:
             return found
-        ratios = session_intervals({pair: timings.ratio_by_session() for pair, timings in kept.items()})
         own = session_intervals({pair: timings.seconds_by_session() for pair, timings in kept.items()})
         return {
             pair: replace(

@@ -8,7 +8,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.measurement.files import FileBench, FileBenchSetup
-from autoquant.measurement.final import FinalMeasurement
+from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from tests.doubles import CrashesOn
 from tests.models import a_convnet, floats, saved
@@ -34,10 +34,10 @@ def setup_of(files: dict[str, Path]) -> FileBenchSetup:
     return FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=TARGETS, seed=0)
 
 
-def measurement(files: dict[str, Path], *, seconds: float = math.inf, n_sessions: int = 3) -> FinalMeasurement:
+def measurement(files: dict[str, Path], *, seconds: float = math.inf, n_sessions: int = 3) -> JointMeasurement:
     candidates = {key: path for key, path in files.items() if key != "baseline"}
     deadline = time.perf_counter() + seconds
-    return FinalMeasurement(setup_of(files), candidates, deadline, n_sessions=n_sessions)
+    return JointMeasurement(setup_of(files), candidates, deadline, n_sessions=n_sessions)
 
 
 def test_files_are_measured_on_every_sample_and_target_in_several_processes(files: dict[str, Path]) -> None:

@@ -1,0 +1,208 @@
+"""Any models against the first one: which is faster, as far as that can be shown."""
+
+import math
+import os
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from autoquant.api import steps
+from autoquant.calibration.batches import read_samples
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.target import Target
+from autoquant.errors import ModelError, UsageError
+from autoquant.measurement.files import FileBenchSetup
+from autoquant.measurement.intervals import SessionInterval
+from autoquant.measurement.joint import JointMeasurement, Measured
+from autoquant.measurement.latency import REFERENCE
+from autoquant.model.io import input_signatures, load_any
+from autoquant.runtime.environment import describe_environment
+from autoquant.runtime.providers import provider_of
+
+__all__ = ["Comparison", "Verdict", "compare"]
+
+_LEAST_SESSIONS = 5
+_MOST_SESSIONS = 40
+
+
+class Verdict(StrEnum):
+    """What can be said of a model beside the baseline, at the 95 % level."""
+
+    BASELINE = "baseline"
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "no difference shown"
+    UNKNOWN = "too little time"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Models measured together.
+
+    Attributes:
+        models: Their files, the baseline first.
+        measured: What was measured of each, in that order.
+        targets: Where.
+        environment: Machine and versions.
+        seconds: That it took.
+    """
+
+    models: tuple[Path, ...]
+    measured: tuple[Measured, ...]
+    targets: tuple[Target, ...]
+    environment: Mapping[str, object]
+    seconds: float
+
+    def verdict(self, index: int, target: str) -> Verdict:
+        """Of one model on one target."""
+        if index == 0:
+            return Verdict.BASELINE
+        interval = self.measured[index].ratio.get(target)
+        return Verdict.UNKNOWN if interval is None else _verdict(interval)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per model and target.
+
+        Columns: model, target, verdict, ratio with the 95 % interval ratio_low to ratio_high of its mean over
+        processes, median_ms with low_ms to high_ms, where the median of a further process lies with 95 %, p90_ms,
+        p99_ms, opening_ms, memory_mb, snr_db against the baseline, n_sessions, n_rounds.
+        """
+        return pd.DataFrame(
+            [self._row(index, target.name) for index in range(len(self.models)) for target in self.targets]
+        )
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table in words, for a terminal."""
+        has_short_names = len({path.name for path in self.models}) == len(self.models)
+        names = {str(path): path.name if has_short_names else str(path) for path in self.models}
+        return [(names[row["model"]], *_cells(row)) for row in self.table.to_dict("records")]
+
+    @property
+    def sentence(self) -> str:
+        """What is behind the numbers."""
+        latency = next(iter(self.measured[0].latency.values()))
+        return f"{latency.n_rounds} rounds in {latency.n_sessions} processes, {self.seconds:.0f} s"
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON: the table, what is not known as null, and the environment."""
+        rows = [
+            {
+                str(key): None if isinstance(value, float) and not math.isfinite(value) else value
+                for key, value in row.items()
+            }
+            for row in self.table.to_dict("records")
+        ]
+        return {
+            "schema_version": 1,
+            "rows": rows,
+            "seconds": round(self.seconds, 3),
+            "environment": dict(self.environment),
+        }
+
+    def _row(self, index: int, target: str) -> dict[str, object]:
+        found = self.measured[index]
+        latency, footprint, interval = found.latency[target], found.footprint[target], found.ratio.get(target)
+        return {
+            "model": str(self.models[index]),
+            "target": target,
+            "verdict": str(self.verdict(index, target)),
+            "ratio": interval.value if interval else latency.ratio,
+            "ratio_low": interval.low if interval else math.nan,
+            "ratio_high": interval.high if interval else math.nan,
+            "median_ms": latency.median_ms,
+            "low_ms": latency.low_ms,
+            "high_ms": latency.high_ms,
+            "p90_ms": latency.p90_ms,
+            "p99_ms": latency.p99_ms,
+            "opening_ms": footprint.opening_ms,
+            "memory_mb": footprint.memory_mb,
+            "snr_db": found.quality.worst_db if found.quality else math.nan,
+            "n_sessions": latency.n_sessions,
+            "n_rounds": latency.n_rounds,
+        }
+
+
+def _cells(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
+    interval = "" if math.isnan(row["ratio_low"]) else f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+    memory = "" if pd.isna(row["memory_mb"]) else f"{row['memory_mb']:.0f}"
+    snr = "" if pd.isna(row["snr_db"]) else f"{row['snr_db']:.1f}"
+    return (
+        f"{row['ratio']:.3f}",
+        interval if row["verdict"] != Verdict.BASELINE else "",
+        f"{row['median_ms']:.3f}",
+        f"{row['p99_ms']:.3f}",
+        snr,
+        f"{row['opening_ms']:.0f}",
+        memory,
+        row["verdict"],
+    )
+
+
+def _verdict(interval: SessionInterval) -> Verdict:
+    if interval.high < 1:
+        return Verdict.FASTER
+    return Verdict.SLOWER if interval.low > 1 else Verdict.SAME
+
+
+def compare(
+    models: Sequence[str | os.PathLike[str]],
+    data: DataSource,
+    *,
+    targets: Sequence[Target] = (Target("cpu"),),
+    seconds: float = 60.0,
+    precision: float = 0.01,
+    seed: int = 0,
+) -> Comparison:
+    """Measure models together, in rounds that all of them share, in several fresh processes.
+
+    Processes are added until every ratio is known to ``precision``, or the time is over; whether a difference shows by
+    then has no influence on when it ends, so that the intervals hold.
+
+    Args:
+        models: At least two files; the first one is the baseline.
+        data: Samples that all of them take.
+        targets: Where they are timed.
+        seconds: At most, apart from the first process.
+        precision: Half the 95 % interval of a ratio, as a share of it.
+        seed: Of orders.
+
+    Raises:
+        AutoquantError: A model cannot be opened, or the data do not fit.
+    """
+    started = time.perf_counter()
+    paths = tuple(steps.model_path(model) for model in models)
+    if len(paths) < 2:
+        raise UsageError(f"there is {len(paths)} model to compare, give at least two")
+    for target in targets:
+        provider_of(target.ep)
+    protos = [load_any(path) for path in paths]
+    samples, *_ = [read_samples(data, input_signatures(proto), role="evaluation") for proto in protos]
+    outputs = {tuple(output.name for output in proto.graph.output) for proto in protos}
+    joint = JointMeasurement(
+        FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),
+        {str(index): path for index, path in enumerate(paths) if index},
+        started + seconds,
+        n_sessions=_MOST_SESSIONS,
+        least_sessions=_LEAST_SESSIONS,
+        narrow=precision,
+        may_drop=False,
+        has_quality=len(outputs) == 1,
+    )
+    with steps.running(paths[0]):
+        measured = joint.run()
+    for key, reason in joint.lost.items():
+        raise ModelError(f"{paths[int(key)]}: {reason}; leave it out")
+    return Comparison(
+        models=paths,
+        measured=(measured[REFERENCE], *(measured[str(index)] for index in range(1, len(paths)))),
+        targets=tuple(targets),
+        environment=describe_environment(),
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,90 @@
+"""Models against the first one."""
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from autoquant import AutoquantError, Target, compare
+from autoquant.api.comparison import Verdict
+from tests.integration.conftest import Command
+from tests.models import floats, model_of
+
+
+@pytest.fixture
+def models(workplace: Path) -> tuple[Path, Path, Path]:
+    """One that works ``little``, the same once more, and one that works many times as much."""
+    source = "a = MatMul(x, w) y = Relu(a)"
+    little = model_of("(float[N,8] x) => (float[N,256] y)", source, {"w": floats(8, 256)})
+    steps = " ".join(f"b{i} = MatMul({'a' if i == 0 else f'b{i - 1}'}, v)" for i in range(12))
+    much = model_of(
+        "(float[N,8] x) => (float[N,256] y)",
+        f"a = MatMul(x, w) {steps} y = Relu(b11)",
+        {"w": floats(8, 256), "v": floats(256, 256, scale=0.05)},
+    )
+    for name, model in (("little", little), ("same", little), ("much", much)):
+        onnx.save(model, workplace / f"{name}.onnx")
+    return workplace / "little.onnx", workplace / "same.onnx", workplace / "much.onnx"
+
+
+def test_what_works_much_more_is_slower(models: tuple[Path, Path, Path]) -> None:
+    found = compare(models, "eval.npz", seconds=20, precision=0.2)
+    assert found.verdict(0, "cpu-1t") is Verdict.BASELINE
+    assert found.verdict(2, "cpu-1t") is Verdict.SLOWER
+    table = found.table
+    assert table["ratio"][0] == 1
+    assert table["ratio_low"][2] <= table["ratio"][2] <= table["ratio_high"][2]
+    assert (table["n_sessions"] >= 5).all()
+    assert found.environment["cpu"]
+
+
+def test_the_other_way_round_it_is_faster(models: tuple[Path, Path, Path]) -> None:
+    little, _, much = models
+    found = compare([much, little], "eval.npz", targets=[Target(), Target(threads=2)], seconds=20, precision=0.2)
+    assert found.verdict(1, "cpu-1t") is Verdict.FASTER
+    assert list(found.table["target"]) == ["cpu-1t", "cpu-2t"] * 2
+
+
+def test_without_time_nothing_can_be_said(models: tuple[Path, Path, Path]) -> None:
+    found = compare(models, "eval.npz", seconds=0.01)
+    assert found.verdict(2, "cpu-1t") is Verdict.UNKNOWN
+    assert found.table["ratio_low"].isna().all()
+
+
+def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], command: Command) -> None:
+    arguments = ["bench", "little.onnx", "much.onnx", "--data", "eval.npz", "--time", "5s", "--precision", "0.3"]
+    shown = command(*arguments)
+    assert shown.exit_code == 0
+    assert "slower" in shown.stdout
+    assert "processes" in shown.stdout
+    document = json.loads(command(*arguments, "--json").stdout)
+    assert [row["verdict"] for row in document["rows"]] == ["baseline", "slower"]
+    assert document["environment"]["versions"]["onnxruntime"]
+
+
+def test_a_quantized_model_may_be_the_baseline_and_inputs_must_fit(models: tuple[Path, Path, Path]) -> None:
+    other = model_of("(float[N,4] z) => (float[N,4] y)", "y = Relu(z)", {})
+    onnx.save(other, "other.onnx")
+    with pytest.raises(AutoquantError, match="'x' is no input of the model, which wants z"):
+        compare([models[0], "other.onnx"], "eval.npz")
+    with pytest.raises(AutoquantError, match="there is 1 model to compare"):
+        compare([models[0]], "eval.npz")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.onnx", "little.onnx"], "there is no such file"),
+        (["little.onnx"], "give at least two"),
+        (["little.onnx", "much.onnx", "--ep", "nowhere"], "is not installed"),
+        (["little.onnx", "much.onnx", "--time", "soon"], "write a number with a unit"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    models: tuple[Path, Path, Path], command: Command, arguments: list[str], message: str
+) -> None:
+    result = command("bench", *arguments, "--data", "eval.npz")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
