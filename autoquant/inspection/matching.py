@@ -100,7 +100,8 @@ def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
             for before in _producers(waiting.pop(), given):
                 if before.index in kernel or before.index in constants or base_op(before) == "QuantizeLinear":
                     continue
-                kernel[before.index] = kernel[index]
+                if base_op(before) != "Identity":
+                    kernel[before.index] = kernel[index]
                 waiting.append(before)
 
 
@@ -124,13 +125,14 @@ def _leaders(given: Graph, kernel: Mapping[int, Node], named: Mapping[int, Node]
     owned: dict[int, list[Node]] = {}
     for index in sorted(kernel):
         owned.setdefault(kernel[index].index, []).append(given.nodes[index])
-    return {
-        i: named[i] if i in named else _leader(base_op(kernel[nodes[0].index]), nodes) for i, nodes in owned.items()
-    }
+    return {i: _leader(base_op(kernel[nodes[0].index]), nodes, named.get(i)) for i, nodes in owned.items()}
 
 
-def _leader(op: str, nodes: list[Node]) -> Node:
+def _leader(op: str, nodes: list[Node], named: Node | None) -> Node:
+    """The node of that operator; a kernel of a blocked layout is named after its output, as other nodes may be."""
     computing = [node for node in nodes if base_op(node) not in _CONVERSIONS] or nodes
     alike = [node for node in computing if base_op(node) in op or op in base_op(node)]
+    if named is not None and (named in alike or not alike):
+        return named
     linear = [node for node in computing if base_op(node) in ("Conv", "ConvTranspose", "Gemm", "MatMul")]
     return (alike or linear or computing[-1:])[0]

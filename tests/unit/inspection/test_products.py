@@ -14,8 +14,8 @@ from tests.inspected import inspected, node_of
 from tests.models import Array, feed_of, outputs_of
 from tests.qdq import Constant, Wrapped
 
-IMAGE = {"x": (1, 4, 6, 6)}
-MATRIX = {"x": (4, 8)}
+IMAGE: Mapping[str, tuple[int, ...]] = {"x": (1, 4, 6, 6)}
+MATRIX: Mapping[str, tuple[int, ...]] = {"x": (4, 8)}
 STACK = {"x": (2, 4, 8)}
 
 
@@ -38,7 +38,7 @@ def optimized_outputs(path: Path, feed: Mapping[str, Array]) -> np.ndarray:
     return found
 
 
-WRONG: dict[str, tuple[dict[str, tuple[int, ...]], tuple[int, ...], int]] = {
+WRONG: dict[str, tuple[Mapping[str, tuple[int, ...]], tuple[int, ...], int]] = {
     "Conv(x, w)": (IMAGE, (4, 4, 3, 3), 1),
     "Gemm(x, w)": (MATRIX, (8, 8), 0),
     "Gemm<transB=1>(x, w)": (MATRIX, (8, 8), 1),

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import onnx
+from onnxruntime.quantization import QuantFormat, QuantType
+
+from autoquant import inspect_model
+from autoquant.inspection.comparison import Comparison, Fate
+from autoquant.inspection.kernels import Runs
+from tests.models import a_convnet, floats, model_of, saved
+from tests.qdq import pair, parameters
+from tests.quantized import quantized_by_recipe
+
+
+def compared(quantized: onnx.ModelProto, reference: onnx.ModelProto, folder: Path) -> Comparison:
+    paths = [saved(model, folder / f"{i}.onnx") for i, model in enumerate((quantized, reference))]
+    found = inspect_model(paths[0], against=paths[1]).comparison
+    assert found is not None
+    return found
+
+
+def fate_of(found: Comparison, example: str) -> Fate:
+    return next(fate for fate in found.fates if fate.example == example)
+
+
+def test_a_model_compared_with_itself_is_the_same(tmp_path: Path) -> None:
+    found = compared(a_convnet(), a_convnet(), tmp_path)
+    assert found.n_missing == 0
+    assert all(fate.runs is Runs.FLOAT and not fate.is_slower_float for fate in found.fates)
+    assert sum(fate.n_nodes for fate in found.fates) == len(a_convnet().graph.node)
+
+
+def test_nodes_that_became_integer_are_followed_by_name(tmp_path: Path) -> None:
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QDQ, QuantType.QUInt8)
+    found = compared(recipe, a_convnet(), tmp_path)
+    conv = fate_of(found, "a")
+    assert (conv.runs, conv.kernel, conv.n_nodes) == (Runs.INTEGER, "com.microsoft:QLinearConv", 3)
+    assert found.n_missing == 2  # the quantizer takes out each Relu
+
+
+def test_nodes_that_the_quantizer_renames_are_followed(tmp_path: Path) -> None:
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QOperator, QuantType.QUInt8)
+    assert fate_of(compared(recipe, a_convnet(), tmp_path), "a").runs is Runs.INTEGER
+
+
+def test_a_float_node_that_loses_its_fused_kernel_is_marked(tmp_path: Path) -> None:
+    body = "m = MatMul(x, w) y = Add(m, b)"
+    constants = {"w": floats(8, 8), "b": floats(8)}
+    reference = model_of("(float[4,8] x) => (float[4,8] y)", body, constants)
+    body = f"m = MatMul(x, w) {pair('m', 'm_d')} y = Add(m_d, b)"
+    quantized = model_of("(float[4,8] x) => (float[4,8] y)", body, constants | parameters("m", "u8"))
+    found = compared(quantized, reference, tmp_path)
+    assert (fate_of(found, "m").float_kernel, fate_of(found, "m").kernel) == ("Gemm", "MatMul")
+    assert (fate_of(found, "y").float_kernel, fate_of(found, "y").kernel) == ("fused into Gemm", "Add")
+    assert all(fate.is_slower_float for fate in found.fates)

@@ -1,0 +1,105 @@
+"""The whole of one look at a model."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from autoquant import inspect_model
+from autoquant.inspection.kernels import Runs
+from tests.inspected import inspected
+from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
+from tests.qdq import Constant, Wrapped, pair, parameters, stored
+
+
+def test_kernels_are_counted_by_what_they_compute_on(tmp_path: Path) -> None:
+    kernels = inspected(a_quantized_chain(), tmp_path).kernels
+    assert kernels[Runs.INTEGER] == {"com.microsoft:QLinearConv": 3}
+    assert kernels[Runs.CONVERSION] == {"QuantizeLinear": 1, "DequantizeLinear": 1}
+    assert Runs.FLOAT not in kernels
+
+
+def test_layout_reorders_of_float_and_of_integer_convolutions_are_counted(tmp_path: Path) -> None:
+    body = "h = Softmax(x) a = Conv<pads=[1,1,1,1]>(h, w) y = Softmax(a)"
+    shape = "float[1,16,8,8]"
+    model = model_of(f"({shape} x) => ({shape} y)", body, {"w": floats(16, 16, 3, 3)})
+    assert set(inspected(model, tmp_path).kernels[Runs.REORDER]) == {
+        "com.microsoft.nchwc:ReorderInput",
+        "com.microsoft.nchwc:ReorderOutput",
+    }
+    integer = Wrapped("Conv(x, w)", {"x": (1, 16, 8, 8)}, {"w": Constant((16, 16, 3, 3))}).model
+    assert inspected(integer, tmp_path).kernels[Runs.REORDER] == {"Transpose": 2}
+
+
+def test_a_transpose_of_the_file_is_no_reorder(tmp_path: Path) -> None:
+    model = model_of("(float[2,3] x) => (float[3,2] y)", "e = Exp(x) t = Transpose(e) y = Sin(t)")
+    assert Runs.REORDER not in inspected(model, tmp_path).kernels
+
+
+def test_constants_that_are_dequantized_every_time_are_listed_with_bytes_and_readers(tmp_path: Path) -> None:
+    model = Wrapped("Conv(x, w)", {"x": (1, 4, 6, 6)}, {"w": Constant((4, 4, 3, 3))}, activation="u16").model
+    (constant,) = inspected(model, tmp_path).dequantized
+    assert (constant.tensor, constant.size_bytes, constant.readers) == ("w_q", 144, ("t",))
+
+
+def test_two_pairs_with_different_parameters_are_remarked_upon(tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("x_d", "u8", 0.07) | parameters("t", "u8")
+    body = f"{pair('x', 'x_d')} {pair('x_d', 'x_e')} t = Sigmoid(x_e) {pair('t', 'y')}"
+    (remark,) = inspected(model_of("(float[4] x) => (float[4] y)", body, values), tmp_path).remarks
+    assert remark.text.startswith("two Q/DQ pairs with different parameters in a row")
+
+
+def test_two_equal_pairs_are_not(tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("x_d", "u8") | parameters("t", "u8")
+    body = f"{pair('x', 'x_d')} {pair('x_d', 'x_e')} t = Sigmoid(x_e) {pair('t', 'y')}"
+    assert inspected(model_of("(float[4] x) => (float[4] y)", body, values), tmp_path).remarks == ()
+
+
+def test_a_dynamic_convolution_is_remarked_upon(tmp_path: Path) -> None:
+    source = saved(a_convnet(), tmp_path / "float.onnx")
+    quantize_dynamic(source, tmp_path / "model.onnx", weight_type=QuantType.QUInt8)
+    found = inspect_model(tmp_path / "model.onnx").inspection
+    texts = [remark.text for remark in found.remarks]
+    assert len(texts) == 3
+    assert all(text.startswith("ConvInteger is not fused") for text in texts)
+
+
+def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path: Path) -> None:
+    body = "w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(x, w_d)"
+    model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))
+    (remark,) = inspected(model, tmp_path).remarks
+    assert remark.text.startswith("the weight-only kernel rounds activations to 8 bits")
+
+
+def with_branches() -> onnx.ModelProto:
+    branches = [
+        onnx.parser.parse_graph(f"{name} () => (float[4] {name}_out) {{ {name}_out = {op}(x) }}")
+        for name, op in (("yes", "Exp"), ("no", "Sin"))
+    ]
+    model = model_of("(float[4] x, bool c) => (float[4] y)", "y = Cos(x)")
+    node = helper.make_node("If", ["c"], ["i"], "i", then_branch=branches[0], else_branch=branches[1])
+    model.graph.node.insert(0, node)
+    model.graph.node[1].input[0] = "i"
+    return model
+
+
+def test_nodes_inside_subgraphs_are_said_to_be_left_out(tmp_path: Path) -> None:
+    found = inspected(with_branches(), tmp_path)
+    assert [remark.text for remark in found.remarks] == ["2 nodes inside If, Loop or Scan are not inspected"]
+    assert [node.name for node in found.nodes] == ["i", "y"]
+
+
+def test_scales_in_constant_nodes_are_read(tmp_path: Path) -> None:
+    model = Wrapped("Sigmoid(x)", {"x": (4,)}, activation="u8").model
+    for tensor in list(model.graph.initializer):
+        model.graph.node.insert(0, helper.make_node("Constant", [], [tensor.name], f"n_{tensor.name}", value=tensor))
+        model.graph.initializer.remove(tensor)
+    found = inspected(model, tmp_path)
+    assert [(node.op_type, node.runs) for node in found.nodes] == [("Sigmoid", Runs.INTEGER)]
+
+
+def test_an_integer_image_is_not_taken_for_a_quantized_tensor(tmp_path: Path) -> None:
+    model = model_of("(uint8[1,4] x) => (float[4] y)", "s = Squeeze(x, a) y = Cast<to=1>(s)", {"a": np.array([0])})
+    assert Runs.INTEGER not in inspected(model, tmp_path).kernels

@@ -1,0 +1,91 @@
+"""What each node of a file became."""
+
+from pathlib import Path
+
+import pytest
+
+from autoquant.inspection.kernels import Runs
+from autoquant.inspection.written import Written
+from tests.inspected import causes_in, inspected, node_of
+from tests.models import a_convnet, a_quantized_chain, floats, model_of
+from tests.qdq import Constant, Wrapped, pair, parameters, stored
+
+
+def test_every_node_but_the_conversions_is_listed_with_its_kernel(tmp_path: Path) -> None:
+    found = inspected(a_quantized_chain(), tmp_path)
+    convs = [node for node in found.nodes if node.op_type == "Conv"]
+    assert [node.name for node in convs] == ["a", "b", "c"]
+    assert {(n.written, n.runs, n.kernel) for n in convs} == {
+        (Written.QUANTIZED, Runs.INTEGER, "com.microsoft:QLinearConv")
+    }
+    assert {node.op_type for node in found.nodes} == {"Conv", "Identity"}
+    assert found.unlike_written == ()
+
+
+def test_a_float_model_runs_as_written_and_shows_its_fusions(tmp_path: Path) -> None:
+    found = inspected(a_convnet(), tmp_path)
+    assert found.unlike_written == ()
+    assert {node.runs for node in found.nodes} == {Runs.FLOAT}
+    assert (node_of(found, "a_relu").fused_into, node_of(found, "a").fused_into) == ("a", None)
+
+
+def test_a_float_convolution_that_runs_on_integers_is_found(tmp_path: Path) -> None:
+    found = inspected(a_quantized_chain(middle_is_float=True), tmp_path)
+    middle = node_of(found, "b")
+    assert (middle.written, middle.runs, middle.is_as_written) == (Written.FLOAT, Runs.INTEGER, False)
+    assert "WeightBiasQuantization" in causes_in(found)["b"]
+    assert set(causes_in(found)) == {"b"}
+
+
+def test_a_sum_of_one_keeps_it_in_float_as_written(tmp_path: Path) -> None:
+    found = inspected(a_quantized_chain(middle_is_float=True, breaker="Sum"), tmp_path)
+    assert node_of(found, "b").runs is Runs.FLOAT
+    assert found.unlike_written == ()
+
+
+def test_a_float_gemm_that_runs_on_integers_is_found(tmp_path: Path) -> None:
+    model = Wrapped("Gemm(x, w)", {"x": (4, 8)}, plain={"w": floats(8, 8)}).model
+    assert "WeightBiasQuantization" in causes_in(inspected(model, tmp_path))["t"]
+
+
+def test_a_float_product_and_sum_that_run_as_one_on_integers_are_found(tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("t", "u8") | {"w": floats(8, 8), "b": floats(8)}
+    body = f"{pair('x', 'x_d')} m = MatMul(x_d, w) t = Add(m, b) {pair('t', 'y')}"
+    found = inspected(model_of("(float[4,8] x) => (float[4,8] y)", body, values), tmp_path)
+    assert (node_of(found, "m").runs, node_of(found, "m").kernel) == (Runs.INTEGER, "com.microsoft:QGemm")
+    assert "WeightBiasQuantization" in causes_in(found)["m"]
+
+
+def test_a_transposed_convolution_that_loses_accuracy_for_nothing_is_found(tmp_path: Path) -> None:
+    model = Wrapped("ConvTranspose(x, w)", plain={"w": floats(4, 4, 3, 3)}).model
+    found = inspected(model, tmp_path)
+    assert (node_of(found).written, node_of(found).runs) == (Written.FLOAT, Runs.FLOAT)
+    assert "accuracy is lost for nothing" in causes_in(found)["t"]
+    assert len(found.dequantized) == 1
+
+
+def test_what_is_computed_before_the_session_runs_is_folded(tmp_path: Path) -> None:
+    body = "w = Exp(c) y = Mul(x, w)"
+    found = inspected(model_of("(float[4] x) => (float[4] y)", body, {"c": floats(4)}), tmp_path)
+    assert [(node.name, node.runs) for node in found.nodes] == [("w", Runs.FOLDED), ("y", Runs.FLOAT)]
+
+
+def test_shapes_are_not_float(tmp_path: Path) -> None:
+    body = "shape = Shape(x) y = Reshape(z, shape)"
+    found = inspected(model_of("(float[N,M] x, float[K] z) => (float[N,M] y)", body), tmp_path)
+    assert [node.runs for node in found.nodes] == [Runs.OTHER, Runs.FLOAT]
+
+
+def test_an_eliminated_node_is_removed(tmp_path: Path) -> None:
+    found = inspected(model_of("(float[4] x) => (float[4] y)", "i = Identity(x) y = Exp(i)"), tmp_path)
+    assert (node_of(found, "i").runs, node_of(found, "i").kernel) == (Runs.REMOVED, None)
+
+
+@pytest.mark.parametrize("call", ["Exp(@)", "Relu(@)"])
+def test_a_float_node_behind_an_integer_one_is_as_written(call: str, tmp_path: Path) -> None:
+    values = parameters("x", "u8") | stored("w", Constant((8, 8)))
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z)
+               g = Gemm(x_d, w_d) y = {call.replace("@", "g")}"""
+    found = inspected(model_of("(float[4,8] x) => (float[4,8] y)", body, values), tmp_path)
+    assert (node_of(found, "g").runs, node_of(found, "y").runs) == (Runs.INTEGER, Runs.FLOAT)
+    assert found.unlike_written == ()

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+from onnxruntime.quantization import QuantFormat, QuantType
+
+from autoquant import inspect_model
+from autoquant.inspection.inspection import Inspection
+from autoquant.inspection.text import fate_rows, finding_rows, kernel_rows, remark_rows, summary_sentences
+from tests.inspected import inspected
+from tests.models import a_convnet, a_quantized_chain, saved
+from tests.qdq import Constant, Wrapped
+from tests.quantized import quantized_by_recipe
+
+
+def wide(folder: Path) -> Inspection:
+    return inspected(quantized_by_recipe(a_convnet(), folder, QuantFormat.QDQ, QuantType.QUInt16), folder)
+
+
+def test_a_row_of_kernels_says_what_how_many_and_which(tmp_path: Path) -> None:
+    rows = list(kernel_rows(inspected(a_quantized_chain(), tmp_path)))
+    assert ("integer kernels", "3", "3 QLinearConv") in rows
+    assert ("conversions (Q, DQ)", "2", "1 QuantizeLinear, 1 DequantizeLinear") in rows
+
+
+def test_constants_that_are_dequantized_have_a_row_with_their_bytes(tmp_path: Path) -> None:
+    what, n, which = list(kernel_rows(wide(tmp_path)))[-1]
+    assert (what, int(n) > 3) == ("constants dequantized", True)
+    assert which.endswith("B at every inference")
+
+
+def test_nodes_alike_are_one_row_with_examples(tmp_path: Path) -> None:
+    found = wide(tmp_path)
+    (first, *_) = rows = list(finding_rows(found))
+    assert first == ("3", "Conv", "quantized", "float", "16-bit activations have no integer kernel", "a, b and 1 more")
+    assert sum(int(row[0]) for row in rows) == len(found.unlike_written)
+
+
+def test_a_model_that_runs_as_written_has_no_rows_and_says_so(tmp_path: Path) -> None:
+    found = inspected(a_quantized_chain(), tmp_path)
+    assert list(finding_rows(found)) == []
+    assert list(summary_sentences(found)) == [f"All {len(found.nodes)} nodes run as the file says."]
+
+
+def test_how_many_nodes_do_not_is_said_first(tmp_path: Path) -> None:
+    found = wide(tmp_path)
+    expected = f"{len(found.unlike_written)} of {len(found.nodes)} nodes do not run as the file says:"
+    assert list(summary_sentences(found)) == [expected]
+
+
+def test_a_remark_is_a_row_with_its_nodes(tmp_path: Path) -> None:
+    model = Wrapped("MatMul(x, w)", {"x": (4, 8)}, {"w": Constant((8, 8), axis=0)}).model
+    ((n, text, names),) = remark_rows(inspected(model, tmp_path))
+    assert (n, names) == ("1", "t")
+    assert text.endswith("gives wrong numbers")
+
+
+def test_what_became_of_the_float_model_is_in_rows(tmp_path: Path) -> None:
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QDQ, QuantType.QUInt8)
+    quantized, reference = saved(recipe, tmp_path / "q.onnx"), saved(a_convnet(), tmp_path / "f.onnx")
+    comparison = inspect_model(quantized, against=reference).comparison
+    assert comparison is not None
+    rows = {(row[1], row[4]): row for row in fate_rows(comparison)}
+    assert rows["Conv", "integer"][3] == "com.microsoft:QLinearConv"
+    assert rows["Relu", ""][3] == "gone, or under another name"
