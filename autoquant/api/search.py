@@ -21,7 +21,7 @@ from autoquant.api.result import SearchResult
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.calibration.batches import overlap, read_samples, split
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Samples, chain_feeds
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
@@ -203,7 +203,7 @@ class _Run:
         self._tell("preprocess")
         with self.deadline.phase("preprocess"):
             # a dimension is frozen only where calibration and evaluation agree on it
-            everything = replace(samples[0], feeds=(*samples[0].feeds, *samples[1].feeds))
+            everything = replace(samples[0], feeds=chain_feeds([each.feeds for each in samples]))
             prepared = steps.prepare(asked.model, everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)

@@ -304,7 +304,7 @@ def open_bench(
 
     Args:
         model: The user's own file: latencies are ratios to it, its outputs are the reference.
-        samples: Evaluation samples.
+        samples: Evaluation samples; they are held in memory, as every candidate runs them again.
         targets: Where candidates are timed.
         seed: Of orders and resampling.
 
@@ -314,7 +314,7 @@ def open_bench(
     """
     path = model_path(model)
     with running(path):
-        return Bench(path, targets, samples.feeds, seed)
+        return Bench(path, targets, tuple(samples.feeds), seed)
 
 
 def measure(

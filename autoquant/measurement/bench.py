@@ -66,7 +66,7 @@ class Bench:
     Attributes:
         model: The user's own file: latencies are ratios to it, its outputs on the CPU provider are the reference.
         targets: Where candidates are timed.
-        feeds: Evaluation samples.
+        feeds: Evaluation samples, in memory: they are run again and again while the clock ticks.
         seed: Of orders and resampling.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
