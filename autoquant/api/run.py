@@ -18,7 +18,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.calibration.batches import overlap, read_samples, split
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Samples, chain_feeds
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import Region
@@ -114,7 +114,7 @@ class Run:
         asked = self.configuration
         setup = EvaluatorSetup(
             model=asked.model,
-            samples=replace(samples, feeds=tuple(samples.feeds)),
+            samples=samples,
             targets=asked.targets,
             seed=asked.seed,
             seconds=_FLOAT_SHARE * self._budget_s,
@@ -141,7 +141,7 @@ class Run:
         self._tell("preprocess")
         with self.deadline.phase("preprocess"):
             # a dimension is frozen only where calibration and evaluation agree on it
-            everything = replace(samples, feeds=(*self.samples[0].feeds, *self.samples[1].feeds))
+            everything = replace(samples, feeds=chain_feeds([each.feeds for each in self.samples]))
             prepared = steps.prepare(asked.model, everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=self.definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)

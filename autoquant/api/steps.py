@@ -351,7 +351,7 @@ def open_bench(
 
     Args:
         model: The user's own file: latencies are ratios to it, its outputs are the reference.
-        samples: Evaluation samples.
+        samples: Evaluation samples; they are held in memory, as every candidate runs them again.
         targets: Where candidates are timed.
         seed: Of orders and resampling.
         seconds: For running the float model; samples that there is no time for are left out, apart from two.
@@ -362,7 +362,7 @@ def open_bench(
     """
     path = model_path(model)
     with running(path):
-        return Bench(path, targets, samples.feeds, seed, seconds)
+        return Bench(path, targets, tuple(samples.feeds), seed, seconds)
 
 
 def measure(

@@ -1,56 +1,53 @@
 """Checked samples: what calibrates and what evaluates."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from autoquant.calibration.sources import Array, Arrays, DataSource, Feeds, did_you_mean, read_parts, source_name
-from autoquant.domain.feed import Feed, InputSignature, Samples
+from autoquant.calibration.files import HELD_BYTES, Array, FileArray
+from autoquant.calibration.sources import Arrays, DataSource, Feeds, did_you_mean, read_parts, source_name
+from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
 from autoquant.errors import DataError, UsageError
 
-__all__ = ["overlap", "read_samples", "split"]
+__all__ = ["overlap", "read_samples", "select", "split"]
 
 
-def read_samples(source: DataSource, inputs: Sequence[InputSignature], *, role: str) -> Samples:
+def read_samples(
+    source: DataSource, inputs: Sequence[InputSignature], *, role: str, held_bytes: int = HELD_BYTES
+) -> Samples:
     """Read samples and check them against the model's inputs.
 
     Sample ``i`` of an array is ``array[i:i+1]`` where the array has the input's rank, and ``array[i]`` where it has one
-    dimension more; both are views. Arrays named ``label*`` that are no input become labels. Feeds, from Python or from
-    ``module:callable``, are taken as they are.
+    dimension more; of an array in memory both are views. Arrays named ``label*`` that are no input become labels, in
+    memory. Feeds, from Python or from ``module:callable``, are taken as they are.
 
     Args:
         source: Files, ``module:callable`` or Python objects.
         inputs: What the model wants.
         role: ``"calibration"`` or ``"evaluation"``, for messages.
+        held_bytes: Of arrays in files that are held in memory; the samples of others are read when they are needed.
 
     Raises:
         DataError: The source cannot be read or does not fit the model.
     """
     names = [signature.name for signature in inputs]
-    feeds: list[Feed] = []
+    feeds: list[Sequence[Feed]] = []
+    digests: list[str] = []
     labels: list[Mapping[str, Array]] = []
-    for part in read_parts(source, names, role=role):
+    for part in read_parts(source, names, role=role, held_bytes=held_bytes):
         if isinstance(part, Arrays):
             part_feeds, part_labels = _slice(part, inputs)
             labels.append(part_labels)
         else:
             part_feeds = _order(part, names)
-        for index, feed in enumerate(part_feeds):
-            for signature in inputs:
-                _check_array(feed[signature.name], signature, f"{part.where}, array '{signature.name}', sample {index}")
-        feeds += part_feeds
+        digests += _check(part_feeds, inputs, part.where)
+        feeds.append(part_feeds)
     where = f"{role} data {source_name(source)}"
-    if not feeds:
+    if not digests:
         raise DataError(f"{where}: holds no samples, give at least one")
-    joined = _join_labels(labels, where)
-    return Samples(
-        feeds=tuple(feeds),
-        labels=joined,
-        digest=_digest([_feed_digest(feed) for feed in feeds], joined),
-        source=source_name(source),
-    )
+    return _samples(chain_feeds(feeds), digests, _join_labels(labels, where), source_name(source))
 
 
 def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
@@ -68,7 +65,7 @@ def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
     """
     if not 0 < share < 1:
         raise UsageError(f"share is {share}, give a number between 0 and 1")
-    digests = [_feed_digest(feed) for feed in samples.feeds]
+    digests = samples.feed_digests
     position = {digest: index for index, digest in enumerate(dict.fromkeys(digests))}
     n_different = len(position)
     if n_different < 2:
@@ -80,37 +77,46 @@ def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
     # Bresenham's line: exactly n_calibration of n_different positions, evenly spread, the first among them
     calibrates = [position[digest] * n_calibration % n_different < n_calibration for digest in digests]
     return (
-        _select(samples, digests, calibrates, "calibration"),
-        _select(samples, digests, [not chosen for chosen in calibrates], "evaluation"),
+        select(samples, [i for i, chosen in enumerate(calibrates) if chosen], "calibration"),
+        select(samples, [i for i, chosen in enumerate(calibrates) if not chosen], "evaluation"),
     )
 
 
 def overlap(a: Samples, b: Samples) -> int:
     """How many samples of ``b`` have the content of a sample of ``a``."""
-    known = {_feed_digest(feed) for feed in a.feeds}
-    return sum(_feed_digest(feed) in known for feed in b.feeds)
+    known = set(a.feed_digests)
+    return sum(digest in known for digest in b.feed_digests)
 
 
-def _select(samples: Samples, digests: Sequence[str], chosen: Sequence[bool], part: str) -> Samples:
-    indices = [index for index, is_chosen in enumerate(chosen) if is_chosen]
-    labels = {name: array[indices] for name, array in samples.labels.items()}
-    return Samples(
-        feeds=tuple(samples.feeds[index] for index in indices),
-        labels=labels,
-        digest=_digest([digests[index] for index in indices], labels),
-        source=f"{samples.source} ({part} part)",
+def select(samples: Samples, indices: Sequence[int], part: str) -> Samples:
+    """Some of the samples, in order; ``part`` is what messages call them."""
+    return _samples(
+        LazyFeeds(samples.feeds.__getitem__, indices),
+        [samples.feed_digests[index] for index in indices],
+        {name: array[list(indices)] for name, array in samples.labels.items()},
+        f"{samples.source} ({part} part)",
     )
 
 
-def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[list[Feed], dict[str, Array]]:
+def _samples(feeds: Sequence[Feed], digests: Sequence[str], labels: Mapping[str, Array], source: str) -> Samples:
+    digest = hashlib.sha256("\n".join([*digests, _feed_digest(labels)]).encode()).hexdigest()
+    return Samples(feeds=feeds, feed_digests=tuple(digests), labels=labels, digest=digest, source=source)
+
+
+def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Feed], dict[str, Array]]:
     names = [signature.name for signature in inputs]
-    labels = {name: array for name, array in part.arrays.items() if name not in names and name.startswith("label")}
+    labels = {
+        name: array.whole() if isinstance(array, FileArray) else array
+        for name, array in part.arrays.items()
+        if name not in names and name.startswith("label")
+    }
     _check_names([name for name in part.arrays if name not in labels], names, part.where)
     columns = {
-        signature.name: _views(part.arrays[signature.name], signature, f"{part.where}, array '{signature.name}'")
+        signature.name: _column(part.arrays[signature.name], signature, f"{part.where}, array '{signature.name}'")
         for signature in inputs
     }
-    counts = {name: len(column) for name, column in columns.items()}
+    counts = {name: len(part.arrays[name]) for name in names}
+    n_samples = min(counts.values(), default=0)
     counts |= {name: len(np.atleast_1d(array)) for name, array in labels.items()}
     for (first, n_first), (other, n_other) in pairwise(counts.items()):
         if n_first != n_other:
@@ -118,13 +124,15 @@ def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[list[Feed], 
                 f"{part.where}: array '{first}' holds {n_first} samples, but '{other}' holds {n_other},"
                 " give every array the same number along axis 0"
             )
-    return [dict(zip(names, arrays, strict=True)) for arrays in zip(*columns.values(), strict=True)], labels
+    return LazyFeeds(lambda index: {name: column(index) for name, column in columns.items()}, range(n_samples)), labels
 
 
-def _views(array: Array, signature: InputSignature, where: str) -> list[Array]:
+def _column(array: Array | FileArray, signature: InputSignature, where: str) -> Callable[[int], Array]:
+    """The part of the array that one sample is, by index."""
     shape = signature.shape
+    sample = array.sample if isinstance(array, FileArray) else lambda index: array[index, ...]
     if array.ndim == len(shape) + 1:
-        return [array[index, ...] for index in range(len(array))]
+        return sample
     if array.ndim != len(shape) or not shape:
         raise DataError(
             f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)},"
@@ -135,7 +143,7 @@ def _views(array: Array, signature: InputSignature, where: str) -> list[Array]:
             f"{where}: the model's input is {_shape_text(shape)} with a fixed first dimension, so the array needs one"
             f" dimension more, reshape it to (n_samples, {_shape_text(shape)[1:]}"
         )
-    return [array[index : index + 1] for index in range(len(array))]
+    return lambda index: sample(index)[np.newaxis]
 
 
 def _order(part: Feeds, names: Sequence[str]) -> list[Feed]:
@@ -159,6 +167,16 @@ def _check_names(given: Collection[str], wanted: Sequence[str], where: str) -> N
     for name in wanted:
         if name not in given:
             raise DataError(f"{where}: there is no array '{name}', add it, the model wants {', '.join(wanted)}")
+
+
+def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], where: str) -> list[str]:
+    """Check one sample after the other; their digests."""
+    digests: list[str] = []
+    for index, feed in enumerate(feeds):
+        for signature in inputs:
+            _check_array(feed[signature.name], signature, f"{where}, array '{signature.name}', sample {index}")
+        digests.append(_feed_digest(feed))
+    return digests
 
 
 def _check_array(array: Array, signature: InputSignature, where: str) -> None:
@@ -210,7 +228,3 @@ def _feed_digest(feed: Feed) -> str:
         hasher.update(repr((name, array.dtype.str, array.shape)).encode())
         hasher.update(array.tobytes())
     return hasher.hexdigest()
-
-
-def _digest(feed_digests: Sequence[str], labels: Feed) -> str:
-    return hashlib.sha256("\n".join([*feed_digests, _feed_digest(labels)]).encode()).hexdigest()

@@ -1,12 +1,12 @@
 """Data in three parts: what calibrates, what the search looks at, and what only the final table sees."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autoquant.domain.feed import Feed, Samples
+from autoquant.calibration.batches import select
+from autoquant.domain.feed import Samples
 from autoquant.errors import DataError, UsageError
 
 __all__ = ["Parts", "hold_out", "split_in_three"]
@@ -67,7 +67,7 @@ def _deal(samples: Samples, shares: Sequence[float], names: Sequence[str], seed:
     """One part a name, the last of them what ``shares`` leave."""
     if not all(share > 0 for share in shares) or not sum(shares) < 1:
         raise UsageError(f"shares are {', '.join(map(str, shares))}, give numbers above 0 that leave some to hold out")
-    contents = [_content(feed) for feed in samples.feeds]
+    contents = samples.feed_digests
     different = sorted(set(contents))
     if len(different) < len(names):
         raise DataError(
@@ -80,22 +80,6 @@ def _deal(samples: Samples, shares: Sequence[float], names: Sequence[str], seed:
         wanted = round(len(different) * shares[k]) if n_after else len(different)
         end = min(start + max(wanted, 1), len(different) - n_after)
         chosen = {different[i] for i in order[start:end]}
-        parts.append(_select(samples, [i for i, content in enumerate(contents) if content in chosen], contents, name))
+        parts.append(select(samples, [i for i, content in enumerate(contents) if content in chosen], name))
         start = end
     return parts
-
-
-def _select(samples: Samples, indices: Sequence[int], contents: Sequence[str], name: str) -> Samples:
-    labels = {key: array[list(indices)] for key, array in samples.labels.items()}
-    digest = hashlib.sha256("\n".join([*(contents[i] for i in indices), _content(labels)]).encode()).hexdigest()
-    feeds = tuple(samples.feeds[i] for i in indices)
-    return Samples(feeds=feeds, labels=labels, digest=digest, source=f"{samples.source} ({name} part)")
-
-
-def _content(feed: Feed) -> str:
-    hasher = hashlib.sha256()
-    for name in sorted(feed):
-        array = feed[name].astype(str) if feed[name].dtype.kind == "O" else feed[name]
-        hasher.update(repr((name, array.dtype.str, array.shape)).encode())
-        hasher.update(array.tobytes())
-    return hasher.hexdigest()

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from autoquant.calibration.files import HELD_BYTES, Array, ArrayFiles, FileArray
 from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
 
-__all__ = ["Array", "Arrays", "DataSource", "FeedReader", "Feeds", "did_you_mean", "read_parts", "source_name"]
-
-Array = npt.NDArray[np.generic]
+__all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "did_you_mean", "read_parts", "source_name"]
 
 
 @runtime_checkable
@@ -40,7 +38,7 @@ class Arrays:
     """Arrays by name, samples along axis 0; ``where`` begins every message about them."""
 
     where: str
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Array | FileArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +58,16 @@ def source_name(source: DataSource) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"<{type(source).__name__}>"
 
 
-def read_parts(source: DataSource, input_names: Sequence[str], *, role: str) -> list[Arrays | Feeds]:
+def read_parts(
+    source: DataSource, input_names: Sequence[str], *, role: str, held_bytes: int = HELD_BYTES
+) -> list[Arrays | Feeds]:
     """Read everything that the source holds, unchecked, in order.
 
     Args:
         source: A path, ``module:callable`` or Python objects.
         input_names: Of the model; the only array of an .npy takes the only one.
         role: ``"calibration"`` or ``"evaluation"``, for messages.
+        held_bytes: Of arrays in files that are held in memory; the samples of others are read when they are needed.
 
     Raises:
         DataError: It cannot be read.
@@ -74,14 +75,14 @@ def read_parts(source: DataSource, input_names: Sequence[str], *, role: str) -> 
     where = f"{role} data {source_name(source)}"
     if not isinstance(source, str | os.PathLike):
         return [_read_object(source, where)]
-    path = Path(source)
+    path, array_files = Path(source), ArrayFiles(held_bytes)
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
         if not files:
             raise DataError(f"{where}: the folder holds no .npz or .npy file, put one there")
-        return [_read_file(file, input_names, f"{role} data {file}") for file in files]
+        return [_read_file(array_files, file, input_names, f"{role} data {file}") for file in files]
     if path.suffix.lower() in _SUFFIXES:
-        return [_read_file(path, input_names, where)]
+        return [_read_file(array_files, path, input_names, where)]
     names = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", str(source))
     if names:
         return [_read_callable(names[1], names[2], where)]
@@ -95,17 +96,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f", did you mean '{close[0]}'?" if close else ""
 
 
-def _read_file(path: Path, input_names: Sequence[str], where: str) -> Arrays:
+def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], where: str) -> Arrays:
     if not path.exists():
         raise DataError(f"{where}: there is no such file, {_FORMS}")
     try:
-        with path.open("rb") as file:  # opened here, as numpy leaves a damaged .npz open
-            content = np.load(file, allow_pickle=False)
-            if isinstance(content, np.lib.npyio.NpzFile):
-                return Arrays(where, {name: np.asarray(content[name]) for name in content.files})
+        content = array_files.read(path, where)
+    except DataError:
+        raise
     except Exception as error:  # numpy lets through what zipfile, zlib, tokenize and others raise on damaged files
         advice = "write it again with numpy.savez or numpy.save, without Python objects"
         raise DataError(f"{where}: the file cannot be read as arrays, {advice} ({_one_line(error)})") from error
+    if isinstance(content, dict):
+        return Arrays(where, content)
     if len(input_names) != 1:
         wanted = ", ".join(input_names)
         raise DataError(

@@ -72,13 +72,13 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
-    shapes = _common_shapes(feeds)
-    reference = _outputs(path, feeds[:N_CHECKED])
+    shapes, checked = _common_shapes(feeds), tuple(feeds[:N_CHECKED])
+    reference = _outputs(path, checked)
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
             model = _apply(original, attempt, shapes, dims or {})
-            difference = _difference_db(model, reference, feeds[:N_CHECKED])
+            difference = _difference_db(model, reference, checked)
         except ModelError as error:
             reasons.append(str(error))
             continue
@@ -125,12 +125,15 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
 
 def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
     """Sizes that all feeds share, None where they differ."""
-    found: dict[str, tuple[int | None, ...]] = {}
-    for name in feeds[0] if feeds else ():
-        shapes = [feed[name].shape for feed in feeds]
-        if len({len(shape) for shape in shapes}) == 1:
-            found[name] = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True))
-    return found
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for feed in feeds:
+        for name, array in feed.items():
+            shapes.setdefault(name, set()).add(array.shape)
+    return {
+        name: tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*different, strict=True))
+        for name, different in shapes.items()
+        if len({len(shape) for shape in different}) == 1
+    }
 
 
 def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArray[np.generic]]]:

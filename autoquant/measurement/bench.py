@@ -66,7 +66,7 @@ class Bench:
     Attributes:
         model: The user's own file: latencies are ratios to it, its outputs on the CPU provider are the reference.
         targets: Where candidates are timed.
-        feeds: Evaluation samples; those that there was no time for are left out.
+        feeds: Evaluation samples, in memory, without those that there was no time for.
         seed: Of orders and resampling.
         seconds: For running the float model on the samples; two are run in any case.
         float_s: Seconds of one inference of the float model, by target name.

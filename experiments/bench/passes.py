@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,8 @@ __all__ = ["measure_memory", "measure_pass"]
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNTS = (32, 512)
+FORMS = {"streamed": None, "read": "savez", "read compressed": "savez_compressed"}
+"""What the function of numpy is called that writes the samples."""
 ROOM = 1.1
 """How much more the larger count may take: the allocators' and the interpreter's own spread."""
 
@@ -70,13 +73,13 @@ def measure_pass(subject: Subject, *, n_turns: int = 4) -> tuple[list[Line], dic
 def measure_memory(folder: Path) -> tuple[list[Line], dict[str, Any]]:
     """Peak memory of fresh processes that calibrate with few and with many samples.
 
-    ``streamed`` samples are made one at a time: what is left is the pass. ``read`` ones come from one ``.npz``, as a
-    user has them.
+    ``streamed`` samples are made one at a time: what is left is the pass. ``read`` and ``read compressed`` ones come
+    from one ``.npz``, as a user has them.
 
     Returns:
         A line for each form and the raw megabytes.
     """
-    peaks = {form: {n: _peak_mb(folder, n, form) for n in COUNTS} for form in ("streamed", "read")}
+    peaks = {form: {n: _peak_mb(folder, n, form) for n in COUNTS} for form in FORMS}
     return [_memory_line(form, found) for form, found in peaks.items()], {"peak_mb": peaks}
 
 
@@ -127,18 +130,18 @@ def _calibrate(folder: Path, n: int, form: str) -> None:
     given = steps.read_data(model, folder / "calib.npz")
     prepared = steps.prepare(model, given)
     with TemporaryDirectory(prefix="bench-") as cache:
-        if form == "read":
+        if writer := FORMS[form]:
             path = Path(cache) / "calib.npz"
-            _save(path, given, n)
+            _save(path, given, n, writer)
             samples = steps.read_data(model, path)
             steps.calibrate(prepared, samples, space=SPACE, cache_folder=Path(cache))
             return
-        few = Samples(feeds=given.feeds[:2], labels={}, digest="two", source="")
+        few = replace(given, feeds=given.feeds[:2], digest="two")
         tensors = tuple(steps.calibrate(prepared, few, space=SPACE, cache_folder=Path(cache)).tensors)
         collect(_open_observed(prepared, tensors), tensors, perturbed(given, n), digest="")
 
 
-def _save(path: Path, given: Samples, n: int) -> None:
+def _save(path: Path, given: Samples, n: int, writer: str) -> None:
     """In a process of its own: its memory doesn't count."""
     code = (
         "import sys, numpy as np, pathlib\n"
@@ -146,10 +149,10 @@ def _save(path: Path, given: Samples, n: int) -> None:
         "from autoquant.api import steps\n"
         "given = steps.read_data(sys.argv[1] + '/model.onnx', sys.argv[1] + '/calib.npz')\n"
         "feeds = list(perturbed(given, int(sys.argv[2])))\n"
-        "np.savez(sys.argv[3], **{k: np.concatenate([f[k] for f in feeds]) for k in feeds[0]})\n"
+        "getattr(np, sys.argv[4])(sys.argv[3], **{k: np.concatenate([f[k] for f in feeds]) for k in feeds[0]})\n"
     )
     source = str(Path(given.source).parent)
-    subprocess.run([sys.executable, "-c", code, source, str(n), str(path)], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-c", code, source, str(n), str(path), writer], cwd=ROOT, check=True)
 
 
 def main() -> int:

@@ -82,7 +82,7 @@ def open_subject(folder: Path, cache: Path) -> Subject:
         regions=regions,
         statistics=steps.calibrate(prepared, calibration, space=definition, cache_folder=cache),
         space=resolve(definition, regions),
-        bench=Bench(model, (Target("cpu", threads=1),), evaluation.feeds),
+        bench=Bench(model, (Target("cpu", threads=1),), tuple(evaluation.feeds)),
     )
 
 

@@ -10,10 +10,13 @@ from autoquant.api.steps import (
     find_regions,
     measure,
     model_path,
+    open_bench,
     prepare,
     prepare_without_data,
     read_data,
+    signatures_of,
 )
+from autoquant.calibration.batches import read_samples
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.target import Target
@@ -82,6 +85,26 @@ def test_the_steps_lead_from_a_model_to_a_measurement(model: Path, samples: Samp
     assert 10 < quantized.quality.worst_db < 80
     assert quantized.digest != everything.digest
     assert measure(bench, candidate, assignment, found, known={quantized.digest: quantized}) is quantized
+
+
+def test_data_files_that_disappear_between_steps_are_a_data_error(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    lazy = read_samples(tmp_path / "data.npz", signatures_of(model), role="calibration", held_bytes=0)
+    (tmp_path / "data.npz").unlink()
+    with pytest.raises(DataError, match="cannot be read any more"):
+        prepare(model, lazy)
+    with pytest.raises(DataError, match="cannot be read any more"):
+        calibrate(prepared, lazy, cache_folder=tmp_path / "cache")
+
+
+def test_a_bench_holds_its_samples_in_memory(model: Path, samples: Samples, tmp_path: Path) -> None:
+    lazy = read_samples(tmp_path / "data.npz", signatures_of(model), role="evaluation", held_bytes=0)
+    bench = open_bench(model, lazy)
+    (tmp_path / "data.npz").unlink()
+    for feed, expected in zip(bench.feeds, samples.feeds, strict=True):
+        np.testing.assert_array_equal(feed["x"], expected["x"])
 
 
 def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: Samples, tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.calibration.batches import overlap, read_samples, split
-from autoquant.calibration.sources import Array, DataSource
+from autoquant.calibration.files import HELD_BYTES, Array
+from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.errors import DataError, UsageError
 
@@ -18,13 +21,13 @@ def images(n_samples: int) -> Array:
     return np.arange(3 * n_samples, dtype=np.float32).reshape(n_samples, 3)
 
 
-def read(source: DataSource, *inputs: InputSignature) -> Samples:
-    return read_samples(source, inputs or (IMAGE,), role="calibration")
+def read(source: DataSource, *inputs: InputSignature, held_bytes: int = HELD_BYTES) -> Samples:
+    return read_samples(source, inputs or (IMAGE,), role="calibration", held_bytes=held_bytes)
 
 
-def refused(source: DataSource, *inputs: InputSignature) -> str:
+def refused(source: DataSource, *inputs: InputSignature, held_bytes: int = HELD_BYTES) -> str:
     with pytest.raises(DataError) as error:
-        read(source, *inputs)
+        read(source, *inputs, held_bytes=held_bytes)
     return str(error.value)
 
 
@@ -107,6 +110,66 @@ def test_the_digest_is_of_the_content_wherever_it_comes_from(tmp_path: Path) -> 
         [{"image": images(1)}, {"image": images(2)[1:]}],
     ]
     assert len({read(source).digest for source in sources}) == 1
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_samples_that_stay_in_files_are_those_that_are_held(tmp_path: Path, write: Callable[..., None]) -> None:
+    for index, n_samples in enumerate((3, 2)):
+        mask = np.arange(2 * n_samples).reshape(n_samples, 2) + index
+        write(tmp_path / f"{index}.npz", image=images(n_samples) + index, mask=mask, label=np.arange(n_samples))
+    held, lazy = (read(tmp_path, IMAGE, MASK, held_bytes=held_bytes) for held_bytes in (HELD_BYTES, 0))
+    assert (lazy.digest, lazy.feed_digests, lazy.source) == (held.digest, held.feed_digests, held.source)
+    for parts in (zip(split(lazy), split(held), strict=True), [(lazy, held)]):
+        for ours, expected in parts:
+            assert ours.digest == expected.digest
+            assert ours.labels["label"].tolist() == expected.labels["label"].tolist()
+            for feed, expected_feed in zip(ours.feeds, expected.feeds, strict=True):
+                assert list(feed) == list(expected_feed)
+                for name, array in feed.items():
+                    np.testing.assert_array_equal(array, expected_feed[name], strict=True)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, np.float32),
+        np.array(1, np.float32),
+        np.zeros((2, 4), np.float32),
+        np.zeros((2, 3)),
+        np.zeros((2, 3), ">f4"),
+        np.array([[0, 1, 2], [3, np.nan, 5]], np.float32),
+        np.array([[0, 1, -np.inf]], np.float32),
+        np.zeros((2, 0, 3), np.float32),
+        images(0),
+    ],
+)
+def test_an_array_in_a_file_is_refused_in_the_same_words_wherever_it_is_held(tmp_path: Path, array: Array) -> None:
+    np.savez(tmp_path / "d.npz", image=array)
+    assert refused(tmp_path, held_bytes=0) == refused(tmp_path)
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_samples_in_files_are_held_one_at_a_time(tmp_path: Path, write: Callable[..., None]) -> None:
+    signature = InputSignature("x", "float32", (1, 100_000))
+    write(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=(40, 100_000)).astype(np.float32))
+    tracemalloc.start()
+    try:
+        samples = read(tmp_path, signature, held_bytes=0)
+        for part in split(samples):
+            assert all(feed["x"].shape == (1, 100_000) for feed in part.feeds)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * 4 * 100_000
+
+
+def test_the_data_are_read_once_for_checks_and_digests(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", image=images(4))
+    samples = read(tmp_path, held_bytes=0)
+    (tmp_path / "d.npz").unlink()
+    calibration, evaluation = split(samples)
+    assert overlap(calibration, evaluation) == 0
+    assert overlap(samples, evaluation) == 2
 
 
 def test_the_digest_sees_names_values_shapes_dtypes_and_labels() -> None:

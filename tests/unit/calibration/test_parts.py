@@ -10,7 +10,8 @@ from autoquant.errors import DataError, UsageError
 
 def samples(values: list[int]) -> Samples:
     feeds = tuple({"x": np.array([value])} for value in values)
-    return Samples(feeds=feeds, labels={"label": np.array(values)}, digest="", source="here")
+    digests = tuple(map(str, values))
+    return Samples(feeds=feeds, feed_digests=digests, labels={"label": np.array(values)}, digest="", source="here")
 
 
 def values(part: Samples) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoquant.calibration.files import HELD_BYTES, Array, FileArray
 from autoquant.calibration.sources import Arrays, DataSource, Feeds, read_parts, source_name
 from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
@@ -23,18 +24,22 @@ class Reader:
         return next(self._feeds, None)
 
 
-def read(source: DataSource, *names: str) -> list[Arrays | Feeds]:
-    return read_parts(source, names or ("x",), role="calibration")
+def read(source: DataSource, *names: str, held_bytes: int = HELD_BYTES) -> list[Arrays | Feeds]:
+    return read_parts(source, names or ("x",), role="calibration", held_bytes=held_bytes)
 
 
-def arrays(source: DataSource, *names: str) -> list[dict[str, list[object]]]:
-    parts = read(source, *names)
-    return [{n: a.tolist() for n, a in part.arrays.items()} for part in parts if isinstance(part, Arrays)]
+def values(array: Array | FileArray) -> object:
+    return (array.whole() if isinstance(array, FileArray) else array).tolist()
 
 
-def refused(source: DataSource, *names: str) -> str:
+def arrays(source: DataSource, *names: str, held_bytes: int = HELD_BYTES) -> list[dict[str, object]]:
+    parts = read(source, *names, held_bytes=held_bytes)
+    return [{n: values(a) for n, a in part.arrays.items()} for part in parts if isinstance(part, Arrays)]
+
+
+def refused(source: DataSource, *names: str, held_bytes: int = HELD_BYTES) -> str:
     with pytest.raises(DataError) as error:
-        read(source, *names)
+        read(source, *names, held_bytes=held_bytes)
     return str(error.value)
 
 
@@ -44,21 +49,39 @@ def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_npz_gives_its_arrays(tmp_path: Path) -> None:
+held_and_not = pytest.mark.parametrize("held_bytes", [HELD_BYTES, 0])
+
+
+@held_and_not
+def test_an_npz_gives_its_arrays(tmp_path: Path, held_bytes: int) -> None:
     np.savez(tmp_path / "d.npz", x=X, label=np.arange(3))
-    assert arrays(tmp_path / "d.npz") == [{"x": X.tolist(), "label": [0, 1, 2]}]
+    assert arrays(tmp_path / "d.npz", held_bytes=held_bytes) == [{"x": X.tolist(), "label": [0, 1, 2]}]
 
 
-def test_an_npy_gives_its_array_to_the_only_input(tmp_path: Path) -> None:
+@held_and_not
+def test_an_npy_gives_its_array_to_the_only_input(tmp_path: Path, held_bytes: int) -> None:
     np.save(tmp_path / "d.npy", X)
-    assert arrays(str(tmp_path / "d.npy"), "image") == [{"image": X.tolist()}]
+    assert arrays(str(tmp_path / "d.npy"), "image", held_bytes=held_bytes) == [{"image": X.tolist()}]
 
 
-def test_a_folder_gives_its_array_files_by_name(tmp_path: Path) -> None:
+@held_and_not
+def test_a_folder_gives_its_array_files_by_name(tmp_path: Path, held_bytes: int) -> None:
     np.save(tmp_path / "b.npy", X + 1)
     np.savez(tmp_path / "a.npz", x=X)
     (tmp_path / "README.txt").write_text("no data")
-    assert arrays(tmp_path) == [{"x": X.tolist()}, {"x": (X + 1).tolist()}]
+    assert arrays(tmp_path, held_bytes=held_bytes) == [{"x": X.tolist()}, {"x": (X + 1).tolist()}]
+
+
+def test_the_files_of_a_folder_share_the_room_in_memory(tmp_path: Path) -> None:
+    for name in ("a.npy", "b.npy", "c.npy"):
+        np.save(tmp_path / name, X)
+    room = 2 * (tmp_path / "a.npy").stat().st_size
+    parts = read(tmp_path, held_bytes=room)
+    assert [isinstance(part, Arrays) and type(part.arrays["x"]) for part in parts] == [
+        np.ndarray,
+        np.ndarray,
+        FileArray,
+    ]
 
 
 def test_python_arrays_are_taken_without_a_copy() -> None:
@@ -147,12 +170,32 @@ def python_objects(path: Path) -> None:
         np.savez(file, x=np.array([{}], dtype=object), allow_pickle=True)
 
 
-@pytest.mark.parametrize("write", [garbage, empty, cut_off, damaged, damaged_header, python_objects])
+def damaged_values(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, x=np.ones(1000))
+    content = bytearray(path.read_bytes())
+    content[400:500] = bytes(100)
+    path.write_bytes(content)
+
+
+def cut_off_values(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.ones(1000))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+WAYS = [garbage, empty, cut_off, damaged, damaged_header, python_objects, damaged_values, cut_off_values]
+
+
+@pytest.mark.parametrize("write", WAYS)
 @pytest.mark.parametrize("name", ["d.npz", "d.npy"])
-def test_a_damaged_file_is_refused(work_folder: Path, name: str, write: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_refused_in_the_same_words_wherever_its_arrays_are_held(
+    work_folder: Path, name: str, write: Callable[[Path], None]
+) -> None:
     write(work_folder / name)
     expected = f"calibration data {name}: the file cannot be read as arrays, write it again with numpy.savez"
     assert refused(name).startswith(expected)
+    assert refused(name, held_bytes=0) == refused(name)
 
 
 def test_an_npy_for_a_model_with_two_inputs_is_refused(work_folder: Path) -> None:

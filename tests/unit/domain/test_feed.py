@@ -1,0 +1,65 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.domain.feed import Feed, LazyFeeds, chain_feeds
+
+
+def feed(index: int) -> Feed:
+    return {"x": np.array(index)}
+
+
+def values(feeds: object) -> list[int]:
+    assert isinstance(feeds, LazyFeeds | list)
+    return [int(each["x"]) for each in feeds]
+
+
+@given(indices=st.lists(st.integers(0, 9)), start=st.integers(-12, 12), stop=st.integers(-12, 12))
+def test_lazy_feeds_are_indexed_sliced_and_iterated_as_a_list(indices: list[int], start: int, stop: int) -> None:
+    feeds = LazyFeeds(feed, indices)
+    assert len(feeds) == len(indices)
+    assert values(feeds) == indices
+    assert values([feeds[k] for k in range(-len(indices), len(indices))]) == indices * 2
+    assert values(feeds[start:stop]) == indices[start:stop]
+
+
+def test_lazy_feeds_are_made_when_they_are_asked_for() -> None:
+    made: list[int] = []
+
+    def recorded(index: int) -> Feed:
+        made.append(index)
+        return feed(index)
+
+    feeds = LazyFeeds(recorded, range(3))[1:]
+    assert made == []
+    assert values([feeds[0], feeds[0]]) == [1, 1]
+    assert made == [1, 1]
+
+
+def test_an_index_beyond_the_last_feed_is_refused() -> None:
+    with pytest.raises(IndexError):
+        LazyFeeds(feed, range(3))[3]
+
+
+def test_an_error_in_making_a_feed_does_not_end_the_iteration_quietly() -> None:
+    def broken(index: int) -> Feed:
+        raise IndexError(index)
+
+    with pytest.raises(IndexError):
+        list(LazyFeeds(broken, range(3)))
+
+
+@given(sizes=st.lists(st.integers(0, 3), max_size=5))
+def test_chained_feeds_are_those_of_the_parts_in_order(sizes: list[int]) -> None:
+    numbers = iter(range(sum(sizes)))
+    parts = [[feed(next(numbers)) for _ in range(size)] for size in sizes]
+    assert values(chain_feeds(parts)) == list(range(sum(sizes)))
+
+
+def test_another_process_gets_the_feeds_themselves() -> None:
+    lazy = LazyFeeds(lambda index: {"x": np.array([index])}, [2, 0])
+    found = pickle.loads(pickle.dumps(lazy))
+    assert [int(feed["x"][0]) for feed in found] == [2, 0]
