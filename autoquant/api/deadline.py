@@ -14,6 +14,8 @@ _FINISH_SHARE = 0.2
 _WRITTEN_BYTES_PER_S = 1.5e8
 _READ_BYTES_PER_S = 3e8
 """Rough: they only decide how much time is kept, and how many finalists are begun."""
+_STARTING_S = 0.5
+"""Of a fresh process."""
 WRITING_S = 2.0
 """For what follows the last measurement: tables, the report."""
 N_FINALISTS = 20
@@ -53,10 +55,13 @@ class Deadline:
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
-    def finish_seconds(self, latency_s: float, n_samples: int, opening_s: float, size_bytes: int) -> float:
-        """What to keep for the end: the share of the budget, or less where all finalists need less."""
+    def finish_seconds(
+        self, n_finalists: int, latency_s: float, n_samples: int, opening_s: float, size_bytes: int
+    ) -> float:
+        """What to keep for the end: the share of the budget, or less where the finalists so far need less."""
         each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * reading_seconds(opening_s, size_bytes)
-        wanted = N_FINALISTS * (each + size_bytes / _WRITTEN_BYTES_PER_S) + WRITING_S
+        n_files = 1 + min(n_finalists, N_FINALISTS)  # the float model is measured with them
+        wanted = n_files * (each + size_bytes / _WRITTEN_BYTES_PER_S) + LEAST_SESSIONS * _STARTING_S + WRITING_S
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)
 
 

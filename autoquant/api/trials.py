@@ -109,8 +109,9 @@ class Trials:
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
         latency_s = sum(self.facts.float_s.values())
+        n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
         return self.deadline.left - self.deadline.finish_seconds(
-            latency_s, self.facts.n_samples, self.evaluator.opening_s, self.size_bytes
+            n_finalists + 1, latency_s, self.facts.n_samples, self.evaluator.opening_s, self.size_bytes
         )
 
     @property

@@ -37,13 +37,18 @@ def test_phases_are_counted_together_even_if_they_fail() -> None:
 @pytest.mark.parametrize("latency_s", [0.0001, 0.01, 1.0])
 @pytest.mark.parametrize("size_bytes", [10**5, 10**8])
 def test_the_end_takes_what_all_finalists_need_and_at_most_a_share(latency_s: float, size_bytes: int) -> None:
-    wanted = a_deadline(None).finish_seconds(latency_s, 32, 0.1, size_bytes)
-    kept = a_deadline(100).finish_seconds(latency_s, 32, 0.1, size_bytes)
+    wanted = a_deadline(None).finish_seconds(N_FINALISTS, latency_s, 32, 0.1, size_bytes)
+    kept = a_deadline(100).finish_seconds(N_FINALISTS, latency_s, 32, 0.1, size_bytes)
     assert wanted > WRITING_S + N_FINALISTS * 3 * reading_seconds(0.1, size_bytes)
     assert kept == min(wanted, 20 + WRITING_S)
 
 
 def test_more_work_at_the_end_keeps_more_time() -> None:
-    base = a_deadline(None).finish_seconds(0.01, 32, 0.1, 10**6)
+    base = a_deadline(None).finish_seconds(N_FINALISTS, 0.01, 32, 0.1, 10**6)
     for more in ((0.02, 32, 0.1, 10**6), (0.01, 64, 0.1, 10**6), (0.01, 32, 0.2, 10**6), (0.01, 32, 0.1, 10**8)):
-        assert a_deadline(None).finish_seconds(*more) > base
+        assert a_deadline(None).finish_seconds(N_FINALISTS, *more) > base
+
+
+def test_few_finalists_need_less_time_and_more_than_can_be_measured_no_more() -> None:
+    few, many, most = (a_deadline(None).finish_seconds(n, 0.01, 32, 0.1, 10**6) for n in (2, N_FINALISTS, 500))
+    assert WRITING_S < few < many == most
