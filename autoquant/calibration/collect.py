@@ -22,7 +22,7 @@ _HALF = N_BINS // 2
 _SMALLEST_LIMIT = 2.0**-100
 """Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
 
-_Arrays = Mapping[TensorName, npt.NDArray[np.generic]]
+_Arrays = dict[TensorName, npt.NDArray[np.generic]]
 
 
 def collect(
@@ -86,9 +86,12 @@ class _Observer:
         self._histograms = {tensor: _Histogram(scratch) for tensor in tensors}
 
     def observe(self, arrays: _Arrays, sample: int) -> None:
-        """Add one sample; ``sample`` is its index, for the message."""
-        for tensor, array in arrays.items():
-            values = array.astype(np.float32, copy=False).reshape(-1)
+        """Add one sample; ``sample`` is its index, for the message.
+
+        Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
+        """
+        for tensor in tuple(arrays):
+            values = arrays.pop(tensor).astype(np.float32, copy=False).reshape(-1)
             histogram = self._histograms[tensor]
             for start in range(0, values.size, _CHUNK):
                 if not histogram.add(values[start : start + _CHUNK]):

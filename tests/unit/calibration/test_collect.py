@@ -1,4 +1,5 @@
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -185,6 +186,20 @@ def test_an_interruption_leaves_no_thread_behind() -> None:
     with pytest.raises(KeyboardInterrupt):
         collect(Doubling(), [X], [feed_of(np.ones(2, np.float32))] * 3, digest="", on_sample=interrupt)
     assert threading.active_count() == n_threads
+
+
+def test_the_outputs_of_two_samples_are_in_memory_and_never_those_of_three() -> None:
+    outputs: list[weakref.ref[npt.NDArray[np.generic]]] = []
+
+    class Recording(Doubling):
+        def run(self, output_names: Sequence[str] | None, input_feed: Feed) -> list[npt.NDArray[np.generic]]:
+            assert [k for k, output in enumerate(outputs[:-1]) if output() is not None] == []
+            found = super().run(output_names, input_feed)
+            outputs.append(weakref.ref(found[0]))
+            return found
+
+    collect(Recording(), [DOUBLED], [feed_of(np.ones(2, np.float32))] * 200, digest="")
+    assert len(outputs) == 200
 
 
 def test_samples_are_taken_one_at_a_time_and_an_error_stops_them() -> None:
