@@ -30,6 +30,7 @@ experiment = typer.Typer(help="Jobs that search many models.", no_args_is_help=T
 app.add_typer(experiment, name="experiment")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="An .onnx file, or example:digits.")]
+Affinity = Annotated[str | None, typer.Option(metavar="CORES", help="Cores of the process that measures, e.g. 0,2-3.")]
 Calibration = Annotated[
     str | None,
     typer.Option(metavar="DATA", help="Calibration samples: .npz, .npy, a folder of them, or module:callable."),
@@ -60,6 +61,9 @@ def search(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    affinity: Affinity = None,
+    batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
+    streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
     time_: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s.")
     ] = None,
@@ -86,7 +90,7 @@ def search(
     started = time.perf_counter()
     with _errors():
         from autoquant import Budget, Demands, Target
-        from autoquant.api.configuration import DEFAULT_SECONDS, seconds_of
+        from autoquant.api.configuration import DEFAULT_SECONDS, cores_of, seconds_of
         from autoquant.api.search import search as run
 
         seconds = None if time_ is None else seconds_of(time_, "--time")
@@ -98,7 +102,9 @@ def search(
                 model,
                 calibration=calibration,
                 evaluation=evaluation,
-                targets=[Target(ep, threads=threads)],
+                targets=[
+                    Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
+                ],
                 budget=Budget(
                     seconds=seconds,
                     trials=trials,
@@ -179,6 +185,9 @@ def bench(
     ],
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    affinity: Affinity = None,
+    batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
+    streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
     time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
     precision: Annotated[
         float, typer.Option(min=1e-4, max=0.5, help="Half the interval of a ratio, as a share, that is enough.")
@@ -189,12 +198,14 @@ def bench(
     """Measure models against the first one, with intervals and a verdict."""
     with _errors():
         from autoquant import Target, compare
-        from autoquant.api.configuration import seconds_of
+        from autoquant.api.configuration import cores_of, seconds_of
 
         found = compare(
             models,
             data,
-            targets=[Target(ep, threads=threads)],
+            targets=[
+                Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
+            ],
             seconds=seconds_of(time_, "--time"),
             precision=precision,
             seed=seed,

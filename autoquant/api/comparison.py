@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from autoquant.api import steps
-from autoquant.calibration.batches import read_samples
+from autoquant.api.configuration import check_targets
+from autoquant.calibration.batches import batched, read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
@@ -180,10 +181,14 @@ def compare(
     paths = tuple(steps.model_path(model) for model in models)
     if len(paths) < 2:
         raise UsageError(f"there is {len(paths)} model to compare, give at least two")
+    check_targets(targets)
     for target in targets:
         provider_of(target.ep)
     protos = [load_any(path) for path in paths]
-    samples, *_ = [read_samples(data, input_signatures(proto), role="evaluation") for proto in protos]
+    signatures = [input_signatures(proto) for proto in protos]
+    samples, *_ = [
+        batched(read_samples(data, inputs, role="evaluation"), inputs, targets[0].batch) for inputs in signatures
+    ]
     outputs = {tuple(output.name for output in proto.graph.output) for proto in protos}
     joint = JointMeasurement(
         FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),

@@ -1,8 +1,9 @@
 """What a user asks of a search."""
 
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,17 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 
-__all__ = ["DEFAULT_SECONDS", "MAX_SEED", "MAX_THREADS", "Budget", "Configuration", "Demands", "seconds_of"]
+__all__ = [
+    "DEFAULT_SECONDS",
+    "MAX_SEED",
+    "MAX_THREADS",
+    "Budget",
+    "Configuration",
+    "Demands",
+    "check_targets",
+    "cores_of",
+    "seconds_of",
+]
 
 DEFAULT_SECONDS = 120.0
 MAX_SEED = 2**32 - 1
@@ -101,19 +112,16 @@ class Configuration:
     cache: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.targets:
-            raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
-        if len({target.name for target in self.targets}) < len(self.targets):
-            raise UsageError("two targets have the same name; they must differ in execution provider or threads")
-        for target in self.targets:
-            if target.threads > MAX_THREADS:
-                raise UsageError(
-                    f"target {target.name} has {target.threads} threads, at most {MAX_THREADS} can be used"
-                )
+        check_targets(self.targets)
         if not 0 <= self.seed <= MAX_SEED:
             raise UsageError(f"the seed is {self.seed}, it must lie in 0 to {MAX_SEED}")
         if self.n_regions < 1:
             raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
+
+    @property
+    def batch(self) -> int:
+        """Samples of one inference."""
+        return self.targets[0].batch
 
     def plain(self) -> dict[str, object]:
         """For ``run.json``: plain values only."""
@@ -121,7 +129,7 @@ class Configuration:
             "model": str(self.model),
             "calibration": _spelled(self.calibration),
             "evaluation": None if self.evaluation is None else _spelled(self.evaluation),
-            "targets": [{"ep": t.ep, "threads": t.threads, "options": dict(t.options)} for t in self.targets],
+            "targets": [_plain_target(target) for target in self.targets],
             "seconds": self.budget.seconds,
             "trials": self.budget.trials,
             "trial_seconds": self.budget.trial_seconds,
@@ -133,6 +141,59 @@ class Configuration:
             "dims": dict(self.dims),
             "seed": self.seed,
         }
+
+
+def check_targets(targets: Sequence[Target]) -> None:
+    """Whether they can be measured together on this machine.
+
+    Raises:
+        UsageError: There is none, two are the same, they differ in what a run has once, or want cores that aren't here.
+    """
+    if not targets:
+        raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
+    if len({target.name for target in targets}) < len(targets):
+        raise UsageError("two targets have the same name; they must differ in execution provider or threads")
+    for name in ("batch", "affinity"):
+        if len({getattr(target, name) for target in targets}) > 1:
+            raise UsageError(f"the targets differ in {name}; search each in a run of its own")
+    for target in targets:
+        if target.threads > MAX_THREADS:
+            raise UsageError(f"target {target.name} has {target.threads} threads, at most {MAX_THREADS} can be used")
+    _check_cores(targets[0].affinity, "affinity")
+
+
+def _check_cores(cores: Sequence[int], where: str) -> None:
+    if not cores:
+        return
+    if not hasattr(os, "sched_getaffinity"):
+        raise UsageError(f"{where}: this system cannot bind a process to cores; leave it out")
+    here = os.sched_getaffinity(0)
+    if not set(cores) <= here:
+        known = ", ".join(map(str, sorted(here)))
+        raise UsageError(f"{where}: this process may use the cores {known}; choose among them")
+
+
+def _plain_target(target: Target) -> dict[str, object]:
+    found: dict[str, object] = {"ep": target.ep, "threads": target.threads, "options": dict(target.options)}
+    return {**found, "batch": target.batch, "streams": target.streams, "affinity": list(target.affinity)}
+
+
+def cores_of(text: str) -> tuple[int, ...]:
+    """Read cores such as ``0,2-3``.
+
+    Raises:
+        UsageError: They cannot be read, or this machine does not have them.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if not match:
+            raise UsageError(f"--affinity {text}: write cores with commas and ranges, e.g. 0,2-3")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    if not found:
+        raise UsageError(f"--affinity {text}: the range is empty, write the lower core first, e.g. 0-1")
+    _check_cores(found, f"--affinity {text}")
+    return tuple(dict.fromkeys(found))
 
 
 def seconds_of(text: str, where: str) -> float:

@@ -41,7 +41,8 @@ class IsolatedEvaluator:
     _lost: dict[Key, Failure] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._worker = Worker(self.make or self.setup, memory_bytes=self.memory_bytes)
+        affinity = self.setup.targets[0].affinity
+        self._worker = Worker(self.make or self.setup, memory_bytes=self.memory_bytes, affinity=affinity)
 
     def start(self) -> None:
         """Begin to run the float model; nothing waits for it yet."""
@@ -74,6 +75,17 @@ class IsolatedEvaluator:
         note: str | None = self._own("probe_forms") if has_plain_sums is None else None
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, where there is one."""
+        return self._worker.pid
+
+    @property
+    def ingredients(self) -> Ingredients:
+        """What candidates are built from."""
+        assert self._ingredients is not None
+        return self._ingredients
 
     @property
     def has_plain_sums(self) -> bool:
@@ -119,8 +131,7 @@ class IsolatedEvaluator:
         self._worker.close()
 
     def _restart(self) -> None:
-        assert self._ingredients is not None
-        self._own("load", self._ingredients, self._has_plain_sums, tuple(self._known.values()))
+        self._own("load", self.ingredients, self._has_plain_sums, tuple(self._known.values()))
 
     def _own(self, method: str, *arguments: object) -> Any:
         """Calls that involve the float model alone."""

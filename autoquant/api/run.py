@@ -17,7 +17,7 @@ from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
 from autoquant.api.trials import SearchProgress, Trials
-from autoquant.calibration.batches import overlap, read_samples, split
+from autoquant.calibration.batches import batched, overlap, read_samples, split
 from autoquant.domain.feed import Samples, chain_feeds
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Measurement
@@ -80,7 +80,7 @@ class Run:
             provider_of(target.ep)
         self.definition = read_space(asked.space, ep=asked.targets[0].ep)
         inputs = steps.signatures_of(asked.model)
-        calibration = read_samples(asked.calibration, inputs, role="calibration")
+        calibration = batched(read_samples(asked.calibration, inputs, role="calibration"), inputs, asked.batch)
         if asked.evaluation is None:
             self.samples = split(calibration)
             self.notes.append(
@@ -88,7 +88,8 @@ class Run:
                 f" the other {len(self.samples[1])} evaluate"
             )
             return
-        self.samples = calibration, read_samples(asked.evaluation, inputs, role="evaluation")
+        evaluation = read_samples(asked.evaluation, inputs, role="evaluation")
+        self.samples = calibration, batched(evaluation, inputs, asked.batch)
         shared = overlap(*self.samples)
         if shared:
             raise DataError(

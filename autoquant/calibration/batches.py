@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from autoquant.calibration.sources import Arrays, DataSource, Feeds, did_you_mea
 from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
 from autoquant.errors import DataError, UsageError
 
-__all__ = ["overlap", "read_samples", "select", "split"]
+__all__ = ["batched", "overlap", "read_samples", "select", "split"]
 
 
 def read_samples(
@@ -80,6 +81,32 @@ def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
         select(samples, [i for i, chosen in enumerate(calibrates) if chosen], "calibration"),
         select(samples, [i for i, chosen in enumerate(calibrates) if not chosen], "evaluation"),
     )
+
+
+def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Samples:
+    """Join every ``size`` samples to one; what is left over at the end is not used.
+
+    Raises:
+        DataError: There are fewer samples, or the model's batch is fixed.
+    """
+    if size == 1:
+        return samples
+    for signature in inputs:
+        if not signature.shape or isinstance(signature.shape[0], int):
+            raise DataError(
+                f"batch {size}: the first dimension of input '{signature.name}' is not dynamic, its shape is"
+                f" {_shape_text(signature.shape)}; export the model with a dynamic batch, or leave the batch at 1"
+            )
+    n_batches = len(samples) // size
+    if n_batches == 0:
+        raise DataError(f"data {samples.source}: {len(samples)} samples are no batch of {size}, give more samples")
+    feeds = LazyFeeds(partial(_join, samples.feeds, size), range(n_batches))
+    return _samples(feeds, [_feed_digest(feed) for feed in feeds], {}, f"{samples.source} (batches of {size})")
+
+
+def _join(feeds: Sequence[Feed], size: int, number: int) -> Feed:
+    parts = [feeds[i] for i in range(number * size, (number + 1) * size)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def overlap(a: Samples, b: Samples) -> int:

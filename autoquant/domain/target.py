@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autoquant.errors import UsageError
+
 __all__ = ["Target"]
 
 
@@ -14,18 +16,31 @@ class Target:
         ep: Short name of the execution provider, e.g. ``"cpu"``.
         threads: Intra-op threads of the session.
         options: Provider options as onnxruntime takes them.
+        batch: Samples of one inference; its latency is that of all of them.
+        streams: Inferences that run at once in threads of their own; the latency is that of the last one of them.
+        affinity: Cores that the process which measures may use; every core where empty.
     """
 
     ep: str = "cpu"
     threads: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
+    batch: int = 1
+    streams: int = 1
+    affinity: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
-        if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, it must be at least 1")
+        for name in ("threads", "batch", "streams"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}, it must be at least 1")
 
     @property
     def name(self) -> str:
-        """Its name in reports, e.g. ``"cpu-1t"``."""
-        return f"{self.ep}-{self.threads}t"
+        """Its name in reports, e.g. ``"cpu-1t"``, or ``"cpu-1t-b8-s2"`` with batches of 8 in 2 streams."""
+        batch = f"-b{self.batch}" if self.batch > 1 else ""
+        streams = f"-s{self.streams}" if self.streams > 1 else ""
+        return f"{self.ep}-{self.threads}t{batch}{streams}"
+
+    def throughput(self, latency_ms: float) -> float:
+        """Samples a second."""
+        return 1e3 * self.batch * self.streams / latency_ms

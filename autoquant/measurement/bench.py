@@ -20,6 +20,7 @@ from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitio
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
+from autoquant.runtime.streams import in_streams
 
 __all__ = ["Bench", "Opened", "Progress", "warm_up", "worst"]
 
@@ -96,7 +97,7 @@ class Bench:
         _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
-        self._pinned = {target.name: open_session(self.model, target) for target in self.targets}
+        self._pinned = {t.name: in_streams(open_session(self.model, t), t.streams) for t in self.targets}
         self.time_float()
 
     def time_float(self) -> None:
@@ -128,9 +129,10 @@ class Bench:
             path = Path(folder) / "optimized.onnx"
             first = open_session(skeleton, self.targets[0], initializers=values, optimized_path=path)
             optimized = read_optimized(path)
-        others = {t.name: open_session(skeleton, t, initializers=values) for t in self.targets[1:]}
+        others = [open_session(skeleton, target, initializers=values) for target in self.targets[1:]]
         self.opening_s = time.perf_counter() - start
-        return Opened({self.targets[0].name: first, **others}, optimized)
+        opened = zip(self.targets, (first, *others), strict=True)
+        return Opened({target.name: in_streams(session, target.streams) for target, session in opened}, optimized)
 
     def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
         """Latencies of the second against the first, interleaved, by target name."""

@@ -14,6 +14,7 @@ from autoquant.domain.target import Target
 from autoquant.measurement.latency import REFERENCE, repetitions, run_round
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
+from autoquant.runtime.streams import in_streams
 
 __all__ = ["FileBench", "FileBenchSetup", "Round"]
 
@@ -91,7 +92,7 @@ class FileBench:
                 session = open_session(path, target)
                 opening_s = time.perf_counter() - start
                 session.run(None, self.setup.feeds[0])
-            self._opened[target.name][key] = session
+            self._opened[target.name][key] = in_streams(session, target.streams)
             self._names = [output.name for output in session.get_outputs()]
             found[target.name] = Footprint(opening_ms=opening_s * 1e3, memory_mb=growth.megabytes)
         return found

@@ -137,7 +137,7 @@ class JointMeasurement:
 
     def _session(self, number: int) -> None:
         start = time.perf_counter()
-        worker = Worker(replace(self.setup, seed=self.setup.seed + number), memory_bytes=self.memory_bytes)
+        worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
             footprints = self._open(worker, number)
             self._opening_s = time.perf_counter() - start
@@ -149,6 +149,9 @@ class JointMeasurement:
             self._footprints.setdefault(pair, []).append(footprint)
         for target, part in found:
             self._count(number, target, part)
+
+    def _worker(self, setup: FileBenchSetup) -> Worker:
+        return Worker(setup, memory_bytes=self.memory_bytes, affinity=setup.targets[0].affinity)
 
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
@@ -220,7 +223,7 @@ class JointMeasurement:
         """
         guilty = {}
         for key in self._kept:
-            worker = Worker(self.setup, memory_bytes=self.memory_bytes)
+            worker = self._worker(self.setup)
             try:
                 worker.call("open", key, self.files[key])
                 for target in self._targets:

@@ -10,7 +10,7 @@ from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
-from autoquant.errors import OutputError
+from autoquant.errors import OutputError, UsageError
 
 __all__ = ["SNR_LIMIT_DB", "front_from_json", "front_json"]
 
@@ -36,7 +36,15 @@ def front_json(front: Front) -> str:
         "schema_version": _VERSION,
         "model": {"path": front.model_path, "sha256": front.model_sha256},
         "targets": [
-            {"name": target.name, "ep": target.ep, "options": dict(target.options), "threads": target.threads}
+            {
+                "name": target.name,
+                "ep": target.ep,
+                "options": dict(target.options),
+                "threads": target.threads,
+                "batch": target.batch,
+                "streams": target.streams,
+                "affinity": list(target.affinity),
+            }
             for target in front.targets
         ],
         "members": [_member_document(member) for member in front.members],
@@ -58,10 +66,14 @@ def front_from_json(text: str) -> Front:
     except ValidationError as error:
         raise OutputError(_sentence(error)) from error
     _check(document)
+    try:
+        targets = tuple(_read_target(target) for target in document.targets)
+    except UsageError as error:
+        raise OutputError(f"front.json, targets: {error}; write it again with 'autoquant search'") from error
     return Front(
         model_path=document.model.path,
         model_sha256=document.model.sha256,
-        targets=tuple(Target(target.ep, target.threads, target.options) for target in document.targets),
+        targets=targets,
         members=tuple(_read_member(member) for member in document.members),
     )
 
@@ -84,6 +96,9 @@ class _TargetDocument(_Part):
     ep: str
     options: dict[str, str]
     threads: int
+    batch: int = 1
+    streams: int = 1
+    affinity: list[int] = []
 
 
 class _SnrDocument(_Part):
@@ -191,11 +206,15 @@ def _check(document: _FrontDocument) -> None:
 
 
 def _check_target(target: _TargetDocument, members: list[_MemberDocument]) -> None:
-    if target.threads < 1:
-        raise OutputError(f"front.json, target '{target.name}': threads is {target.threads}, it must be at least 1")
     for member in members:
         if target.name not in member.latency:
             raise OutputError(f"front.json, member '{member.id}': there is no latency for target '{target.name}'")
+
+
+def _read_target(target: _TargetDocument) -> Target:
+    return Target(
+        target.ep, target.threads, target.options, target.batch, target.streams, affinity=tuple(target.affinity)
+    )
 
 
 def _read_member(member: _MemberDocument) -> Member:

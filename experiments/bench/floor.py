@@ -13,9 +13,11 @@ import numpy as np
 import onnxruntime
 
 from autoquant import Budget, Target, search
+from autoquant.api import isolated
 from autoquant.api.trials import SearchProgress
 from autoquant.measurement import bench
 from autoquant.runtime.session import open_session
+from experiments.bench.direct import DirectWorker
 from experiments.bench.lines import Line, milliseconds, ratio_of_sums
 
 __all__ = ["measure_floor"]
@@ -84,6 +86,7 @@ class _Stopwatch:
         with (
             patch.object(onnxruntime.InferenceSession, "run", timed_run),
             patch.object(bench, "open_session", self._remembering(open_session)),
+            patch.object(isolated, "Worker", DirectWorker),
         ):
             yield
 
@@ -97,6 +100,8 @@ class _Stopwatch:
 
 def measure_floor(folder: Path, cache: Path, *, n_trials: int = 120) -> tuple[list[Line], dict[str, Any]]:
     """Watch the trials of a search: recipes that quantize weights for the first time, probes, then the sampler's.
+
+    They run in this process for once.
 
     Args:
         folder: Of the model.

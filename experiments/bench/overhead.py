@@ -20,7 +20,7 @@ N_SHARING = 200
 """Trials that share what is done once; a search of 180 s makes more."""
 
 
-def measure_overhead(subject: Subject, *, n_turns: int = 3, n_trials: int = 10) -> tuple[list[Line], dict[str, Any]]:
+def measure_overhead(subject: Subject, *, n_turns: int = 8, n_trials: int = 10) -> tuple[list[Line], dict[str, Any]]:
     """In each turn a batch of our trials, each of a new assignment, then one of onnxruntime's with each method.
 
     onnxruntime's tool leaves a random half of the weighted operators in float, which spares it work.

@@ -22,6 +22,7 @@ from typing import Any
 
 from experiments.bench.evaluations import measure_evaluations
 from experiments.bench.floor import measure_floor
+from experiments.bench.isolation import measure_isolation, measure_leaks
 from experiments.bench.lines import Line, line_from, render_table
 from experiments.bench.opening import measure_opening
 from experiments.bench.overhead import measure_overhead
@@ -32,7 +33,7 @@ from experiments.environment import read_environment
 __all__ = ["PARTS", "lines_of", "merge"]
 
 MODEL = "opennsfw"
-PARTS = ("overhead", "floor", "opening", "pass", "memory", "evaluations")
+PARTS = ("overhead", "floor", "opening", "pass", "memory", "isolation", "leaks", "evaluations")
 
 Found = tuple[list[Line], dict[str, Any]]
 
@@ -60,6 +61,8 @@ def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -
         "opening": lambda: measure_opening(subject()),
         "pass": lambda: measure_pass(subject()),
         "memory": lambda: measure_memory(folder),
+        "isolation": lambda: measure_isolation(subject()),
+        "leaks": measure_leaks,
         "evaluations": lambda: measure_evaluations(folder, seconds=seconds),
     }
     environment, records = read_environment(), {}

@@ -1,6 +1,7 @@
 """The whole command on a small model and on the example: what it writes, prints and promises."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -240,3 +241,15 @@ def test_two_targets_are_both_measured() -> None:
         out="run",
     )
     assert {"ratio[cpu-1t]", "ratio[cpu-2t]"} <= set(result.front.columns)
+
+
+@pytest.mark.usefixtures("workplace")
+def test_batches_in_streams_are_a_target_of_their_own(search: Command) -> None:
+    core = str(min(os.sched_getaffinity(0)))
+    result = search("--batch", "4", "--streams", "2", "--affinity", core, "--trials", "3")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(Path("run/front.json").read_text())
+    (target,) = document["targets"]
+    assert (target["name"], target["batch"], target["streams"]) == ("cpu-1t-b4-s2", 4, 2)
+    assert target["affinity"] == [int(core)]
+    assert document["members"][-1]["latency"]["cpu-1t-b4-s2"]["median_ms"] > 0

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoquant.api.configuration import MAX_SEED, MAX_THREADS, Budget, Configuration, Demands, seconds_of
+from autoquant.api.configuration import (
+    MAX_SEED,
+    MAX_THREADS,
+    Budget,
+    Configuration,
+    Demands,
+    check_targets,
+    cores_of,
+    seconds_of,
+)
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 
@@ -70,7 +80,8 @@ def test_a_configuration_is_spelled_in_plain_values() -> None:
     assert json.loads(json.dumps(plain)) == plain
     assert plain["calibration"] == "calib.npz"
     assert plain["evaluation"] == "<list>"
-    assert plain["targets"] == [{"ep": "cpu", "threads": 1, "options": {}}, {"ep": "cpu", "threads": 2, "options": {}}]
+    common = {"ep": "cpu", "options": {}, "batch": 1, "streams": 1, "affinity": []}
+    assert plain["targets"] == [{**common, "threads": 1}, {**common, "threads": 2}]
     assert (plain["seconds"], plain["trials"], plain["min_snr_db"], plain["dims"]) == (60, None, 30, {"batch": 1})
 
 
@@ -86,3 +97,29 @@ def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--time .*120s"):
         seconds_of(text, "--time")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,", "write cores with commas"),
+        ("3-1", "the range is empty"),
+        ("100000", "choose among them"),
+        ("a", "write cores"),
+    ],
+)
+def test_cores_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cores_of(text)
+
+
+def test_cores_are_listed_once() -> None:
+    core = min(os.sched_getaffinity(0))
+    assert cores_of(f"{core}-{core},{core}") == (core,)
+
+
+def test_what_a_run_has_once_is_the_same_for_all_targets() -> None:
+    with pytest.raises(UsageError, match="the targets differ in batch"):
+        check_targets([Target(), Target(threads=2, batch=4)])
+    with pytest.raises(UsageError, match="affinity: this process may use the cores"):
+        check_targets([Target(affinity=(100000,))])

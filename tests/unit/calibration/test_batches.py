@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.calibration.batches import overlap, read_samples, split
+from autoquant.calibration.batches import batched, overlap, read_samples, split
 from autoquant.calibration.files import HELD_BYTES, Array
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
@@ -371,3 +371,21 @@ def test_overlap_counts_the_evaluation_samples_that_calibrate_too() -> None:
     evaluation = read([{"image": images(4)[1:2]}, {"image": images(4)[1:2]}, {"image": images(9)[8:]}])
     assert overlap(calibration, evaluation) == 2
     assert overlap(evaluation, calibration) == 1
+
+
+def test_batches_join_samples_in_order_and_leave_the_rest() -> None:
+    signature = InputSignature("x", "float32", ("n", 2))
+    values = np.arange(14, dtype=np.float32).reshape(7, 2)
+    found = batched(read({"x": values}, signature), [signature], 3)
+    assert [feed["x"].tolist() for feed in found.feeds] == [values[:3].tolist(), values[3:6].tolist()]
+    assert len(set(found.feed_digests)) == 2
+
+
+def test_a_batch_needs_samples_and_a_dynamic_dimension() -> None:
+    signature = InputSignature("x", "float32", ("n", 2))
+    samples = read({"x": np.zeros((2, 2), np.float32)}, signature)
+    assert batched(samples, [signature], 1) is samples
+    with pytest.raises(DataError, match="2 samples are no batch of 3"):
+        batched(samples, [signature], 3)
+    with pytest.raises(DataError, match="first dimension of input 'x' is not dynamic"):
+        batched(samples, [InputSignature("x", "float32", (1, 2))], 2)

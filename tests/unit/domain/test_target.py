@@ -1,6 +1,7 @@
 import pytest
 
 from autoquant.domain.target import Target
+from autoquant.errors import UsageError
 
 
 def test_a_target_is_named_by_its_provider_and_threads() -> None:
@@ -10,5 +11,13 @@ def test_a_target_is_named_by_its_provider_and_threads() -> None:
 
 @pytest.mark.parametrize("threads", [0, -1])
 def test_a_target_has_at_least_one_thread(threads: int) -> None:
-    with pytest.raises(ValueError, match=f"threads is {threads}, it must be at least 1"):
+    with pytest.raises(UsageError, match=f"threads is {threads}, it must be at least 1"):
         Target(threads=threads)
+
+
+def test_batches_and_streams_are_part_of_the_name_and_of_the_throughput() -> None:
+    target = Target(batch=8, streams=2)
+    assert target.name == "cpu-1t-b8-s2"
+    assert target.throughput(latency_ms=4.0) == 4000
+    with pytest.raises(UsageError, match="batch is 0"):
+        Target(batch=0)

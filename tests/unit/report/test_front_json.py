@@ -93,7 +93,8 @@ def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
     assert list(document) == ["schema_version", "model", "targets", "members"]
     assert document["schema_version"] == 1
     assert document["model"] == {"path": "data/model.onnx", "sha256": "ef" * 32}
-    assert document["targets"] == [{"name": "cpu-1t", "ep": "cpu", "options": {}, "threads": 1}]
+    own = {"name": "cpu-1t", "ep": "cpu", "options": {}, "threads": 1}
+    assert document["targets"] == [{**own, "batch": 1, "streams": 1, "affinity": []}]
     quantized, _ = document["members"]
     assert list(quantized) == [
         "id",
