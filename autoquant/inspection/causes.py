@@ -19,6 +19,7 @@ UNKNOWN = "cause not known to autoquant"
 
 _UNARY = ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
 _NARY = ("Add", "Concat", "Mul", "Where")
+_NARROW = ("DepthToSpace", "MaxPool", "ReduceMax", "ReduceMin", "Resize")
 _CLIPPING = ("Relu", "Clip")
 _RECURRENT = ("GRU", "LSTM", "RNN")
 _WITHOUT = frozenset(
@@ -88,8 +89,8 @@ def _without_kernel(node: Node) -> str | None:
 
 
 def _wide(node: Node, inputs: dict[int, Quantization]) -> str | None:
-    """Operators that move values take 16 bits."""
-    if base_op(node) in MOVING:
+    """Operators that move values without looking at them take 16 bits."""
+    if base_op(node) in MOVING and base_op(node) not in _NARROW:
         return None
     for kind, is_constant in (("activations", False), ("weights", True)):
         for bits in ("16", "4"):
@@ -114,7 +115,7 @@ def _input_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> 
     for i in _quantized_inputs(node):
         name = node.inputs[i]
         if name and i not in inputs:
-            what = "is a float constant" if graph.is_constant(name) else "does not come from a DequantizeLinear"
+            what = "is a float constant" if graph.is_known(name) else "does not come from a DequantizeLinear"
             yield f"input {i} ('{name}') {what}"
 
 

@@ -108,7 +108,7 @@ def _double_pairs(given: Graph) -> Iterator[Remark]:
         if base_op(node) != "QuantizeLinear":
             continue
         before = dequantizer(node.inputs[0], given)
-        if before is None or given.is_constant(before.inputs[0]):
+        if before is None or given.is_known(before.inputs[0]):
             continue
         first, second = quantization_of(before, given), quantization_of(node, given)
         if first.dtype == second.dtype and first.dtype.endswith("int8") and not first.is_equal(second):

@@ -51,7 +51,7 @@ def _input(node: Node, position: int, graph: Graph, is_x86: bool) -> _Meeting:
     dq = dequantizer(node.inputs[position], graph)
     assert dq is not None
     q = graph.producer.get(dq.inputs[0])
-    if graph.is_constant(dq.inputs[0]):
+    if graph.is_known(dq.inputs[0]):
         return _meeting(dq, graph, is_x86, f"the constant at input {position} is not changed")
     if q is None:
         return _meeting(dq, graph, is_x86, f"the graph input '{dq.inputs[0]}' is not changed")

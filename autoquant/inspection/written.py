@@ -54,7 +54,7 @@ class Quantization:
         zero_point: None where it is not constant; zero where it is left out.
         axis: Channel axis as the node says.
         block_size: Along that axis, 0 where each channel has one scale.
-        is_constant: Whether the DQ reads a constant.
+        is_constant: Whether the DQ reads a constant, or what is computed from constants alone.
     """
 
     dtype: str
@@ -106,7 +106,7 @@ def quantization_of(node: Node, graph: Graph) -> Quantization:
         zero_point=zero_point if has_zero_point else np.zeros((), np.int64),
         axis=int(node.attributes.get("axis", 1)),
         block_size=int(node.attributes.get("block_size", 0)),
-        is_constant=reads_integers and graph.is_constant(node.inputs[0]),
+        is_constant=reads_integers and graph.is_known(node.inputs[0]),
     )
 
 
@@ -152,7 +152,7 @@ def written_as(node: Node, graph: Graph) -> Written:
     inputs = input_quantizations(node, graph)
     has_weight = any(found.is_constant for found in inputs.values())
     has_activation = any(not found.is_constant for found in inputs.values())
-    if op in LINEAR and not has_weight and any(graph.is_constant(name) for name in node.inputs[:2]):
+    if op in LINEAR and not has_weight and any(graph.is_known(name) for name in node.inputs[:2]):
         return Written.FLOAT
     if has_activation and (has_weight or output_quantizations(node, graph)):
         return Written.QUANTIZED

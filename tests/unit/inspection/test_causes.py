@@ -109,6 +109,10 @@ CASES = {
         "different in/out parameters: Transpose only moves values and runs on integers where scale and zero point"
         " before and behind are equal",
     ),
+    "16 bits that are compared": (
+        Wrapped("MaxPool<kernel_shape=[2,2]>(x)", activation="u16", moves=True),
+        "16-bit activations have no integer kernel",
+    ),
     "an old MaxPool": (
         Wrapped("MaxPool<kernel_shape=[2,2]>(x)", moves=True, opset=11),
         "MaxPool takes integers from opset 12 on, the model is at opset 11",
@@ -174,6 +178,15 @@ def test_a_signed_constant_is_named(tmp_path: Path) -> None:
         "t": "s8 Add: on x86 onnxruntime makes signed activations unsigned, but the constant at input 1 is not changed,"
         " so types differ; use u8 activations or session.qdqisint8allowed=1"
     }
+
+
+@pytest.mark.skipif(platform.machine() not in X86, reason="signed activations stay signed on other processors")
+def test_a_signed_constant_that_is_computed_from_others_is_named(tmp_path: Path) -> None:
+    values = {k: v for name in "xct" for k, v in parameters(name, "s8").items()}
+    values |= {"f": floats(4), "shape": np.array([4, 1, 1])}
+    body = f"{pair('x', 'x_d')} c = Reshape(f, shape) {pair('c', 'c_d')} t = Add(x_d, c_d) {pair('t', 'y')}"
+    found = inspected(model_of("(float[1,4,6,6] x) => (float[1,4,6,6] y)", body, values), tmp_path)
+    assert "the constant at input 1 is not changed" in causes_in(found)["t"]
 
 
 @pytest.mark.skipif(platform.machine() not in X86, reason="signed activations stay signed on other processors")
