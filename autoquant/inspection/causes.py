@@ -13,7 +13,7 @@ from autoquant.inspection.written import LINEAR, Quantization, Written, input_qu
 from autoquant.model.graph import Graph, Node
 from autoquant.model.rewrite import opset_of
 
-__all__ = ["UNKNOWN", "causes_of"]
+__all__ = ["UNKNOWN", "causes_of", "has_kernel"]
 
 UNKNOWN = "cause not known to autoquant"
 
@@ -67,6 +67,11 @@ def causes_of(node: Node, graph: Graph, written: Written, machine: str) -> tuple
     if wide:
         return (wide,)
     return tuple(dict.fromkeys(_conditions(node, graph, inputs, machine))) or (UNKNOWN,)
+
+
+def has_kernel(node: Node) -> bool:
+    """Whether autoquant knows of an integer kernel for the operator."""
+    return _without_kernel(node) is None
 
 
 def _without_kernel(node: Node) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName
-from autoquant.inspection.causes import UNKNOWN, causes_of
+from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
 from autoquant.inspection.matching import Matching
 from autoquant.inspection.written import Written, dequantizer, is_conversion, written_as
@@ -35,8 +35,8 @@ class InspectedNode:
         runs: How it runs.
         kernel: Operator that computes it, None where nothing is left of it.
         fused_into: The node whose kernel computes it too.
-        is_as_written: Whether it runs as the file wants; where not, ``causes`` are there.
-        causes: Why, in words.
+        is_as_written: Whether it runs as the file wants, which is not clear of one that is partly quantized.
+        causes: Why it does not, or why it stays in float although it is partly quantized.
     """
 
     name: NodeName
@@ -80,7 +80,7 @@ def inspect_nodes(
             runs=runs,
             kernel=kernel.op_type if kernel is not None else None,
             fused_into=leader.name if leader is not node else None,
-            is_as_written=not causes,
+            is_as_written=not causes or written is Written.PARTLY,
             causes=causes,
         )
 
@@ -101,6 +101,7 @@ def _causes(
         return _float_causes(node, kernel, runs, given, optimized)
     expected = {
         Written.FLOAT: frozenset(Runs),
+        Written.PARTLY: frozenset(Runs) - ({Runs.FLOAT} if has_kernel(node) else set()),
         Written.QUANTIZED: frozenset({Runs.INTEGER, Runs.FOLDED, Runs.REMOVED, Runs.OTHER}),
         Written.WEIGHT_ONLY: frozenset(Runs) - {Runs.FLOAT},
         Written.OPERATOR: frozenset({Runs.INTEGER, Runs.DYNAMIC, Runs.FOLDED, Runs.REMOVED}),

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autoquant.cli import app
-from tests.models import a_quantized_chain, saved
+from tests.models import a_convnet, a_quantized_chain, saved
 
 HEAVY = ("onnxruntime", "onnx", "optuna", "numpy", "pandas", "plotly")
 
@@ -72,7 +72,7 @@ def test_a_model_that_runs_as_written_is_said_to(tmp_path: Path) -> None:
 
 
 def test_what_became_of_the_float_model_is_printed(tmp_path: Path) -> None:
-    path = str(saved(a_quantized_chain(), tmp_path / "model.onnx"))
+    path = str(saved(a_convnet(), tmp_path / "model.onnx"))
     result = CliRunner().invoke(app, ["inspect", path, "--against", path], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert "in the float model" in result.stdout

@@ -4,7 +4,8 @@ import pytest
 
 from autoquant.inspection.types import type_causes
 from tests.inspected import graph_of
-from tests.qdq import Constant, Wrapped
+from tests.models import model_of
+from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 
 def causes(wrapped: Wrapped, machine: str, *positions: int) -> list[str]:
@@ -31,3 +32,16 @@ def test_a_signed_constant_differs_where_pairs_become_unsigned(machine: str, n_c
     found = causes(wrapped, machine, 0, 1)
     assert len(found) == n_causes
     assert all("the constant at input 1 is not changed" in cause for cause in found)
+
+
+def test_a_product_of_signed_activations_that_all_stay_signed_has_no_kernel_on_x86() -> None:
+    """Seen in s8s8 models: the tensor before has two readers, and the tensor behind too."""
+    values = {k: v for name in "xt" for k, v in parameters(name, "s8").items()} | stored("w", Constant((8, 8)))
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) t = MatMul(x_d, w_d) {pair("t", "t_d")}
+               a = Exp(x_d) b = Exp(t_d) c = Sin(t_d)"""
+    signature = "(float[8,8] x) => (float[8,8] a, float[8,8] b, float[8,8] c)"
+    graph = graph_of(model_of(signature, body, values))
+    (node,) = (node for node in graph.nodes if node.name == "t")
+    (cause,) = type_causes(node, [0], graph, "x86_64")
+    assert "but not 'x', which has 2 readers, and the integer kernel takes unsigned ones only" in cause
+    assert list(type_causes(node, [0], graph, "aarch64")) == []

@@ -12,7 +12,7 @@ from autoquant.inspection.written import (
 from autoquant.model.graph import Graph, Node
 from tests.inspected import graph_of
 from tests.models import floats, model_of
-from tests.qdq import Constant, Wrapped, stored
+from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 WEIGHT = {"w": Constant((4, 4, 3, 3), axis=0)}
 
@@ -78,3 +78,24 @@ def test_a_scale_that_is_computed_is_not_known() -> None:
     assert found.scale is None
     assert not found.is_equal(found)
     assert not found.is_per_channel
+
+
+ENDS = {name: pair(name, f"{name}_d") for name in "xt"}
+VALUES = {k: v for name in "xt" for k, v in parameters(name, "u8").items()}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"{ENDS['x']} t = Sigmoid(x_d) {ENDS['t']} y = Exp(t_d)", Written.QUANTIZED),
+        (f"{ENDS['x']} t = Sigmoid(x_d) y = Exp(t)", Written.FLOAT),
+        (f"{ENDS['x']} t = Sigmoid(x_d) {ENDS['t']} y = Mul(t, t_d)", Written.PARTLY),
+        (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) {ENDS['t']} y = Exp(t_d)", Written.PARTLY),
+        (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) y = Exp(t)", Written.FLOAT),
+        (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) {ENDS['t']} y = Mul(t, t_d)", Written.FLOAT),
+        (f"t = Sigmoid(x) {ENDS['t']} y = Exp(t_d)", Written.FLOAT),
+    ],
+)
+def test_a_node_without_a_weight_is_quantized_where_all_its_sides_are(body: str, expected: Written) -> None:
+    graph = graph_of(model_of("(float[4] x) => (float[4] y)", body, VALUES))
+    assert written_as(node_in(graph), graph) is expected
