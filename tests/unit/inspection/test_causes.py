@@ -164,6 +164,33 @@ def test_unlike_shapes_of_scale_and_zero_point_are_named(tmp_path: Path) -> None
     assert causes_in(inspected(model, tmp_path)) == {"t": cause}
 
 
+@pytest.mark.parametrize(
+    ("bias", "cause"),
+    [
+        ("e", "input 2 ('e') does not come from a DequantizeLinear"),
+        ("wide", "the bias 'wide' is a float constant of more than one dimension"),
+    ],
+)
+def test_a_bias_that_is_not_quantized_is_named(bias: str, cause: str, tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("t", "u8") | stored("w", SQUARE["w"]) | {"wide": floats(4, 8)}
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) e = Exp(b) z = Exp(e)
+               t = Gemm(x_d, w_d, {bias}) {pair("t", "y")}"""
+    model = model_of("(float[4,8] x, float[8] b) => (float[4,8] y, float[8] z)", body, values)
+    assert causes_in(inspected(model, tmp_path)) == {"t": cause}
+
+
+def test_a_weight_of_4_bits_is_named(tmp_path: Path) -> None:
+    model = Wrapped("MatMul(x, w)", MATRIX, SQUARE).model
+    for tensor in model.graph.initializer:
+        if tensor.name in ("w_q", "w_z"):
+            small = np.clip(onnx.numpy_helper.to_array(tensor), -8, 7)
+            int4 = onnx.TensorProto.INT4
+            tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, int4, small.shape, small.ravel().tolist()))
+    found = inspected(model, tmp_path)
+    assert causes_in(found) == {"t": "4-bit weights have no integer kernel"}
+    assert [constant.size_bytes for constant in found.dequantized] == [32]
+
+
 @pytest.mark.parametrize("behind", ["Relu(@)", "Clip(@, low, high)"])
 def test_a_clipped_output_that_others_read_is_named(behind: str, tmp_path: Path) -> None:
     model = conv(behind=behind, plain=BOUNDS if "Clip" in behind else {}, zero_point=0, scale=6 / 255).model
