@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autoquant.api.steps import model_path
 from autoquant.domain.target import Target
+from autoquant.errors import ModelError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.model.graph import Graph
@@ -74,7 +75,10 @@ def _inspect(path: Path, target: Target) -> Inspection:
     named = model if is_named else name_nodes(model)
     with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"
-        open_session(path if is_named else to_bytes(named), target, optimized_path=file)
+        try:
+            open_session(path if is_named else to_bytes(named), target, optimized_path=file)
+        except ModelError as error:
+            raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error
         optimized = read_optimized_nodes(file)
     return inspect_graphs(_readable(named), optimized, ep=target.ep, machine=platform.machine())
 

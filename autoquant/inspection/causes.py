@@ -13,12 +13,13 @@ from autoquant.inspection.written import LINEAR, Quantization, Written, input_qu
 from autoquant.model.graph import Graph, Node
 from autoquant.model.rewrite import opset_of
 
-__all__ = ["UNKNOWN", "causes_of"]
+__all__ = ["UNKNOWN", "causes_of", "has_kernel"]
 
 UNKNOWN = "cause not known to autoquant"
 
 _UNARY = ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
 _NARY = ("Add", "Concat", "Mul", "Where")
+_NARROW = ("DepthToSpace", "MaxPool", "ReduceMax", "ReduceMin", "Resize")
 _CLIPPING = ("Relu", "Clip")
 _RECURRENT = ("GRU", "LSTM", "RNN")
 _WITHOUT = frozenset(
@@ -68,6 +69,11 @@ def causes_of(node: Node, graph: Graph, written: Written, machine: str) -> tuple
     return tuple(dict.fromkeys(_conditions(node, graph, inputs, machine))) or (UNKNOWN,)
 
 
+def has_kernel(node: Node) -> bool:
+    """Whether autoquant knows of an integer kernel for the operator."""
+    return _without_kernel(node) is None
+
+
 def _without_kernel(node: Node) -> str | None:
     op = base_op(node)
     if op in _RECURRENT:
@@ -88,8 +94,8 @@ def _without_kernel(node: Node) -> str | None:
 
 
 def _wide(node: Node, inputs: dict[int, Quantization]) -> str | None:
-    """Operators that move values take 16 bits."""
-    if base_op(node) in MOVING:
+    """Operators that move values without looking at them take 16 bits."""
+    if base_op(node) in MOVING and base_op(node) not in _NARROW:
         return None
     for kind, is_constant in (("activations", False), ("weights", True)):
         for bits in ("16", "4"):
@@ -114,7 +120,7 @@ def _input_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> 
     for i in _quantized_inputs(node):
         name = node.inputs[i]
         if name and i not in inputs:
-            what = "is a float constant" if graph.is_constant(name) else "does not come from a DequantizeLinear"
+            what = "is a float constant" if graph.is_known(name) else "does not come from a DequantizeLinear"
             yield f"input {i} ('{name}') {what}"
 
 

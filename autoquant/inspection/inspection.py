@@ -8,7 +8,7 @@ from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, deq
 from autoquant.inspection.matching import Matching, match
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.products import wrong_numbers
-from autoquant.inspection.written import dequantizer, quantization_of
+from autoquant.inspection.written import Written, dequantizer, quantization_of
 from autoquant.model.graph import Graph
 
 __all__ = ["Inspection", "Remark", "inspect_graphs"]
@@ -84,6 +84,8 @@ def _kernels(optimized: Graph, matching: Matching, nodes: tuple[InspectedNode, .
 def _remarks(given: Graph, nodes: tuple[InspectedNode, ...]) -> Iterator[Remark]:
     by_name = {node.name: node for node in given.nodes}
     for found in nodes:
+        if found.written is Written.PARTLY and found.causes:
+            yield Remark(name=found.name, text=f"stays in float, partly quantized: {'; '.join(found.causes)}")
         if found.runs is Runs.INTEGER and found.fused_into is None:
             yield from (Remark(name=found.name, text=text) for text in wrong_numbers(by_name[found.name], given))
         if found.kernel == "ConvInteger":
@@ -108,7 +110,7 @@ def _double_pairs(given: Graph) -> Iterator[Remark]:
         if base_op(node) != "QuantizeLinear":
             continue
         before = dequantizer(node.inputs[0], given)
-        if before is None or given.is_constant(before.inputs[0]):
+        if before is None or given.is_known(before.inputs[0]):
             continue
         first, second = quantization_of(before, given), quantization_of(node, given)
         if first.dtype == second.dtype and first.dtype.endswith("int8") and not first.is_equal(second):

@@ -8,7 +8,7 @@ from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name
 
-__all__ = ["Matching", "constant_nodes", "match"]
+__all__ = ["Matching", "match"]
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 _ABSORBED = ("QuantizeLinear", "Relu", "Clip")
@@ -39,18 +39,6 @@ def match(given: Graph, optimized: Graph) -> Matching:
     _own_what_is_between(given, kernel)
     _absorb(given, kernel)
     return Matching(kernel=kernel, leader=_leaders(given, kernel, named), reorders=reorders)
-
-
-def constant_nodes(given: Graph) -> frozenset[int]:
-    """Nodes, by index, whose inputs are all known before the session runs."""
-    found: set[int] = set()
-    for node in given.nodes:
-        inputs = [name for name in node.inputs if name]
-        if inputs and all(
-            given.is_constant(t) or (t in given.producer and given.producer[t].index in found) for t in inputs
-        ):
-            found.add(node.index)
-    return frozenset(found)
 
 
 def _is_reorder(node: Node, optimized: Graph, transposes: Collection[str]) -> bool:
@@ -91,14 +79,17 @@ def _behind_reorders(node: Node, optimized: Graph, reorders: frozenset[int]) -> 
 
 def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
     """A fused kernel computes all that leads to its outputs, up to what another kernel or a QuantizeLinear writes."""
-    constants = constant_nodes(given)
     for index in list(kernel):
         if base_op(kernel[index]) in _CONVERSIONS:
             continue
         waiting = [given.nodes[index]]
         while waiting:
             for before in _producers(waiting.pop(), given):
-                if before.index in kernel or before.index in constants or base_op(before) == "QuantizeLinear":
+                if (
+                    before.index in kernel
+                    or before.index in given.constant_nodes
+                    or base_op(before) == "QuantizeLinear"
+                ):
                     continue
                 if base_op(before) != "Identity":
                     kernel[before.index] = kernel[index]

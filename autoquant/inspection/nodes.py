@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName
-from autoquant.inspection.causes import UNKNOWN, causes_of
+from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
-from autoquant.inspection.matching import Matching, constant_nodes
+from autoquant.inspection.matching import Matching
 from autoquant.inspection.written import Written, dequantizer, is_conversion, written_as
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
@@ -35,8 +35,8 @@ class InspectedNode:
         runs: How it runs.
         kernel: Operator that computes it, None where nothing is left of it.
         fused_into: The node whose kernel computes it too.
-        is_as_written: Whether it runs as the file wants; where not, ``causes`` are there.
-        causes: Why, in words.
+        is_as_written: Whether it runs as the file wants, which is not clear of one that is partly quantized.
+        causes: Why it does not, or why it stays in float although it is partly quantized.
     """
 
     name: NodeName
@@ -61,7 +61,6 @@ def inspect_nodes(
         ep: Execution provider; causes are known for the CPU's.
         machine: ``platform.machine()``.
     """
-    constants = constant_nodes(given)
     for node in given.nodes:
         if is_conversion(node):
             continue
@@ -70,7 +69,7 @@ def inspect_nodes(
             kernel = None  # its output kept its name, as that of a Q or DQ
         leader = matching.leader[kernel.index] if kernel is not None else node
         written = written_as(node, given)
-        runs = _runs(node, kernel, given, optimized, node.index in constants)
+        runs = _runs(node, kernel, given, optimized, node.index in given.constant_nodes)
         causes = _causes(node, kernel, leader is node, written, runs, given, optimized)
         if causes == (UNKNOWN,) and ep == "cpu" and runs is Runs.FLOAT:
             causes = causes_of(node, given, written, machine)
@@ -81,7 +80,7 @@ def inspect_nodes(
             runs=runs,
             kernel=kernel.op_type if kernel is not None else None,
             fused_into=leader.name if leader is not node else None,
-            is_as_written=not causes,
+            is_as_written=not causes or written is Written.PARTLY,
             causes=causes,
         )
 
@@ -102,6 +101,7 @@ def _causes(
         return _float_causes(node, kernel, runs, given, optimized)
     expected = {
         Written.FLOAT: frozenset(Runs),
+        Written.PARTLY: frozenset(Runs) - ({Runs.FLOAT} if has_kernel(node) else set()),
         Written.QUANTIZED: frozenset({Runs.INTEGER, Runs.FOLDED, Runs.REMOVED, Runs.OTHER}),
         Written.WEIGHT_ONLY: frozenset(Runs) - {Runs.FLOAT},
         Written.OPERATOR: frozenset({Runs.INTEGER, Runs.DYNAMIC, Runs.FOLDED, Runs.REMOVED}),
@@ -111,10 +111,12 @@ def _causes(
 
 
 def _float_causes(node: Node, kernel: Node, runs: Runs, given: Graph, optimized: Graph) -> tuple[str, ...]:
-    has_float_weight = len(node.inputs) > 1 and given.is_constant(node.inputs[1])
+    has_float_weight = len(node.inputs) > 1 and given.is_known(node.inputs[1])
+    if base_op(node) in MOVING:
+        return ()
     if runs is Runs.INTEGER and is_integer_op(base_op(kernel)):
         return (_REQUANTIZED if has_float_weight else UNKNOWN,)
-    if has_float_weight and runs is Runs.FLOAT and base_op(node) not in MOVING and len(kernel.inputs) > 1:
+    if has_float_weight and runs is Runs.FLOAT and len(kernel.inputs) > 1:
         dq = dequantizer(kernel.inputs[1], optimized)
         if dq is not None and optimized.is_constant(dq.inputs[0]):
             return (_REQUANTIZED_FLOAT,)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import MOVING, base_op
 from autoquant.inspection.written import Quantization, dequantizer, input_quantizations, weight_shape
 from autoquant.model.graph import Graph, Node
@@ -23,8 +24,18 @@ def product_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) ->
         yield f"the bias is quantized to {bias.dtype}, the integer kernel takes int32"
     elif base_op(node) == "Conv" and _bias_difference(inputs) > _BIAS_TOLERANCE:
         yield "bias scale differs from input scale x weight scale by more than 1 %"
+    elif bias is None and len(node.inputs) > 2 and node.inputs[2]:
+        yield from _float_bias_causes(node.inputs[2], graph)
     if base_op(node) == "Gemm":
         yield from _gemm_causes(node, graph, inputs)
+
+
+def _float_bias_causes(bias: TensorName, graph: Graph) -> Iterator[str]:
+    """A constant of one dimension is quantized by onnxruntime itself."""
+    if not graph.is_known(bias):
+        yield f"input 2 ('{bias}') does not come from a DequantizeLinear"
+    elif len(graph.shape(bias) or ()) > 1:
+        yield f"the bias '{bias}' is a float constant of more than one dimension"
 
 
 def _gemm_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Iterator[str]:
@@ -39,8 +50,6 @@ def _gemm_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> I
     dq = dequantizer(node.inputs[1], graph)
     if dq is not None and len(dq.inputs) > 2 and graph.shape(dq.inputs[1]) != graph.shape(dq.inputs[2]):
         yield "scale and zero point of the weight of Gemm have different shapes"
-    if len(node.inputs) > 2 and 2 not in inputs and not graph.is_constant(node.inputs[2]):
-        yield f"input 2 ('{node.inputs[2]}') does not come from a DequantizeLinear"
 
 
 def weight_only_causes(node: Node, graph: Graph) -> Iterator[str]:

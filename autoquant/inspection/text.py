@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from autoquant.inspection.comparison import Comparison
-from autoquant.inspection.inspection import Inspection
+from autoquant.inspection.inspection import Inspection, Remark
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.nodes import InspectedNode
 
@@ -57,11 +57,12 @@ def finding_rows(inspection: Inspection) -> Iterator[Row]:
 
 def remark_rows(inspection: Inspection) -> Iterator[Row]:
     """How many nodes, what the user should know of them, for example."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[str, list[Remark]] = {}
     for remark in inspection.remarks:
-        alike.setdefault(remark.text, []).append(remark.name)
-    for text, names in alike.items():
-        yield str(len(names)), text, _examples(name for name in names if name)
+        alike.setdefault(_QUOTED.sub("'...'", remark.text), []).append(remark)
+    for text, remarks in alike.items():
+        shown = remarks[0].text if len(remarks) == 1 else text
+        yield str(len(remarks)), shown, _examples(remark.name for remark in remarks if remark.name)
 
 
 def fate_rows(comparison: Comparison) -> Iterator[Row]:

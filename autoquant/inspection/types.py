@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op
-from autoquant.inspection.written import dequantizer, quantization_of, quantizers
+from autoquant.inspection.written import LINEAR, dequantizer, quantization_of, quantizers
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["X86", "type_causes"]
@@ -34,12 +34,15 @@ def type_causes(node: Node, positions: Sequence[int], graph: Graph, machine: str
     """
     entering = [_input(node, i, graph, machine in X86) for i in positions if dequantizer(node.inputs[i], graph)]
     leaving = [_output(q, graph, machine in X86) for tensor in node.outputs for q in _behind(tensor, graph)]
-    if len({meeting.at_run_time for meeting in (*entering, *leaving)}) < 2:
+    meetings = (*entering, *leaving)
+    stays = next((meeting.stays for meeting in meetings if meeting.stays), "")
+    are_unlike = len({meeting.at_run_time for meeting in meetings}) > 1
+    if not are_unlike and not (stays and base_op(node) in LINEAR):
         return
-    if {meeting.written for meeting in (*entering, *leaving)} == {"int8"}:
-        stays = next(meeting.stays for meeting in (*entering, *leaving) if meeting.stays)
+    if stays and {meeting.written for meeting in meetings} == {"int8"}:
+        outcome = "so types differ" if are_unlike else "and the integer kernel takes unsigned ones only"
         yield (
-            f"s8 {base_op(node)}: on x86 onnxruntime makes signed activations unsigned, but {stays}, so types differ;"
+            f"s8 {base_op(node)}: on x86 onnxruntime makes signed activations unsigned, but {stays}, {outcome};"
             " use u8 activations or session.qdqisint8allowed=1"
         )
     else:
@@ -51,7 +54,7 @@ def _input(node: Node, position: int, graph: Graph, is_x86: bool) -> _Meeting:
     dq = dequantizer(node.inputs[position], graph)
     assert dq is not None
     q = graph.producer.get(dq.inputs[0])
-    if graph.is_constant(dq.inputs[0]):
+    if graph.is_known(dq.inputs[0]):
         return _meeting(dq, graph, is_x86, f"the constant at input {position} is not changed")
     if q is None:
         return _meeting(dq, graph, is_x86, f"the graph input '{dq.inputs[0]}' is not changed")

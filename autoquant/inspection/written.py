@@ -39,6 +39,8 @@ class Written(StrEnum):
     FLOAT = "float"
     QUANTIZED = "quantized"
     """Q/DQ around it."""
+    PARTLY = "partly quantized"
+    """Q/DQ on all sides but one, as at the border of what stays in float."""
     WEIGHT_ONLY = "weight-only"
     OPERATOR = "integer operator"
     DYNAMIC = "dynamic"
@@ -54,7 +56,7 @@ class Quantization:
         zero_point: None where it is not constant; zero where it is left out.
         axis: Channel axis as the node says.
         block_size: Along that axis, 0 where each channel has one scale.
-        is_constant: Whether the DQ reads a constant.
+        is_constant: Whether the DQ reads a constant, or what is computed from constants alone.
     """
 
     dtype: str
@@ -83,8 +85,10 @@ def is_conversion(node: Node) -> bool:
 
 
 def dequantizer(tensor: TensorName, graph: Graph) -> Node | None:
-    """The DequantizeLinear that writes a tensor."""
+    """The DequantizeLinear that writes a tensor, before any Identity."""
     node = graph.producer.get(tensor)
+    while node is not None and node.op_type == "Identity":
+        node = graph.producer.get(node.inputs[0])
     return node if node is not None and base_op(node) == "DequantizeLinear" else None
 
 
@@ -106,7 +110,7 @@ def quantization_of(node: Node, graph: Graph) -> Quantization:
         zero_point=zero_point if has_zero_point else np.zeros((), np.int64),
         axis=int(node.attributes.get("axis", 1)),
         block_size=int(node.attributes.get("block_size", 0)),
-        is_constant=reads_integers and graph.is_constant(node.inputs[0]),
+        is_constant=reads_integers and graph.is_known(node.inputs[0]),
     )
 
 
@@ -150,12 +154,42 @@ def written_as(node: Node, graph: Graph) -> Written:
         is_dynamic = op.startswith("DynamicQuantize") or "DynamicQuantizeLinear" in producers
         return Written.DYNAMIC if is_dynamic else Written.OPERATOR
     inputs = input_quantizations(node, graph)
-    has_weight = any(found.is_constant for found in inputs.values())
-    has_activation = any(not found.is_constant for found in inputs.values())
-    if op in LINEAR and not has_weight and any(graph.is_constant(name) for name in node.inputs[:2]):
+    if op in LINEAR and any(graph.is_known(name) for name in node.inputs[:2]):
+        return _as_weight(inputs)
+    if not inputs:
         return Written.FLOAT
-    if has_activation and (has_weight or output_quantizations(node, graph)):
-        return Written.QUANTIZED
-    if has_weight:
+    if all(q.is_constant for q in inputs.values()):
         return Written.QUANTIZED if output_quantizations(node, graph) else Written.WEIGHT_ONLY
-    return Written.FLOAT
+    if any(q.is_constant for q in inputs.values()):
+        return Written.QUANTIZED
+    return _as_sides(node, graph, inputs)
+
+
+def _as_weight(inputs: dict[int, Quantization]) -> Written:
+    if not any(i in inputs and inputs[i].is_constant for i in range(2)):
+        return Written.FLOAT
+    return Written.WEIGHT_ONLY if all(q.is_constant for q in inputs.values()) else Written.QUANTIZED
+
+
+def _as_sides(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Written:
+    reads_all = all(
+        i in inputs or graph.is_known(tensor) or "int" in (graph.dtype(tensor) or "") or graph.dtype(tensor) == "bool"
+        for i, tensor in enumerate(node.inputs)
+        if tensor
+    )
+    readers = [reader for tensor in node.outputs for reader in _readers(tensor, graph)]
+    quantized = [reader for reader in readers if reader is not None and base_op(reader) == "QuantizeLinear"]
+    writes_all = bool(readers) and len(quantized) == len(readers)
+    if reads_all and writes_all:
+        return Written.QUANTIZED
+    return Written.PARTLY if writes_all or (reads_all and quantized) else Written.FLOAT
+
+
+def _readers(tensor: TensorName, graph: Graph) -> Iterator[Node | None]:
+    """Nodes that read an output, behind a Relu or Clip too; None for the model's own output."""
+    found = graph.consumers.get(tensor, ())
+    if len(found) == 1 and found[0].op_type in ("Relu", "Clip") and tensor not in graph.outputs:
+        tensor = found[0].outputs[0]
+    yield from graph.consumers.get(tensor, ())
+    if tensor in graph.outputs:
+        yield None

@@ -54,6 +54,12 @@ class Graph:
         """Whether the tensor is an initializer."""
         return tensor in self._tensors
 
+    def is_known(self, tensor: TensorName) -> bool:
+        """Whether the tensor is an initializer or computed from initializers alone."""
+        return self.is_constant(tensor) or (
+            tensor in self.producer and self.producer[tensor].index in self.constant_nodes
+        )
+
     def has_tensor(self, tensor: TensorName) -> bool:
         """Whether an input, an initializer or the output of a node has this name."""
         return tensor in self._tensors or tensor in self.producer or tensor in self.inputs
@@ -91,6 +97,19 @@ class Graph:
         proto = self._tensors.get(tensor)
         elem = proto.data_type if proto is not None else self._types.get(tensor, (0, None))[0]
         return helper.tensor_dtype_to_np_dtype(elem).name if elem else None
+
+    @cached_property
+    def constant_nodes(self) -> frozenset[int]:
+        """Nodes, by index, that read constants and nodes of this kind alone."""
+        found: set[int] = set()
+        for node in self.nodes:
+            inputs = [name for name in node.inputs if name]
+            sources = [self.producer[name].index if name in self.producer else None for name in inputs]
+            if inputs and all(
+                s in found if s is not None else t in self._tensors for s, t in zip(sources, inputs, strict=True)
+            ):
+                found.add(node.index)
+        return frozenset(found)
 
     @cached_property
     def n_subgraph_nodes(self) -> int:

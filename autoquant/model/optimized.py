@@ -60,14 +60,17 @@ def is_integer_op(op_type: str) -> bool:
 
 
 def _digest(graph: onnx.GraphProto) -> str:
-    """Names of nodes are left out, names of tensors count without the numbers that onnxruntime appends."""
-    state = hashlib.sha256()
+    """Names of nodes are left out, names of tensors count without the numbers that onnxruntime appends.
+
+    Nor does the order count: openings of one model differ in where they put the layout reorders.
+    """
+    lines: list[bytes] = []
     for node in graph.node:
         names = [_SUFFIX.sub("", name) for name in (*node.input, "->", *node.output)]
         attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute)
-        state.update(f"{node.domain} {node.op_type} {names}".encode() + b"".join(attributes))
-    for tensor in sorted(graph.initializer, key=lambda t: t.name):
+        lines.append(f"{node.domain} {node.op_type} {names}".encode() + b"".join(attributes))
+    for tensor in graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             values = numpy_helper.to_array(tensor)
-            state.update(f"{_SUFFIX.sub('', tensor.name)} {values.dtype} {values.shape}".encode() + values.tobytes())
-    return state.hexdigest()
+            lines.append(f"{_SUFFIX.sub('', tensor.name)} {values.dtype} {values.shape}".encode() + values.tobytes())
+    return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()

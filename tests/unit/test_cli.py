@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autoquant.cli import app
+from tests.models import a_convnet, a_quantized_chain, saved
 
 HEAVY = ("onnxruntime", "onnx", "optuna", "numpy", "pandas", "plotly")
 
@@ -50,6 +52,54 @@ def test_regions_are_printed_as_json() -> None:
     rows = json.loads(result.stdout)
     assert all(set(row) == {"id", "work", "op_types", "nodes"} for row in rows)
     assert sum(row["work"] for row in rows) == pytest.approx(1)
+
+
+def test_what_runs_is_printed_with_causes(tmp_path: Path) -> None:
+    path = str(saved(a_quantized_chain(middle_is_float=True), tmp_path / "model.onnx"))
+    result = CliRunner().invoke(app, ["inspect", path, "--threads", "2"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert re.search(r"integer kernels +3 +3 QLinearConv", result.stdout)
+    assert "1 of 5 nodes do not run as the file says:" in result.stdout
+    assert re.search(r"1 +Conv +float +integer +onnxruntime quantizes its float weight itself", result.stdout)
+
+
+def test_a_model_that_runs_as_written_is_said_to(tmp_path: Path) -> None:
+    path = str(saved(a_quantized_chain(), tmp_path / "model.onnx"))
+    result = CliRunner().invoke(app, ["inspect", path])
+    assert result.exit_code == 0, result.output
+    assert "All 5 nodes run as the file says." in result.stdout
+    assert "why" not in result.stdout
+
+
+def test_what_became_of_the_float_model_is_printed(tmp_path: Path) -> None:
+    path = str(saved(a_convnet(), tmp_path / "model.onnx"))
+    result = CliRunner().invoke(app, ["inspect", path, "--against", path], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "in the float model" in result.stdout
+
+
+def test_what_runs_is_printed_as_json(tmp_path: Path) -> None:
+    path = str(saved(a_quantized_chain(middle_is_float=True), tmp_path / "model.onnx"))
+    result = CliRunner().invoke(app, ["inspect", path, "--json"])
+    content = json.loads(result.stdout)
+    assert [node["name"] for node in content["nodes"] if not node["is_as_written"]] == ["b"]
+    assert set(content) == {"model", "target", "nodes", "kernels", "dequantized", "remarks", "against"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrase"),
+    [
+        (["gone.onnx"], "gone.onnx: there is no such file"),
+        (["example:digits", "--ep", "nowhere"], "'nowhere' is not installed"),
+        (["example:digits", "--against", "gone.onnx"], "gone.onnx: there is no such file"),
+    ],
+)
+def test_what_cannot_be_inspected_is_refused_in_one_sentence(arguments: list[str], phrase: str) -> None:
+    result = CliRunner().invoke(app, ["inspect", *arguments])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("autoquant: ")
+    assert phrase in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_job_that_misses_a_demand_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,10 @@ CASES = {
         "different in/out parameters: Transpose only moves values and runs on integers where scale and zero point"
         " before and behind are equal",
     ),
+    "16 bits that are compared": (
+        Wrapped("MaxPool<kernel_shape=[2,2]>(x)", activation="u16", moves=True),
+        "16-bit activations have no integer kernel",
+    ),
     "an old MaxPool": (
         Wrapped("MaxPool<kernel_shape=[2,2]>(x)", moves=True, opset=11),
         "MaxPool takes integers from opset 12 on, the model is at opset 11",
@@ -129,7 +133,8 @@ def test_an_input_that_is_not_quantized_is_named(tmp_path: Path) -> None:
     values = parameters("x", "u8") | parameters("t", "u8")
     body = f"{pair('x', 'x_d')} z = Exp(x) t = Add(x_d, z) {pair('t', 'y')}"
     found = inspected(model_of("(float[4] x) => (float[4] y)", body, values), tmp_path)
-    assert causes_in(found) == {"t": "input 1 ('z') does not come from a DequantizeLinear"}
+    assert node_of(found).causes == ("input 1 ('z') does not come from a DequantizeLinear",)
+    assert node_of(found).written is Written.PARTLY
 
 
 def two_outputs(end: str) -> onnx.ModelProto:
@@ -147,7 +152,7 @@ def two_outputs(end: str) -> onnx.ModelProto:
     ],
 )
 def test_an_output_that_others_read_is_named(end: str, cause: str, tmp_path: Path) -> None:
-    assert causes_in(inspected(two_outputs(end), tmp_path)) == {"t": cause}
+    assert node_of(inspected(two_outputs(end), tmp_path)).causes == (cause,)
 
 
 def test_unlike_shapes_of_scale_and_zero_point_are_named(tmp_path: Path) -> None:
@@ -157,6 +162,33 @@ def test_unlike_shapes_of_scale_and_zero_point_are_named(tmp_path: Path) -> None
             tensor.dims.append(1)
     cause = "scale and zero point of the weight of Gemm have different shapes"
     assert causes_in(inspected(model, tmp_path)) == {"t": cause}
+
+
+@pytest.mark.parametrize(
+    ("bias", "cause"),
+    [
+        ("e", "input 2 ('e') does not come from a DequantizeLinear"),
+        ("wide", "the bias 'wide' is a float constant of more than one dimension"),
+    ],
+)
+def test_a_bias_that_is_not_quantized_is_named(bias: str, cause: str, tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("t", "u8") | stored("w", SQUARE["w"]) | {"wide": floats(4, 8)}
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) e = Exp(b) z = Exp(e)
+               t = Gemm(x_d, w_d, {bias}) {pair("t", "y")}"""
+    model = model_of("(float[4,8] x, float[8] b) => (float[4,8] y, float[8] z)", body, values)
+    assert causes_in(inspected(model, tmp_path)) == {"t": cause}
+
+
+def test_a_weight_of_4_bits_is_named(tmp_path: Path) -> None:
+    model = Wrapped("MatMul(x, w)", MATRIX, SQUARE).model
+    for tensor in model.graph.initializer:
+        if tensor.name in ("w_q", "w_z"):
+            small = np.clip(onnx.numpy_helper.to_array(tensor), -8, 7)
+            int4 = onnx.TensorProto.INT4
+            tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, int4, small.shape, small.ravel().tolist()))
+    found = inspected(model, tmp_path)
+    assert causes_in(found) == {"t": "4-bit weights have no integer kernel"}
+    assert [constant.size_bytes for constant in found.dequantized] == [32]
 
 
 @pytest.mark.parametrize("behind", ["Relu(@)", "Clip(@, low, high)"])
@@ -174,6 +206,15 @@ def test_a_signed_constant_is_named(tmp_path: Path) -> None:
         "t": "s8 Add: on x86 onnxruntime makes signed activations unsigned, but the constant at input 1 is not changed,"
         " so types differ; use u8 activations or session.qdqisint8allowed=1"
     }
+
+
+@pytest.mark.skipif(platform.machine() not in X86, reason="signed activations stay signed on other processors")
+def test_a_signed_constant_that_is_computed_from_others_is_named(tmp_path: Path) -> None:
+    values = {k: v for name in "xct" for k, v in parameters(name, "s8").items()}
+    values |= {"f": floats(4), "shape": np.array([4, 1, 1])}
+    body = f"{pair('x', 'x_d')} c = Reshape(f, shape) {pair('c', 'c_d')} t = Add(x_d, c_d) {pair('t', 'y')}"
+    found = inspected(model_of("(float[1,4,6,6] x) => (float[1,4,6,6] y)", body, values), tmp_path)
+    assert "the constant at input 1 is not changed" in causes_in(found)["t"]
 
 
 @pytest.mark.skipif(platform.machine() not in X86, reason="signed activations stay signed on other processors")

@@ -85,3 +85,26 @@ def test_graph_outputs_and_what_nested_subgraphs_read_are_pinned() -> None:
     graph = Graph(model)
     assert {"y", "a", "b", "x"} <= graph.pinned
     assert "c" not in graph.pinned
+
+
+def test_types_are_known_of_constants_inputs_and_what_is_inferred() -> None:
+    graph = Graph(
+        model_of("(float[2] x) => (float[2] y)", "s = Shape(x) y = Mul(x, w)", {"w": np.zeros(2, np.float32)})
+    )
+    found = {name: graph.dtype(TensorName(name)) for name in ("x", "w", "s", "y", "gone")}
+    assert found == {"x": "float32", "w": "float32", "s": "int64", "y": "float32", "gone": None}
+
+
+def test_what_constants_alone_lead_to_is_known() -> None:
+    graph = Graph(model_of("(float[2] x) => (float[2] y)", "a = Exp(w) b = Sin(a) y = Mul(x, b)", {"w": floats(2)}))
+    assert graph.constant_nodes == {0, 1}
+    assert [name for name in "wabxy" if graph.is_known(TensorName(name))] == ["w", "a", "b"]
+
+
+def test_nodes_of_subgraphs_are_counted_at_any_depth() -> None:
+    branch = "then_branch = g{0} () => (float[2] d{0}) {{ d{0} = Exp(x) }}"
+    other = "else_branch = g9 () => (float[2] e) { s = Sin(x) e = If(p) <" + branch.format(1) + ", "
+    other += branch.format(2).replace("then", "else") + "> }"
+    model = model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{branch.format(3)}, {other}>")
+    assert Graph(model).n_subgraph_nodes == 5
+    assert Graph(a_convnet()).n_subgraph_nodes == 0

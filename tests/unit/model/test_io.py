@@ -10,13 +10,14 @@ from autoquant.errors import ModelError, OutputError
 from autoquant.model.io import (
     files_of,
     input_signatures,
+    load_any,
     load_model,
     model_digest,
     save_model,
     sha256_of,
     size_bytes_of,
 )
-from tests.models import a_convnet, a_mlp, floats, model_of, saved
+from tests.models import a_convnet, a_mlp, a_quantized_chain, floats, model_of, saved
 
 
 @pytest.fixture
@@ -138,3 +139,10 @@ def test_external_data_of_attributes_are_files_of_the_model(tmp_path: Path) -> N
         size_threshold=0,
     )
     assert [file.name for file in files_of(path)] == ["model.onnx", "model.data"]
+
+
+def test_any_model_is_read_quantized_or_not(tmp_path: Path) -> None:
+    for i, model in enumerate((a_convnet(), a_quantized_chain())):
+        assert load_any(saved(model, tmp_path / f"{i}.onnx")) == model
+    with pytest.raises(ModelError, match="no such file"):
+        load_any(tmp_path / "gone.onnx")

@@ -5,7 +5,13 @@ import pytest
 from onnx import numpy_helper
 
 from autoquant.domain.target import Target
-from autoquant.model.optimized import OptimizedGraph, read_optimized
+from autoquant.model.optimized import (
+    OptimizedGraph,
+    is_integer_op,
+    original_name,
+    read_optimized,
+    read_optimized_nodes,
+)
 from autoquant.runtime.session import open_session
 from tests.models import a_quantized_chain, floats, model_of
 
@@ -80,3 +86,43 @@ def test_large_constants_do_not_count(tmp_path: Path) -> None:
 def test_a_file_that_is_missing_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_optimized(tmp_path / "nothing.onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("conv_token_12", "conv"),
+        ("conv_nchwc", "conv"),
+        ("conv_nhwc_token_1", "conv"),
+        ("fc/MatMul/MatMulAddFusion", "fc/MatMul"),
+        ("fc/MatMul/MatMulScaleFusion/", "fc/MatMul"),
+        ("a_token", "a_token"),
+    ],
+)
+def test_a_name_is_told_without_what_onnxruntime_appends(name: str, expected: str) -> None:
+    assert original_name(name) == expected
+
+
+def test_integer_operators_are_told_from_others() -> None:
+    assert all(map(is_integer_op, ("QLinearConv", "QGemm", "MatMulInteger", "DynamicQuantizeMatMul", "MatMulNBits")))
+    assert not any(map(is_integer_op, ("Conv", "QuantizeLinear", "DynamicQuantizeLinear", "Gemm")))
+
+
+def test_the_optimised_graph_can_be_walked_although_its_large_constants_are_gone(tmp_path: Path) -> None:
+    model = model_of("(float[1,4,5,5] x) => (float[1,16,1,1] y)", "y = Conv(x, w)", {"w": floats(16, 4, 5, 5)})
+    open_session(model.SerializeToString(), Target(), optimized_path=tmp_path / "optimized.onnx")
+    graph = read_optimized_nodes(tmp_path / "optimized.onnx")
+    (conv,) = (node for node in graph.nodes if node.op_type.endswith("Conv"))
+    assert graph.dtype(conv.inputs[1]) == "float32"
+    assert graph.shape(conv.inputs[1]) is not None
+
+
+def test_the_order_in_which_reorders_were_put_in_does_not_count(tmp_path: Path) -> None:
+    model = a_quantized_chain()
+    open_session(model.SerializeToString(), Target(), optimized_path=tmp_path / "optimized.onnx")
+    written = onnx.load(tmp_path / "optimized.onnx", load_external_data=False)
+    nodes = list(written.graph.node)
+    del written.graph.node[:]
+    written.graph.node.extend(reversed(nodes))
+    (tmp_path / "other.onnx").write_bytes(written.SerializeToString())
+    assert read_optimized(tmp_path / "other.onnx").digest == read_optimized(tmp_path / "optimized.onnx").digest

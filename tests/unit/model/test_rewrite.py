@@ -8,6 +8,7 @@ from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import (
+    constants_as_initializers,
     convert_opset,
     drop_initializer_inputs,
     free_dimensions,
@@ -19,15 +20,16 @@ from autoquant.model.rewrite import (
     to_bytes,
     with_outputs,
 )
-from tests.models import a_convnet, a_mlp, feed_of, floats, model_of, outputs_of
+from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 
-@pytest.fixture(params=["drop", "freeze", "infer", "name", "outputs", "convert"])
+@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "outputs", "convert"])
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
     original = onnx.ModelProto()
     original.CopyFrom(model)
     rewrites: dict[str, Callable[[onnx.ModelProto], object]] = {
+        "constants": constants_as_initializers,
         "drop": drop_initializer_inputs,
         "freeze": lambda m: freeze(m, {"x": (1, 2, 4)}, {"batch": 1}),
         "infer": infer_shapes,
@@ -123,3 +125,17 @@ def test_further_outputs_are_added_once() -> None:
     model = with_outputs(a_convnet(), {"a_relu": (1, 8, 8, 8), "y": (1, 5), "c": None})
     assert [value.name for value in model.graph.output] == ["y", "a_relu", "c"]
     assert [out.shape for out in outputs_of(model, feed_of(model))] == [(1, 5), (1, 8, 8, 8), (1, 8, 8, 8)]
+
+
+def test_constants_of_nodes_become_initializers() -> None:
+    values = "<value_float=2.0>", "<value_ints=[1,2]>", "<value_floats=[1.0,2.0]>", "<value_int=3>"
+    body = " ".join(f"c{i} = Constant{value}()" for i, value in enumerate(values))
+    model = model_of("(float[1,2] x) => (float y, int64 z)", f"{body} e = Mul(x, c0) f = Mul(e, c2) y = Reshape(f, c1)")
+    found = constants_as_initializers(model)
+    assert op_types(found) == ["Mul", "Mul", "Reshape"]
+    assert {name: value.tolist() for name, value in constants_of(found).items()} == {
+        "c0": 2.0,
+        "c1": [1, 2],
+        "c2": [1.0, 2.0],
+        "c3": 3,
+    }

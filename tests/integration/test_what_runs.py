@@ -1,0 +1,125 @@
+"""What the delivered and the built models really run: the promises about precision, read back from onnxruntime."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import autoquant
+from autoquant import Budget, inspect_model
+from autoquant.api.steps import prepare, read_data
+from autoquant.examples import example
+from autoquant.inspection.kernels import Runs
+from autoquant.inspection.written import Written
+from autoquant.model.io import sha256_of
+from autoquant.model.optimized import OptimizedGraph, read_optimized
+from autoquant.model.rewrite import Model
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, opened
+from tests.parity.quantizer import float_outputs, quantized_by_onnxruntime
+
+UNIFORM = [U8S8_TENSOR, U8S8_CHANNEL]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with its data."""
+
+    model: str
+    calibration: Path
+    evaluation: Path
+
+    @property
+    def case(self) -> Case:
+        samples = read_data(self.model, self.calibration)
+        return case_of(prepare(self.model, samples).graph.model, samples.feeds[0])
+
+
+def zoo(name: str) -> Subject:
+    folder = Path(os.environ.get("AUTOQUANT_ZOO", "zoo")) / name
+    return Subject(str(folder / "model.onnx"), folder / "calib.npz", folder / "eval.npz")
+
+
+def digits() -> Subject:
+    return Subject("example:digits", example("digits").calibration, example("digits").evaluation)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["digits", *(pytest.param(name, marks=pytest.mark.zoo) for name in ("ppocr2_cls", "opennsfw"))],
+)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return digits() if request.param == "digits" else zoo(request.param)
+
+
+@pytest.fixture(scope="module")
+def run(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> autoquant.SearchResult:
+    """A short search."""
+    folder = tmp_path_factory.mktemp("run")
+    return autoquant.search(
+        subject.model,
+        calibration=subject.calibration,
+        evaluation=subject.evaluation,
+        budget=Budget(trials=12),
+        out=folder / "run",
+        cache=folder / "cache",
+    )
+
+
+def optimized(model: Model, folder: Path) -> OptimizedGraph:
+    opened(model, str(folder / "optimized.onnx"))
+    return read_optimized(folder / "optimized.onnx")
+
+
+@pytest.mark.parametrize("taken", UNIFORM, ids=lambda taken: taken.name)
+def test_all_regions_on_8_bits_run_the_kernels_of_onnxruntimes_uniform_model(
+    subject: Subject, taken: object, tmp_path: Path
+) -> None:
+    case = subject.case
+    ours: Quantized = case.quantized(taken)  # type: ignore[arg-type]
+    chosen = ours.plan.integer | set(ours.plan.absorbed)
+    theirs = quantized_by_onnxruntime(
+        case,
+        per_channel=taken is U8S8_CHANNEL,
+        nodes=[node.name for node in case.graph.nodes if node.index in chosen],
+        options={"OpTypesToExcludeOutputQuantization": sorted(float_outputs(case, ours.plan) or ())},
+    )
+    found, expected = (optimized(model, tmp_path) for model in (ours.model, theirs))
+    assert Counter(found.kernels) == Counter(expected.kernels)
+    assert found.integer_nodes == expected.integer_nodes
+
+
+def test_no_region_on_8_bits_runs_the_kernels_of_the_float_model(subject: Subject, tmp_path: Path) -> None:
+    """Counted: onnxruntime itself puts them into another order from one opening of a model to the next."""
+    case = subject.case
+    found, expected = (optimized(model, tmp_path) for model in (case.quantized(None).model, case.graph.model))
+    assert Counter(found.kernels) == Counter(expected.kernels)
+    assert found.integer_nodes == frozenset()
+
+
+def members_of(run: autoquant.SearchResult) -> Iterator[tuple[dict[str, object], Path]]:
+    for member in json.loads((run.folder / "front.json").read_text())["members"]:
+        yield member, run.folder / member["path"]
+
+
+def test_the_delivered_files_are_the_measured_ones(run: autoquant.SearchResult) -> None:
+    assert [(member["sha256"], member["size_bytes"]) for member, _ in members_of(run)] == [
+        (sha256_of(path), path.stat().st_size) for _, path in members_of(run)
+    ]
+
+
+def test_what_a_delivered_model_keeps_in_float_runs_in_float(run: autoquant.SearchResult) -> None:
+    for member, path in members_of(run):
+        found = inspect_model(path).inspection
+        kept = [node for node in found.nodes if node.written is Written.FLOAT and node.fused_into is None]
+        assert [node.name for node in kept if not node.is_as_written] == [], member["id"]
+
+
+def test_what_a_delivered_model_quantizes_runs_on_integers(run: autoquant.SearchResult) -> None:
+    for member, path in members_of(run):
+        found = inspect_model(path).inspection
+        assert {node.name: node.causes for node in found.unlike_written} == {}, member["id"]
+        assert bool(member["assignment"]) == (Runs.INTEGER in found.kernels), member["id"]

@@ -1,0 +1,57 @@
+import numpy as np
+import onnx
+
+from autoquant.inspection.matching import match
+from autoquant.model.graph import Graph
+from tests.inspected import graph_of
+from tests.models import Array, floats, model_of
+
+IMAGE = "float[1,4,5,5]"
+CONSTANTS: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "s": 0.1, "z": np.array(0, np.uint8)}
+
+
+def graph(body: str) -> Graph:
+    return graph_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, CONSTANTS))
+
+
+def kernels(given: str, optimized: str, **names: str) -> dict[str, tuple[str, str]]:
+    """For each given node its kernel and the leader of that; names of the optimised nodes by their outputs."""
+    first = graph(given)
+    head = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1, "com.microsoft.nchwc" : 1]>'
+    model = onnx.parser.parse_model(f"{head} optimized ({IMAGE} x) => ({IMAGE} y) {{ {optimized} }}")
+    for node in model.graph.node:
+        node.name = names.get(node.output[0], node.output[0])
+    found = match(first, Graph(model))
+    return {
+        first.nodes[i].name: (kernel.op_type, found.leader[kernel.index].name) for i, kernel in found.kernel.items()
+    }
+
+
+def test_a_kernel_is_found_by_its_name_with_or_without_a_suffix() -> None:
+    expected = {"a": ("Conv", "a"), "y": ("Exp", "y")}
+    assert kernels("a = Conv(x, w) y = Exp(a)", "a = Conv(x, w) y = Exp(a)", a="a_token_3") == expected
+
+
+def test_a_fused_kernel_computes_all_that_leads_to_its_output() -> None:
+    found = kernels("a = Exp(x) b = Sin(a) y = Cos(b)", "y = com.microsoft.ExpSinCos(x)")
+    assert set(found) == {"a", "b", "y"}
+    assert {kernel for kernel, _ in found.values()} == {"com.microsoft:ExpSinCos"}
+
+
+def test_the_node_of_the_same_operator_leads_although_the_kernel_is_named_after_its_output() -> None:
+    optimized = """i = com.microsoft.nchwc.ReorderInput(x) k = com.microsoft.nchwc.Conv(i, w)
+                   y = com.microsoft.nchwc.ReorderOutput(k)"""
+    found = kernels("a = Conv(x, w) y = Relu(a)", optimized, k="y_nchwc", y="ReorderOutput")
+    assert found == {"a": ("com.microsoft.nchwc:Conv", "a"), "y": ("com.microsoft.nchwc:Conv", "a")}
+
+
+def test_a_relu_that_is_gone_is_in_the_kernel_before() -> None:
+    given = "a = Conv(x, w) r = Relu(a) q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z)"
+    found = kernels(given, "k = QLinearConv(x, w) y = DequantizeLinear(k, s, z)", k="a")
+    assert (found["a"], found["r"]) == (("QLinearConv", "a"), ("QLinearConv", "a"))
+
+
+def test_reorders_are_kept_apart_from_transposes_of_the_file() -> None:
+    first = graph("t = Transpose(x) y = Transpose(t)")
+    second = graph("t = Transpose(x) new = Transpose(t) y = Transpose(new)")
+    assert match(first, second).reorders == {1}

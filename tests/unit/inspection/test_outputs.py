@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from autoquant.inspection.outputs import clip_bounds, output_causes
+from tests.inspected import graph_of
+from tests.models import model_of
+from tests.qdq import Wrapped
+
+
+def causes(wrapped: Wrapped) -> list[str]:
+    graph = graph_of(wrapped.model)
+    return list(output_causes(next(node for node in graph.nodes if node.name in ("t", "y")), graph))
+
+
+def test_an_output_that_is_quantized_is_no_cause() -> None:
+    assert causes(Wrapped("Sigmoid(x)")) == []
+
+
+@pytest.mark.parametrize(("call", "expected"), [("Sigmoid(x)", ["no output QuantizeLinear"]), ("MatMul(x, x)", [])])
+def test_products_may_write_floats(call: str, expected: list[str]) -> None:
+    assert causes(Wrapped(call, {"x": (4, 4)}, output="")) == expected
+
+
+@pytest.mark.parametrize(("activation", "lowest"), [("u8", 0), ("s8", -128), ("u16", 0), ("s16", -32768)])
+def test_a_relu_is_redundant_at_the_minimum_of_its_type(activation: str, lowest: int) -> None:
+    wrapped = {"behind": "Relu(@)", "activation": activation}
+    assert causes(Wrapped("Sigmoid(x)", zero_point=lowest, **wrapped)) == []  # type: ignore[arg-type]
+    (cause,) = causes(Wrapped("Sigmoid(x)", zero_point=lowest + 1, **wrapped))  # type: ignore[arg-type]
+    assert cause.endswith(f"zero point {lowest + 1} is not the type's minimum {lowest}")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("Clip(x, low, high)", (0, 6)),
+        ("Clip(x, low)", (0, np.finfo(np.float32).max)),
+        ("Clip(x, , high)", (np.finfo(np.float32).min, 6)),
+        ("Clip(x, dynamic)", (np.finfo(np.float32).min, np.finfo(np.float32).max)),
+    ],
+)
+def test_the_bounds_of_a_clip_are_read(call: str, expected: tuple[float, float]) -> None:
+    signature = "(float[4] x, float dynamic) => (float[4] y)"
+    graph = graph_of(model_of(signature, f"y = {call}", {"low": 0.0, "high": 6.0}))
+    assert clip_bounds(graph.nodes[0], graph) == expected
