@@ -22,6 +22,7 @@ Initializers = Mapping[str, "ort.OrtValue"]
 """Initializers that a skeleton model leaves out, by name."""
 
 
+_NO_IDLE_SPINNING = "session.force_spinning_stop"
 _EXTERNAL = "session.optimized_model_external_initializers_"
 
 
@@ -47,6 +48,9 @@ def open_session(
 ) -> ort.InferenceSession:
     """Open a model with default session options apart from threads, logging and what the target says.
 
+    Threads of a session that isn't running don't spin, which changes nothing for one session alone: among several, its
+    idle threads would take the cores of the one that is timed.
+
     Args:
         model: A file, or a serialized ModelProto.
         target: Execution provider, threads and options.
@@ -62,6 +66,7 @@ def open_session(
     options = ort.SessionOptions()
     options.intra_op_num_threads = target.threads
     options.log_severity_level = 4
+    options.add_session_config_entry(_NO_IDLE_SPINNING, "1")
     if initializers:
         options.add_external_initializers(list(initializers), list(initializers.values()))
     if optimized_path is not None:

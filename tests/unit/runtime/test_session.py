@@ -96,3 +96,8 @@ def test_basic_optimization_folds_constants_and_keeps_what_is_computed() -> None
 def test_a_model_that_cannot_be_optimized_is_a_model_error() -> None:
     with pytest.raises(ModelError, match="cannot optimize"):
         optimize_basic(b"nothing")
+
+
+def test_idle_threads_of_a_session_leave_the_cores_to_the_others() -> None:
+    session = open_session(a_convnet().SerializeToString(), Target(threads=2))
+    assert session.get_session_options().get_session_config_entry("session.force_spinning_stop") == "1"
