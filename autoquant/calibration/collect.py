@@ -1,6 +1,7 @@
 """Observes activations while a session runs the calibration samples."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -19,10 +20,14 @@ _CHUNK = 1 << 16
 """Values binned at once: a chunk and what is made of it stay in cache, and calls into numpy cost little beside it."""
 
 _HALF = N_BINS // 2
+_N_OBSERVERS = 2
+"""Binning takes longer than computing where a processor is good at that."""
+_N_LANES = 4
+"""Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
 _SMALLEST_LIMIT = 2.0**-100
 """Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
 
-_Arrays = dict[TensorName, npt.NDArray[np.generic]]
+_Arrays = deque[tuple[TensorName, npt.NDArray[np.generic]]]
 
 
 def collect(
@@ -35,8 +40,8 @@ def collect(
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor.
 
-    The statistics of a sample are taken in a second thread while the session runs the next one, so that two samples are
-    in memory at any time, however many there are.
+    The statistics of a sample are taken in two further threads while the session runs the next one, so that two samples
+    are in memory at any time, however many there are.
 
     Args:
         session: Has the tensors among its outputs, apart from those that are graph inputs.
@@ -52,57 +57,57 @@ def collect(
     Raises:
         DataError: There is no sample, or an activation holds NaN or infinity.
     """
-    observer = _Observer(tensors)
+    histograms = {tensor: _Histogram() for tensor in tensors}
+    scratches = [_Scratch() for _ in range(_N_OBSERVERS)]
     n_samples = 0
-    pending: Future[None] | None = None
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    pending: list[Future[TensorName | None]] = []
+    with ThreadPoolExecutor(max_workers=_N_OBSERVERS) as pool:
         for feed in feeds:
             arrays = _run(session, tensors, feed)
-            if pending is not None:
-                pending.result()
-            pending = pool.submit(observer.observe, arrays, n_samples)
+            _check(pending, tensors, n_samples - 1)
+            pending = [pool.submit(_observe, histograms, arrays, scratch) for scratch in scratches]
             del arrays
             n_samples += 1
             if on_sample is not None:
                 on_sample(n_samples)
-        if pending is None:
+        if not pending:
             raise DataError("there is no calibration sample, give at least one")
-        pending.result()
-    return Statistics(tensors=observer.statistics(), digest=digest, n_samples=n_samples)
+        _check(pending, tensors, n_samples - 1)
+    found = {tensor: histogram.statistics() for tensor, histogram in histograms.items()}
+    return Statistics(tensors=found, digest=digest, n_samples=n_samples)
+
+
+def _check(pending: Sequence[Future[TensorName | None]], tensors: Sequence[TensorName], sample: int) -> None:
+    """Wait for the observers of a sample; the first tensor in order is named, whichever thread met it."""
+    bad = [name for name in (future.result() for future in pending) if name is not None]
+    if bad:
+        raise DataError(
+            f"calibration sample {sample}: activation '{min(bad, key=tensors.index)}' holds NaN or infinity,"
+            " leave the sample out or correct its preprocessing"
+        )
 
 
 def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays:
     fetched = [tensor for tensor in tensors if tensor not in feed]
     # onnxruntime takes an empty list of outputs for all of them.
     arrays = dict(zip(fetched, session.run(fetched, feed), strict=True)) if fetched else {}
-    return {tensor: arrays[tensor] if tensor in arrays else feed[tensor] for tensor in tensors}
+    return deque((tensor, arrays[tensor] if tensor in arrays else feed[tensor]) for tensor in tensors)
 
 
-class _Observer:
-    """Histograms of all tensors and the scratch that they share."""
+def _observe(histograms: Mapping[TensorName, "_Histogram"], arrays: _Arrays, scratch: "_Scratch") -> TensorName | None:
+    """Take arrays out until there are none; the first one that isn't finite is told.
 
-    def __init__(self, tensors: Sequence[TensorName]) -> None:
-        scratch = _Scratch()
-        self._histograms = {tensor: _Histogram(scratch) for tensor in tensors}
-
-    def observe(self, arrays: _Arrays, sample: int) -> None:
-        """Add one sample; ``sample`` is its index, for the message.
-
-        Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
-        """
-        for tensor in tuple(arrays):
-            values = arrays.pop(tensor).astype(np.float32, copy=False).reshape(-1)
-            histogram = self._histograms[tensor]
-            for start in range(0, values.size, _CHUNK):
-                if not histogram.add(values[start : start + _CHUNK]):
-                    raise DataError(
-                        f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
-                        " leave the sample out or correct its preprocessing"
-                    )
-
-    def statistics(self) -> Mapping[TensorName, TensorStatistics]:
-        """What was observed."""
-        return {tensor: histogram.statistics() for tensor, histogram in self._histograms.items()}
+    They are taken out so that they are free when this returns and not when the thread lets go of its arguments.
+    """
+    while True:
+        try:
+            tensor, array = arrays.popleft()
+        except IndexError:
+            return None
+        values = array.astype(np.float32, copy=False).reshape(-1)
+        for start in range(0, values.size, _CHUNK):
+            if not histograms[tensor].add(values[start : start + _CHUNK], scratch):
+                return tensor
 
 
 class _Scratch:
@@ -113,20 +118,20 @@ class _Scratch:
         self.floats = np.empty(_CHUNK, np.float32)
         self.int32 = np.empty(_CHUNK, np.int32)
         self.bins = np.empty(_CHUNK, np.intp)
+        self.lanes = (_HALF + N_BINS * (np.arange(_CHUNK) % _N_LANES)).astype(np.float32)
 
 
 class _Histogram:
     """Statistics that grow; an edge of a bin is an edge for every smaller limit, so chunks may come in any order."""
 
-    def __init__(self, scratch: _Scratch) -> None:
-        self._scratch = scratch
+    def __init__(self) -> None:
         self._minimum = math.inf
         self._maximum = -math.inf
         self._limit = 0.0
         self._counts = np.zeros(N_BINS, np.int64)
         self._n_zeros = 0
 
-    def add(self, values: npt.NDArray[np.float32]) -> bool:
+    def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
         """Count 1 to ``_CHUNK`` values; whether all are finite, if not nothing is counted."""
         low, high = float(values.min()), float(values.max())
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -137,7 +142,7 @@ class _Histogram:
             self._n_zeros += values.size
             return True
         self._widen(max(-low, high))
-        self._count(values)
+        self._count(values, scratch)
         return True
 
     def _widen(self, magnitude: float) -> None:
@@ -150,19 +155,18 @@ class _Histogram:
             self._counts[_HALF // 2 : _HALF // 2 + _HALF] = pairs
             self._limit *= 2
 
-    def _count(self, values: npt.NDArray[np.float32]) -> None:
+    def _count(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> None:
         n = values.size
-        scratch = self._scratch
         is_zero, floats, int32, bins = scratch.is_zero[:n], scratch.floats[:n], scratch.int32[:n], scratch.bins[:n]
         n_zeros = int(np.count_nonzero(np.equal(values, 0, out=is_zero)))
         # The product is exact, apart from underflow (2^-126 beside values above 1), and the floor is taken before the
         # sum could round. numpy has vector code for float32 to int32 and int32 to int64, but not for float32 to int64.
         np.multiply(values, np.float32(_HALF / self._limit), out=floats)
         np.floor(floats, out=floats)
-        np.add(floats, np.float32(_HALF), out=floats)
+        np.add(floats, scratch.lanes[:n], out=floats)
         np.copyto(int32, floats, casting="unsafe")
         np.copyto(bins, int32)
-        self._counts += np.bincount(bins, minlength=N_BINS)
+        self._counts += np.bincount(bins, minlength=_N_LANES * N_BINS).reshape(_N_LANES, N_BINS).sum(axis=0)
         self._counts[_HALF] -= n_zeros
         self._n_zeros += n_zeros
 
