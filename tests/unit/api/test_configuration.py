@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoquant.api.configuration import MAX_SEED, MAX_THREADS, Budget, Configuration, Demands, seconds_of
+from autoquant.api.configuration import MAX_SEED, MAX_THREADS, Budget, Configuration, Demands, drops_of, seconds_of
 from autoquant.domain.target import Target
-from autoquant.errors import UsageError
+from autoquant.errors import AutoquantError, UsageError
+from autoquant.metrics.grammar import parse_metrics
 
 VALID: Mapping[str, Any] = {
     "model": Path("model.onnx"),
@@ -86,3 +87,43 @@ def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--time .*120s"):
         seconds_of(text, "--time")
+
+
+def asked(max_drop: float | Mapping[str, float] | None, *metrics: str) -> Configuration:
+    return Configuration(**{**VALID, "demands": Demands(max_drop=max_drop), "metrics": parse_metrics(metrics)})
+
+
+def test_a_drop_is_for_every_metric_or_for_those_with_a_name() -> None:
+    assert asked(None, "top1").max_drops == {}
+    assert asked(0.01, "top1", "cosine").max_drops == {"top1": 0.01, "cosine": 0.01}
+    found = asked({"cosine": 0.01}, "top1", "cosine")
+    assert found.max_drops == {"cosine": 0.01}
+    assert found.plain()["max_drop"] == {"cosine": 0.01}
+    assert found.plain()["metrics"] == ["top1", "cosine"]
+
+
+def test_a_drop_needs_its_metric() -> None:
+    with pytest.raises(UsageError, match="no metric, add one"):
+        asked(0.01)
+    with pytest.raises(UsageError, match="for 'top2', but the metrics are: top1"):
+        asked({"top2": 0.01}, "top1")
+
+
+@pytest.mark.parametrize("drop", [-0.1, 1.5, math.nan])
+def test_a_drop_that_is_no_share_is_refused(drop: float) -> None:
+    for demand in (drop, {"top1": drop}):
+        with pytest.raises(UsageError, match="it must lie in 0 to 1"):
+            Demands(max_drop=demand)
+
+
+def test_drops_are_read_with_and_without_a_name() -> None:
+    metrics = ["top1", "cosine@y", "ocr=tasks:score:min"]
+    assert drops_of([], metrics) is None
+    assert drops_of(["ocr=2%"], metrics) == {"ocr": 0.02}
+    assert drops_of(["1%", "cosine@y=0.1"], metrics) == {"top1": 0.01, "cosine@y": 0.1, "ocr": 0.01}
+
+
+@pytest.mark.parametrize("text", ["much", "top1=", "120%", "top1=-1"])
+def test_what_is_no_drop_is_refused(text: str) -> None:
+    with pytest.raises(AutoquantError, match="give a share such as"):
+        drops_of([text], ["top1"])
