@@ -58,6 +58,21 @@ def search(
         str | None,
         typer.Option(metavar="DATA", help="Evaluation samples; without them the calibration data are split."),
     ] = None,
+    held_out: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Samples for the last measurement alone; else half the evaluation samples."),
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Labels of the evaluation samples: .npz or .npy.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="Beside SNR: cosine, top1, accuracy or module:function[:min]."),
+    ] = None,
+    max_drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]DROP", help="Largest drop of a metric, or of every one, e.g. 0.5%."),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
@@ -90,7 +105,7 @@ def search(
     started = time.perf_counter()
     with _errors():
         from autoquant import Budget, Demands, Target
-        from autoquant.api.configuration import DEFAULT_SECONDS, cores_of, seconds_of
+        from autoquant.api.configuration import DEFAULT_SECONDS, cores_of, drops_of, seconds_of
         from autoquant.api.search import search as run
 
         seconds = None if time_ is None else seconds_of(time_, "--time")
@@ -102,6 +117,9 @@ def search(
                 model,
                 calibration=calibration,
                 evaluation=evaluation,
+                held_out=held_out,
+                labels=labels,
+                metrics=metric or (),
                 targets=[
                     Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
                 ],
@@ -111,7 +129,11 @@ def search(
                     trial_seconds=None if trial_time is None else seconds_of(trial_time, "--trial-time"),
                     trial_memory_mb=trial_memory,
                 ),
-                demands=Demands(min_snr_db=min_snr, max_latency_ratio=max_latency_ratio),
+                demands=Demands(
+                    min_snr_db=min_snr,
+                    max_latency_ratio=max_latency_ratio,
+                    max_drop=drops_of(max_drop or [], metric or []),
+                ),
                 out=out,
                 space=space,
                 n_regions=regions,
@@ -267,21 +289,14 @@ def _line(progress: "SearchProgress") -> str:
 
 
 def _print_result(result: object) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from autoquant.api.result import SearchResult
     from autoquant.report.summary import run_sentences
+    from autoquant.report.tables import member_rows
 
     assert isinstance(result, SearchResult)
     for sentence in (*run_sentences(result.record), *result.record.notes):
         typer.echo(sentence)
-    table = Table("id", "SNR dB", "ratio", "95 %", "ms", "regions", "path")
-    for row in result.front.to_dict("records"):
-        interval = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}" if row["id"] != "float" else ""
-        cells = (f"{row['snr_db']:.1f}", f"{row['ratio']:.3f}", interval, f"{row['median_ms']:.3f}")
-        table.add_row(str(row["id"]), *cells, str(row["n_quantized_regions"]), str(row["path"]))
-    Console().print(table)
+    _print_table(*member_rows(result.record.front))
     typer.echo(f"{result.folder}/report.html")
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from autoquant.api.evaluator import Evaluated, Evaluator, EvaluatorSetup
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Footprint
+from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.target import Target
+from autoquant.errors import MetricError
 from autoquant.measurement.files import FileBench, FileBenchSetup
+from autoquant.measurement.latency import REFERENCE, Outputs
 
-__all__ = ["CrashesOn", "Misbehaving", "MisbehavingSetup", "crash", "eat_memory", "hang"]
+__all__ = ["CrashesOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "crash", "eat_memory", "hang"]
 
 
 def crash() -> None:
@@ -81,3 +84,22 @@ class CrashesOn:
                 return FileBench.open(self, key_, path)
 
         return Crashing(self.setup)
+
+
+class FixedScorer:
+    """Says how many samples it was given; the file ``third`` has no number."""
+
+    REASON = "it has no number"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, self.n_samples = names, 0
+
+    def add(self, key: str, sample: int, reference: Outputs, candidate: Outputs) -> None:  # noqa: ARG002 - of the port
+        self.n_samples += key == REFERENCE
+
+    def scores(self, key: str) -> Mapping[str, MemberMetric]:
+        if key == "third":
+            raise MetricError(self.REASON)
+        value = MetricValue(value=float(self.n_samples), n_samples=self.n_samples)
+        both = PartValues(all=value, search=value)
+        return {self.names[0]: MemberMetric(value=both, drop=both)}

@@ -1,9 +1,19 @@
 """Small fronts and run records, as a search would hand them to the report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
-from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement, Quality, Trial
+from autoquant.domain.measurement import (
+    Evaluation,
+    Failure,
+    Footprint,
+    Latency,
+    Measurement,
+    Quality,
+    SnrInterval,
+    Trial,
+)
+from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.target import Target
 
@@ -14,6 +24,7 @@ __all__ = [
     "a_latency",
     "a_measured",
     "a_member",
+    "a_metric",
     "a_record",
     "a_region",
 ]
@@ -43,6 +54,7 @@ def a_member(
     assignment: Mapping[str, str] | None = None,
     targets: tuple[Target, ...] = (Target(),),
     note: str = "",
+    drops: Mapping[str, float] | None = None,
 ) -> Member:
     schemes = {"r0": "u8s8", "r1": "u8s8"} if assignment is None else assignment
     return Member(
@@ -55,10 +67,26 @@ def a_member(
         footprint={target.name: Footprint(opening_ms=25.0, memory_mb=12.5) for target in targets},
         assignment={RegionId(region): scheme for region, scheme in schemes.items()},
         note=note,
+        snr_search=SnrInterval(worst_db=snr_db + 1, n_samples=32, low_db=snr_db, high_db=snr_db + 2),
+        snr_held_out=SnrInterval(worst_db=snr_db - 1, n_samples=32, low_db=snr_db - 2, high_db=snr_db),
+        metrics={name: a_metric(0.9, drop) for name, drop in (drops or {}).items()},
     )
 
 
-def a_float_member(targets: tuple[Target, ...] = (Target(),)) -> Member:
+def a_metric(reference: float, drop: float) -> MemberMetric:
+    """Of a member that drops by so much over all samples, by a bit less on those of the search."""
+    return MemberMetric(value=_parts(reference - drop, -0.01), drop=_parts(drop, 0.01))
+
+
+def _parts(value: float, held_out: float) -> PartValues:
+    def near(number: float) -> MetricValue:
+        return MetricValue(value=number, low=number - 0.02, high=number + 0.02, n_samples=32)
+
+    both = MetricValue(value=value, n_samples=64)
+    return PartValues(all=both, search=near(value - held_out), held_out=near(value + held_out))
+
+
+def a_float_member(targets: tuple[Target, ...] = (Target(),), metrics: Iterable[str] = ()) -> Member:
     return Member(
         id=FLOAT_ID,
         path="models/float.onnx",
@@ -69,6 +97,7 @@ def a_float_member(targets: tuple[Target, ...] = (Target(),)) -> Member:
         footprint={target.name: Footprint(opening_ms=20.0, memory_mb=11.0) for target in targets},
         assignment={},
         note="",
+        metrics={name: a_metric(0.9, 0.0) for name in metrics},
     )
 
 
@@ -78,7 +107,7 @@ def a_front(*members: Member, targets: tuple[Target, ...] = (Target(),)) -> Fron
         model_path="data/model.onnx",
         model_sha256="ef" * 32,
         targets=targets,
-        members=(*members, a_float_member(targets)),
+        members=(*members, a_float_member(targets, dict.fromkeys(n for m in members for n in m.metrics))),
     )
 
 
@@ -102,6 +131,7 @@ def a_measured(
     is_complete: bool = True,
     assignment: Mapping[str, str] | None = None,
     target: str = "cpu-1t",
+    drops: Mapping[str, float] | None = None,
 ) -> Evaluation:
     """An evaluation with numbers; without a latency where ``ratio`` is None."""
     schemes = {RegionId(region): scheme for region, scheme in (assignment or {"r0": "u8s8"}).items()}
@@ -111,6 +141,7 @@ def a_measured(
         digest=f"digest{number}",
         effective=schemes,
         is_complete=is_complete,
+        drops=drops or {},
     )
     return Evaluation(trial=Trial(number=number, assignment=schemes), outcome=measurement)
 

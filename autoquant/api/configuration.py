@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.metric import Metric
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
+from autoquant.metrics.grammar import parse_drop, parse_metrics
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -20,6 +22,7 @@ __all__ = [
     "Demands",
     "check_targets",
     "cores_of",
+    "drops_of",
     "seconds_of",
 ]
 
@@ -65,16 +68,23 @@ class Demands:
     Attributes:
         min_snr_db: Members keep at least this SNR.
         max_latency_ratio: Members take at most this share of the float model's latency.
+        max_drop: Members are at most this much worse than float over all evaluation samples, in every metric or by the
+            name of one; 0.005 is half a percentage point of a share.
     """
 
     min_snr_db: float | None = None
     max_latency_ratio: float | None = None
+    max_drop: float | Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.min_snr_db is not None and not math.isfinite(self.min_snr_db):
             raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
             raise UsageError(f"the highest latency ratio is {self.max_latency_ratio}, it must lie in (0, 1]")
+        drops = self.max_drop if isinstance(self.max_drop, Mapping) else {"": self.max_drop}
+        for drop in drops.values():
+            if drop is not None and not 0 <= drop <= 1:
+                raise UsageError(f"the largest drop is {drop}, it must lie in 0 to 1, e.g. 0.005")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,9 @@ class Configuration:
         model: The float model's file.
         calibration: What calibrates.
         evaluation: What evaluates; None splits the calibration data.
+        held_out: What only the last measurement sees; None takes a part of the evaluation samples.
+        labels: File with labels of the evaluation samples, None where the data bring their own.
+        metrics: Beside SNR.
         targets: Where candidates are timed, at least one.
         budget: When the search ends.
         demands: What is of interest.
@@ -110,6 +123,9 @@ class Configuration:
     seed: int = 0
     resume: bool = False
     cache: Path | None = None
+    held_out: DataSource | None = None
+    labels: Path | None = None
+    metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -117,6 +133,32 @@ class Configuration:
             raise UsageError(f"the seed is {self.seed}, it must lie in 0 to {MAX_SEED}")
         if self.n_regions < 1:
             raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
+        if self.metrics and self.batch > 1:
+            raise UsageError("metrics are of single samples; leave the batch at 1, or leave them out")
+        self._check_drops()
+
+    def _check_drops(self) -> None:
+        if self.demands.max_drop is None:
+            return
+        if not self.metrics:
+            raise UsageError("a largest drop is given but no metric, add one, e.g. --metric top1")
+        for name in self.max_drops:
+            if name not in self._metric_names:
+                raise UsageError(
+                    f"a largest drop is given for '{name}', but the metrics are: {', '.join(self._metric_names)}"
+                )
+
+    @property
+    def _metric_names(self) -> list[str]:
+        return [metric.name for metric in self.metrics]
+
+    @property
+    def max_drops(self) -> Mapping[str, float]:
+        """The largest drop by metric; those without one are left out."""
+        asked = self.demands.max_drop
+        if asked is None or isinstance(asked, Mapping):
+            return asked or {}
+        return dict.fromkeys(self._metric_names, asked)
 
     @property
     def batch(self) -> int:
@@ -129,6 +171,9 @@ class Configuration:
             "model": str(self.model),
             "calibration": _spelled(self.calibration),
             "evaluation": None if self.evaluation is None else _spelled(self.evaluation),
+            "held_out": None if self.held_out is None else _spelled(self.held_out),
+            "labels": None if self.labels is None else str(self.labels),
+            "metrics": [str(metric) for metric in self.metrics],
             "targets": [_plain_target(target) for target in self.targets],
             "seconds": self.budget.seconds,
             "trials": self.budget.trials,
@@ -136,6 +181,7 @@ class Configuration:
             "trial_memory_mb": self.budget.trial_memory_mb,
             "min_snr_db": self.demands.min_snr_db,
             "max_latency_ratio": self.demands.max_latency_ratio,
+            "max_drop": dict(self.max_drops),
             "space": self.space,
             "n_regions": self.n_regions,
             "dims": dict(self.dims),
@@ -194,6 +240,27 @@ def cores_of(text: str) -> tuple[int, ...]:
         raise UsageError(f"--affinity {text}: the range is empty, write the lower core first, e.g. 0-1")
     _check_cores(found, f"--affinity {text}")
     return tuple(dict.fromkeys(found))
+
+
+def drops_of(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float] | None:
+    """Read largest drops such as ``0.5%``, for every metric, or ``NAME=0.5%``, for one.
+
+    Args:
+        texts: What the user wrote; a drop with a name counts before one without.
+        metrics: As the user spells them.
+
+    Returns:
+        By metric; None where none is given.
+
+    Raises:
+        AutoquantError: One is no drop, or a metric is spelled wrong.
+    """
+    named = {name: parse_drop(drop) for name, _, drop in (text.rpartition("=") for text in texts)}
+    if not texts:
+        return None
+    default = named.pop("", None)
+    every = {} if default is None else {metric.name: default for metric in parse_metrics(metrics)}
+    return every | named
 
 
 def seconds_of(text: str, where: str) -> float:

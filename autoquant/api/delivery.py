@@ -13,13 +13,12 @@ from autoquant.api.configuration import Demands
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.folder import RunFolder, writing
-from autoquant.domain.feed import Feed
+from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
-from autoquant.domain.target import Target
-from autoquant.front.selection import choose_finalists, choose_members
+from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import LEAST_SESSIONS, JointMeasurement, Measured, finalist_seconds
@@ -46,14 +45,14 @@ class Delivery:
     prepared: PreparedModel
     builder: Builder
     facts: BenchFacts
-    feeds: Sequence[Feed]
-    targets: tuple[Target, ...]
-    seed: int
+    division: Division
+    files: FileBenchSetup
     opening_s: float
     memory_bytes: int | None
     folder: RunFolder
     calibration_digest: str
     demands: Demands
+    max_drops: Mapping[str, float]
     is_ended: Callable[[], bool]
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
@@ -65,7 +64,11 @@ class Delivery:
         measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
         kept = choose_members(
-            {name: (found.quality, found.latency) for name, found in measured.items() if found.quality is not None},
+            {
+                name: (found.quality, found.latency)
+                for name, found in measured.items()
+                if found.quality is not None and keeps_drops(found.metrics, self.max_drops)
+            },
             min_snr_db=self.demands.min_snr_db,
             max_latency_ratio=self.demands.max_latency_ratio,
         )
@@ -77,18 +80,14 @@ class Delivery:
         return Front(
             model_path=str(self.prepared.source),
             model_sha256=self.prepared.source_sha256,
-            targets=self.targets,
+            targets=tuple(self.files.targets),
             members=(*members, self._float_member(float_path, baseline)),
         )
 
     def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
-        setup = FileBenchSetup(
-            baseline=self.prepared.source,
-            feeds=tuple(self.feeds[: self.facts.n_samples]),
-            targets=self.targets,
-            seed=self.seed,
+        final = JointMeasurement(
+            self.files, files, deadline, self.is_ended, memory_bytes=self.memory_bytes, division=self.division
         )
-        final = JointMeasurement(setup, files, deadline, self.is_ended, memory_bytes=self.memory_bytes)
         measured = final.run()
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
@@ -106,11 +105,14 @@ class Delivery:
         """As many finalists as can be measured in the time that is left."""
         finalists: dict[str, Evaluation] = {}
         files: dict[str, Path] = {}
-        n_samples = self.facts.n_samples
+        n_samples = len(self.division)
         opening_s = LEAST_SESSIONS * reading_seconds(self.opening_s, size_bytes_of(self.prepared.source))
         needed = finalist_seconds(2 * sum(self.facts.float_s.values()), n_samples) + opening_s + WRITING_S
         writing_s = 0.0
-        for evaluation in choose_finalists(evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db):
+        chosen = choose_finalists(
+            evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db, max_drops=self.max_drops
+        )
+        for evaluation in chosen:
             needed += finalist_seconds(_seconds(evaluation), n_samples) + opening_s
             if deadline.left < needed + writing_s:
                 break
@@ -185,6 +187,9 @@ class Delivery:
             footprint=measured.footprint,
             assignment=effective,
             note=note,
+            snr_search=measured.snr_search,
+            snr_held_out=measured.snr_held_out,
+            metrics=measured.metrics,
         )
 
     def _float_member(self, path: Path, measured: Measured) -> Member:
@@ -198,6 +203,7 @@ class Delivery:
             footprint=measured.footprint,
             assignment={},
             note="the given model",
+            metrics=measured.metrics,
         )
 
 

@@ -2,19 +2,23 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoquant.api import steps
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.metric import Metric
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
+from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
+from autoquant.metrics.evaluator import MetricEvaluator
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
 
@@ -70,6 +74,8 @@ class EvaluatorSetup:
         targets: Where candidates are timed.
         seed: Of orders and resampling.
         seconds: For running the float model on the samples; those that there is no time for are left out.
+        metrics: Tried on the float model before anything is built.
+        has_drops: Whether candidates are scored too.
     """
 
     model: Path
@@ -77,19 +83,41 @@ class EvaluatorSetup:
     targets: tuple[Target, ...]
     seed: int
     seconds: float = math.inf
+    metrics: tuple[Metric, ...] = ()
+    has_drops: bool = False
 
     def __call__(self) -> "Evaluator":
-        """Open the float model and run it."""
-        return Evaluator(
-            steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        """Open the float model and run it.
+
+        Raises:
+            MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
+        """
+        bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        if not self.metrics:
+            return Evaluator(bench)
+        metrics = MetricEvaluator(
+            metrics=self.metrics,
+            names=bench.names,
+            reference=bench.reference,
+            feeds=bench.feeds,
+            labels={name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()},
+            seed=self.seed,
         )
+        metrics.evaluate(bench.reference, has_intervals=False)
+        return Evaluator(bench, metrics if self.has_drops else None)
 
 
 @dataclass(slots=True)
 class Evaluator:
-    """Builds and measures; a graph that was measured once is known."""
+    """Builds and measures; a graph that was measured once is known.
+
+    Attributes:
+        bench: The float model.
+        metrics: By which candidates are scored on the samples that they run; None for no scores.
+    """
 
     bench: Bench
+    metrics: MetricEvaluator | None = None
     _builder: Builder | None = None
     _regions: Sequence[Region] = ()
     _built: dict[str, Measurement | Failure] = field(default_factory=dict)
@@ -119,19 +147,35 @@ class Evaluator:
         except (AssertionError, KeyError, ValueError) as error:
             return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
         if candidate.digest not in self._built:
-            found = steps.measure(
-                self.bench,
-                candidate,
-                assignment,
-                self._regions,
-                n_rounds=n_rounds,
-                goes_on=self._may_join,
-                known=self._known,
-            )
+            found = self._measured(candidate, assignment, n_rounds)
             self._built[candidate.digest] = found
             if isinstance(found, Measurement):
                 self._known[found.digest] = found
         return Evaluated(self._built[candidate.digest], self.bench.opening_s)
+
+    def _measured(self, candidate: Candidate, assignment: Assignment, n_rounds: int) -> Measurement | Failure:
+        meter = None if self.metrics is None else self.metrics.meter()
+        found = steps.measure(
+            self.bench,
+            candidate,
+            assignment,
+            self._regions,
+            n_rounds=n_rounds,
+            goes_on=self._may_join,
+            known=self._known,
+            observe=meter.add if meter else lambda *_: None,
+        )
+        if meter is None or isinstance(found, Failure) or found.digest in self._known:
+            return found
+        try:
+            results = meter.results(has_intervals=False)
+        except MetricError as error:
+            return Failure(stage="metric", reason=str(error))
+        n_all = len(self.bench.feeds)
+        return replace(
+            found,
+            drops={name: result.drop.value * result.drop.n_samples / n_all for name, result in results.items()},
+        )
 
     def _may_join(self, progress: Progress) -> bool:
         """Whether a candidate could still join the front: nothing known beats it by more than the margins."""

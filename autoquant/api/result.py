@@ -1,5 +1,6 @@
 """What a search returns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pandas as pd
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.errors import UsageError
+from autoquant.front.selection import keeps_drops
 from autoquant.report.summary import best_member_at
 from autoquant.report.tables import front_table, trials_table
 
@@ -44,30 +46,61 @@ class SearchResult:
         return trials_table(self.record.evaluations, self.record.regions)
 
     def best(
-        self, *, min_snr_db: float | None = None, max_latency_ratio: float | None = None, target: str | None = None
+        self,
+        *,
+        min_snr_db: float | None = None,
+        max_latency_ratio: float | None = None,
+        max_drop: float | Mapping[str, float] | None = None,
+        target: str | None = None,
     ) -> Choice:
-        """The fastest member that keeps an SNR, or the most accurate one within a latency ratio.
+        """The fastest member that keeps an SNR or its metrics, or the most accurate one within a latency ratio.
 
-        The float model keeps every SNR, so a demand that no member meets gives the float model.
+        The float model keeps all, so a demand that no member meets gives the float model.
+
+        Args:
+            min_snr_db: Least SNR.
+            max_latency_ratio: Largest ratio.
+            max_drop: Largest drop over all evaluation samples, of every metric or by name; 0.005 is half a point.
+            target: Whose latency counts, by default the first.
 
         Raises:
-            UsageError: Neither or both demands are given, or the target is unknown.
+            UsageError: None or several demands are given, or the target or a metric is unknown.
         """
-        if (min_snr_db is None) == (max_latency_ratio is None):
-            raise UsageError("give either min_snr_db or max_latency_ratio")
+        if [min_snr_db, max_latency_ratio, max_drop].count(None) != 2:
+            raise UsageError("give either min_snr_db, max_latency_ratio or max_drop")
         front: Front = self.record.front
+        name = target or front.targets[0].name
         if min_snr_db is not None:
             found = best_member_at(front, min_snr_db, target)
+        elif max_latency_ratio is not None:
+            found = _most_accurate(front, max_latency_ratio, name)
         else:
-            assert max_latency_ratio is not None
-            found = _most_accurate(front, max_latency_ratio, target or front.targets[0].name)
+            assert max_drop is not None
+            found = _fastest_within(front, max_drop, name)
         return Choice(found, self.folder / found.path)
 
 
-def _most_accurate(front: Front, ratio: float, target: str) -> Member:
+def _fastest_within(front: Front, max_drop: float | Mapping[str, float], target: str) -> Member:
+    _check_target(front, target)
+    known = [name for member in front.members if member.id == FLOAT_ID for name in member.metrics]
+    drops = max_drop if isinstance(max_drop, Mapping) else dict.fromkeys(known, max_drop)
+    if not drops or not drops.keys() <= set(known):
+        raise UsageError(
+            f"max_drop is for {', '.join(drops) or 'every metric'}, but the metrics of this search are:"
+            f" {', '.join(known) or 'none'}"
+        )
+    kept = [member for member in front.members if keeps_drops(member.metrics, drops)]
+    return min(kept, key=lambda member: member.latency[target].ratio)
+
+
+def _check_target(front: Front, target: str) -> None:
     if target not in {known.name for known in front.targets}:
         known = ", ".join(t.name for t in front.targets)
         raise UsageError(f"there is no target '{target}', this search had: {known}")
+
+
+def _most_accurate(front: Front, ratio: float, target: str) -> Member:
+    _check_target(front, target)
     quick = [m for m in front.members if m.id != FLOAT_ID and m.latency[target].ratio <= ratio and m.quality]
     if not quick:
         return next(m for m in front.members if m.id == FLOAT_ID)

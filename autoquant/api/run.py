@@ -5,10 +5,11 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from autoquant.api import steps
 from autoquant.api.configuration import Configuration
+from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery
 from autoquant.api.evaluator import BenchFacts, EvaluatorSetup, Ingredients
@@ -16,16 +17,18 @@ from autoquant.api.folder import RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
+from autoquant.api.scoring import FileScorerSetup
 from autoquant.api.trials import SearchProgress, Trials
-from autoquant.calibration.batches import batched, overlap, read_samples, split
-from autoquant.domain.feed import Samples, chain_feeds
+from autoquant.domain.division import Division
+from autoquant.domain.feed import Samples
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
-from autoquant.errors import DataError, OutputError
+from autoquant.errors import OutputError
 from autoquant.graph.regions import borders
 from autoquant.isolation.limits import available_memory_bytes
+from autoquant.measurement.files import FileBenchSetup
 from autoquant.model.io import sha256_of, size_bytes_of
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
@@ -65,7 +68,7 @@ class Run:
     difference_db: float | None = None
     has_plain_sums: bool = False
     definition: SpaceDefinition | None = None
-    samples: tuple[Samples, Samples] | None = None
+    data: SearchData | None = None
     study: Study | None = None
 
     @property
@@ -79,31 +82,16 @@ class Run:
         for target in asked.targets:
             provider_of(target.ep)
         self.definition = read_space(asked.space, ep=asked.targets[0].ep)
-        inputs = steps.signatures_of(asked.model)
-        calibration = batched(read_samples(asked.calibration, inputs, role="calibration"), inputs, asked.batch)
-        if asked.evaluation is None:
-            self.samples = split(calibration)
-            self.notes.append(
-                f"no evaluation data: {len(self.samples[0])} of the {len(calibration)} samples calibrate,"
-                f" the other {len(self.samples[1])} evaluate"
-            )
-            return
-        evaluation = read_samples(asked.evaluation, inputs, role="evaluation")
-        self.samples = calibration, batched(evaluation, inputs, asked.batch)
-        shared = overlap(*self.samples)
-        if shared:
-            raise DataError(
-                f"{shared} of the {len(self.samples[1])} evaluation samples are calibration samples too;"
-                " remove them from one of the two"
-            )
+        self.data = read_search_data(asked, steps.signatures_of(asked.model))
+        self.notes.extend(self.data.notes)
 
     def run(self, folder: RunFolder) -> SearchResult:
         """All stages; see the module."""
-        assert self.samples is not None
+        assert self.data is not None
         self._check_resumed(folder)
-        with closing(self._evaluator(self.samples[1])) as evaluator:
+        with closing(self._evaluator(self.data.search)) as evaluator:
             evaluator.start()
-            ingredients = self._ingredients(self.samples[0])
+            ingredients = self._ingredients(self.data)
             with interruptible() as interrupts:
                 with self.deadline.phase("search"):
                     trials = self._open_trials(evaluator, folder, ingredients, interrupts)
@@ -119,6 +107,8 @@ class Run:
             targets=asked.targets,
             seed=asked.seed,
             seconds=_FLOAT_SHARE * self._budget_s,
+            metrics=asked.metrics,
+            has_drops=bool(asked.max_drops),
         )
         return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
 
@@ -134,16 +124,14 @@ class Run:
         available = available_memory_bytes()
         return None if available is None else int(_MEMORY_SHARE * available)
 
-    def _ingredients(self, samples: Samples) -> Ingredients:
+    def _ingredients(self, data: SearchData) -> Ingredients:
         """Preprocess, partition, calibrate."""
         assert self.definition is not None
-        assert self.samples is not None
+        samples = data.calibration
         asked = self.configuration
         self._tell("preprocess")
         with self.deadline.phase("preprocess"):
-            # a dimension is frozen only where calibration and evaluation agree on it
-            everything = replace(samples, feeds=chain_feeds([each.feeds for each in self.samples]))
-            prepared = steps.prepare(asked.model, everything, dims=asked.dims)
+            prepared = steps.prepare(asked.model, data.everything, dims=asked.dims)
             regions = steps.find_regions(prepared, space=self.definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
             self.difference_db = None if math.isinf(prepared.difference_db) else round(prepared.difference_db, 2)
@@ -163,10 +151,11 @@ class Run:
     def _open_trials(
         self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients, interrupts: Interrupts
     ) -> Trials:
-        assert self.samples is not None
-        facts, n_samples = evaluator.facts(), len(self.samples[1])
-        if facts.n_samples < n_samples:
-            self.notes.append(f"there was time for {facts.n_samples} of the {n_samples} evaluation samples")
+        assert self.data is not None
+        facts, division = evaluator.facts(), self.data.division(len(self.data.search))
+        found = self.data.division(facts.n_samples)
+        if len(found) < len(division):
+            self.notes.append(f"there was time for {len(found)} of the {len(division)} evaluation samples")
         space = resolve(ingredients.definition, ingredients.regions)
         if self.configuration.resume:
             self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
@@ -187,6 +176,7 @@ class Run:
             study=study,
             evaluator=evaluator,
             facts=facts,
+            n_final_samples=len(found),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
@@ -200,21 +190,21 @@ class Run:
     def _finish(
         self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
     ) -> SearchResult:
-        assert self.samples is not None
-        n_before = interrupts.n_pressed
+        assert self.data is not None
+        n_before, division = interrupts.n_pressed, self.data.division(trials.facts.n_samples)
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=ingredients.prepared,
             builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
             facts=trials.facts,
-            feeds=self.samples[1].feeds,
-            targets=self.configuration.targets,
-            seed=self.configuration.seed,
+            division=division,
+            files=self._files(self.data, division),
             opening_s=trials.evaluator.opening_s,
             memory_bytes=self._memory_bytes,
             folder=folder,
             calibration_digest=ingredients.statistics.digest,
             demands=self.configuration.demands,
+            max_drops=self.configuration.max_drops,
             is_ended=lambda: interrupts.n_pressed > n_before,
         )
         study, regions = trials.study, ingredients.regions
@@ -226,6 +216,20 @@ class Run:
             record = self._record(front, regions, study)
             self._write_reports(folder, record, self._run_document(regions, trials.facts, trials.n_evaluations))
         return SearchResult(folder.path, record)
+
+    def _files(self, data: SearchData, division: Division) -> FileBenchSetup:
+        """For the last measurement."""
+        asked, feeds = self.configuration, data.feeds(division)
+        scorer = FileScorerSetup(
+            metrics=asked.metrics, feeds=feeds, labels=data.labels(division), division=division, seed=asked.seed
+        )
+        return FileBenchSetup(
+            baseline=asked.model,
+            feeds=feeds,
+            targets=asked.targets,
+            seed=asked.seed,
+            make_scorer=scorer if asked.metrics else None,
+        )
 
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
         try:
@@ -271,12 +275,14 @@ class Run:
     def _configuration(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""
         assert self.definition is not None
-        assert self.samples is not None
+        assert self.data is not None
+        held_out = None if self.data.is_pooled or self.data.held_out is None else self.data.held_out.digest
         return {
             **self.configuration.plain(),
             "model_sha256": sha256_of(self.configuration.model),
-            "calibration_digest": self.samples[0].digest,
-            "evaluation_digest": self.samples[1].digest,
+            "calibration_digest": self.data.calibration.digest,
+            "evaluation_digest": self.data.evaluation_digest,
+            "held_out_digest": held_out,
             "space_digest": self.definition.digest,
         }
 
@@ -331,5 +337,6 @@ _FIXED = {
     "dims": "--dim",
     "calibration_digest": "calibration data",
     "evaluation_digest": "evaluation data",
+    "held_out_digest": "held-out data",
 }
 """What a resumed run shares with the first one, and what it is called."""

@@ -17,6 +17,7 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, OutputError
 from autoquant.examples import example
+from autoquant.metrics.grammar import parse_metrics
 
 __all__ = ["search"]
 
@@ -26,6 +27,9 @@ def search(
     *,
     calibration: DataSource | None = None,
     evaluation: DataSource | None = None,
+    held_out: DataSource | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    metrics: Sequence[str] = (),
     targets: Sequence[Target] = (Target("cpu"),),
     budget: Budget | None = None,
     demands: Demands | None = None,
@@ -45,6 +49,10 @@ def search(
         model: The float model's file, or ``example:digits``.
         calibration: Samples that calibrate; an example brings its own.
         evaluation: Samples that evaluate; without them the calibration data are split.
+        held_out: Samples that only the last measurement sees; without them a half of the evaluation samples, if there
+            are enough.
+        labels: File with labels of the evaluation samples, ``.npz`` or ``.npy``; arrays ``label*`` of the data without.
+        metrics: Beside SNR, as ``autoquant.metrics.grammar`` spells them, e.g. ``top1`` or ``module:function``.
         targets: Where candidates are timed; each is an objective of its own.
         budget: When the search ends; 120 s by default.
         demands: What is of interest.
@@ -83,6 +91,9 @@ def search(
         seed=seed,
         resume=resume,
         cache=cache,
+        held_out=held_out,
+        labels=None if labels is None else Path(labels),
+        metrics=parse_metrics(metrics),
     )
     run = Run(configuration, deadline, on_progress)
     run.check()

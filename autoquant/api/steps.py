@@ -27,7 +27,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, DataError, ModelError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
-from autoquant.measurement.bench import Bench, Progress
+from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
 from autoquant.model.io import input_signatures, load_model
 from autoquant.model.ops import activations
@@ -374,6 +374,7 @@ def measure(
     n_rounds: int = 8,
     goes_on: Callable[[Progress], bool] = lambda _: True,
     known: Mapping[str, Measurement] | None = None,
+    observe: Observer = lambda *_: None,
 ) -> Measurement | Failure:
     """Open a candidate, read back what really runs, and measure it.
 
@@ -385,13 +386,14 @@ def measure(
         n_rounds: Samples that are run, each once.
         goes_on: Asked after a third of the rounds.
         known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again.
+        observe: Told the outputs of each sample.
     """
     try:
         opened = bench.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
         if known is not None and digest in known:
             return known[digest]
-        quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on)
+        quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on, observe)
     except AutoquantError as error:
         return Failure(stage="open", reason=str(error))
     except Exception as error:  # onnxruntime raises its own types from run

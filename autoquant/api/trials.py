@@ -47,6 +47,7 @@ class Trials:
         study: What is asked and told.
         evaluator: Builds and measures them.
         facts: Of the float model.
+        n_final_samples: That the last measurement runs.
         regions: The partition.
         space: Their choices.
         deadline: Of the whole search.
@@ -57,6 +58,7 @@ class Trials:
     study: Study
     evaluator: IsolatedEvaluator
     facts: BenchFacts
+    n_final_samples: int
     regions: Sequence[Region]
     space: SearchSpace
     deadline: Deadline
@@ -111,7 +113,7 @@ class Trials:
         latency_s = sum(self.facts.float_s.values())
         n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
         return self.deadline.left - self.deadline.finish_seconds(
-            n_finalists + 1, latency_s, self.facts.n_samples, self.evaluator.opening_s, self.size_bytes
+            n_finalists + 1, latency_s, self.n_final_samples, self.evaluator.opening_s, self.size_bytes
         )
 
     @property

@@ -1,9 +1,10 @@
 """What a search delivers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality
+from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality, SnrInterval
+from autoquant.domain.metric import MemberMetric
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
 
@@ -27,6 +28,9 @@ class Member:
         footprint: By target name.
         assignment: Scheme name of each region that is not float.
         note: What the user should know of it, or empty.
+        snr_search: On the samples that the search compared candidates on; None for the float model.
+        snr_held_out: On the samples that only the last measurement saw; None where there are none.
+        metrics: By name.
     """
 
     id: str
@@ -38,6 +42,9 @@ class Member:
     footprint: Mapping[str, Footprint]
     assignment: Assignment
     note: str
+    snr_search: SnrInterval | None = None
+    snr_held_out: SnrInterval | None = None
+    metrics: Mapping[str, MemberMetric] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

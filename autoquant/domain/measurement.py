@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoquant.domain.region import Assignment
 
-__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "Trial"]
+__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "SnrInterval", "Trial"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,23 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnrInterval:
+    """SNR over some samples and how far to trust it.
+
+    Attributes:
+        worst_db: Of the worst output, pooled over the samples; as ``Quality.worst_db``.
+        n_samples: Behind the number.
+        low_db: Lower end of the 95 % bootstrap interval over samples; None where it is unknown.
+        high_db: Upper end.
+    """
+
+    worst_db: float
+    n_samples: int
+    low_db: float | None = None
+    high_db: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Quality and latency of one candidate.
 
@@ -89,6 +106,8 @@ class Measurement:
         digest: Of the graph that onnxruntime runs; equal digests are equal candidates.
         effective: Name of the scheme that each region really runs.
         is_complete: Whether it was measured to the end; a clear loser is stopped early.
+        drops: By metric, how much worse than float the candidate is over all search samples if it is as good on those
+            that it didn't run. Empty where no drop is demanded.
     """
 
     quality: Quality
@@ -96,6 +115,7 @@ class Measurement:
     digest: str
     effective: Assignment
     is_complete: bool
+    drops: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,12 @@ __all__ = [
     "Cosine",
     "Custom",
     "Direction",
+    "MemberMetric",
     "Metric",
     "MetricResult",
     "MetricSource",
     "MetricValue",
+    "PartValues",
     "default_name",
 ]
 
@@ -156,6 +158,34 @@ class MetricResult:
     candidate: MetricValue
     reference: MetricValue
     drop: MetricValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartValues:
+    """One number on each part of the evaluation data.
+
+    Attributes:
+        all: On both parts together.
+        search: On the samples that the search compared candidates on.
+        held_out: On the samples that only the last measurement saw; None where there are none.
+    """
+
+    all: MetricValue
+    search: MetricValue
+    held_out: MetricValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetric:
+    """What a metric says of a delivered model.
+
+    Attributes:
+        value: The model's own.
+        drop: How much worse than float it is, as in ``MetricResult``.
+    """
+
+    value: PartValues
+    drop: PartValues
 
 
 def default_name(source: MetricSource) -> str:

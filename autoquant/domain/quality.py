@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.measurement import Quality
+from autoquant.domain.measurement import Quality, SnrInterval
 
 __all__ = ["QualityMeter", "snr_db"]
 
 _CHUNK = 1 << 14
+_N_RESAMPLES = 2000
+_BLOCK = 1 << 20
+"""Resampled counts held at a time."""
 Outputs = Sequence[npt.NDArray[np.generic]]
 Floats = npt.NDArray[np.float64]
 
@@ -25,6 +28,7 @@ class QualityMeter:
     Attributes:
         names: Output names, in the order of the outputs.
         noise: For each sample so far, the noise power of each output; 0 for outputs that are not float.
+        signal: The same of the reference.
 
     References:
         Bennett, "Spectra of Quantized Signals", BSTJ 27(3), 1948: 6.02 dB a bit.
@@ -32,30 +36,40 @@ class QualityMeter:
 
     names: Sequence[str]
     noise: list[Floats] = field(default_factory=list)
-    _signal: dict[str, float] = field(default_factory=dict)
-    _equal: dict[str, tuple[int, int]] = field(default_factory=dict)
+    signal: list[Floats] = field(default_factory=list)
+    _equal: list[Floats] = field(default_factory=list)
+    _size: list[Floats] = field(default_factory=list)
+    _kinds: str = ""
 
     def add(self, reference: Outputs, candidate: Outputs) -> None:
         """Count one sample; an output whose shape differs counts as all noise."""
-        noises = np.zeros(len(self.names))
-        for i, (name, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
+        signal, noise, equal, size = np.zeros((4, len(self.names)))
+        for i, (_, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
             if ref.dtype.kind == "f":
-                signal, noises[i] = _powers(ref, out)
-                self._signal[name] = self._signal.get(name, 0.0) + signal
+                signal[i], noise[i] = _powers(ref, out)
             elif ref.dtype.kind in "iub":
-                same = int((ref == out).sum()) if ref.shape == out.shape else 0
-                equal, total = self._equal.get(name, (0, 0))
-                self._equal[name] = (equal + same, total + ref.size)
-        self.noise.append(noises)
+                equal[i] = (ref == out).sum() if ref.shape == out.shape else 0
+                size[i] = ref.size
+        self._kinds = "".join(ref.dtype.kind for ref in reference)
+        self.signal.append(signal)
+        self.noise.append(noise)
+        self._equal.append(equal)
+        self._size.append(size)
 
     def merge(self, other: "QualityMeter") -> None:
         """Count the samples of another meter of the same outputs."""
+        self._kinds = self._kinds or other._kinds
+        self.signal.extend(other.signal)
         self.noise.extend(other.noise)
-        for name, signal in other._signal.items():
-            self._signal[name] = self._signal.get(name, 0.0) + signal
-        for name, (same, size) in other._equal.items():
-            equal, total = self._equal.get(name, (0, 0))
-            self._equal[name] = (equal + same, total + size)
+        self._equal.extend(other._equal)
+        self._size.extend(other._size)
+
+    def part(self, samples: range) -> "QualityMeter":
+        """A meter of some of the samples; those that were not counted yet are left out."""
+        chosen = slice(samples.start, samples.stop)
+        return QualityMeter(
+            self.names, self.noise[chosen], self.signal[chosen], self._equal[chosen], self._size[chosen], self._kinds
+        )
 
     def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
         """The pooled result.
@@ -65,17 +79,52 @@ class QualityMeter:
                 hold; 1 by default. With it the result is an estimate for all samples.
             signal: For each output, the signal power over all samples, where ``shares`` is given.
         """
-        total = np.sum(self.noise, axis=0) if self.noise else np.zeros(len(self.names))
-        found: dict[str, float] = {}
-        for i, name in enumerate(self.names):
-            if name in self._signal:
-                noise = float(total[i]) / (1.0 if shares is None else max(float(shares[i]), 1e-9))
-                found[name] = snr_db(self._signal[name] if signal is None else float(signal[i]), noise)
+        if not self.noise:
+            return Quality(per_output={}, agreement={}, n_samples=0)
+        noise = np.sum(self.noise, axis=0) / (1.0 if shares is None else np.maximum(shares, 1e-9))
+        powers = np.sum(self.signal, axis=0) if signal is None else signal
+        equal, size = np.sum(self._equal, axis=0), np.maximum(np.sum(self._size, axis=0), 1)
+        outputs = list(zip(self.names, self._kinds, range(len(self.names)), strict=True))
         return Quality(
-            per_output=found,
-            agreement={name: equal / max(total_, 1) for name, (equal, total_) in self._equal.items()},
+            per_output={name: snr_db(float(powers[i]), float(noise[i])) for name, kind, i in outputs if kind == "f"},
+            agreement={name: float(equal[i] / size[i]) for name, kind, i in outputs if kind in "iub"},
             n_samples=len(self.noise),
         )
+
+    def interval(self, seed: int) -> SnrInterval:
+        """SNR of the worst output with percentiles of the bootstrap: samples are drawn, then pooled.
+
+        Args:
+            seed: Of the resampling.
+
+        References:
+            Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.
+        """
+        n, worst = len(self.noise), self.quality().worst_db
+        if n < 2:
+            return SnrInterval(worst_db=worst, n_samples=n)
+        rng = np.random.default_rng(seed)
+        step = max(1, _BLOCK // n)
+        sizes = [min(step, _N_RESAMPLES - start) for start in range(0, _N_RESAMPLES, step)]
+        drawn = np.sort(np.concatenate([self._resampled(rng.multinomial(n, np.full(n, 1 / n), k)) for k in sizes]))
+        low, high = float(drawn[_N_RESAMPLES // 40]), float(drawn[-_N_RESAMPLES // 40 - 1])
+        return SnrInterval(worst_db=worst, n_samples=n, low_db=min(low, worst), high_db=max(high, worst))
+
+    def _resampled(self, counts: npt.NDArray[np.int64]) -> Floats:
+        """Decibels of the worst output where each sample counts so many times; shape (resamples,)."""
+        is_float = np.array([kind == "f" for kind in self._kinds])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if is_float.any():
+                noise, signal = (np.array(powers)[:, is_float] for powers in (self.noise, self.signal))
+                pooled = counts @ np.where(np.isfinite(noise), noise, 0.0)
+                pooled[counts @ ~np.isfinite(noise) > 0] = np.inf
+                decibels = 10 * np.log10(counts @ signal) - 10 * np.log10(pooled)
+                decibels[pooled == 0] = np.inf
+            else:
+                is_counted = np.array([kind in "iub" for kind in self._kinds])
+                equal, size = (np.array(values)[:, is_counted] for values in (self._equal, self._size))
+                decibels = -10 * np.log10(1 - counts @ equal / np.maximum(counts @ size, 1))
+        return np.asarray(decibels.min(axis=1, initial=np.inf))
 
 
 def snr_db(signal: float, noise: float) -> float:

@@ -35,6 +35,10 @@ class ModelSearch:
         model: A path, or ``example:NAME``.
         calibration: A path or ``module:callable``; None for the example's own.
         evaluation: The same; None for the example's own, or a part of the calibration data.
+        held_out: The same; None for a part of the evaluation data.
+        labels: File with labels of the evaluation data.
+        metrics: Beside SNR, as the command takes them.
+        max_drop: Largest drop by metric, or of every one.
         targets: Where candidates are timed.
         seconds: Of each search; None where trials count alone.
         trials: Largest number of trials.
@@ -49,6 +53,10 @@ class ModelSearch:
     model: str
     calibration: str | None
     evaluation: str | None
+    held_out: str | None
+    labels: str | None
+    metrics: tuple[str, ...]
+    max_drop: float | Mapping[str, float] | None
     targets: tuple[Target, ...]
     seconds: float | None
     trials: int | None
@@ -118,8 +126,12 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
     return ModelSearch(
         name=model.name,
         model=_located(model.model, folder),
-        calibration=None if model.calibration is None else _located(model.calibration, folder),
-        evaluation=None if model.evaluation is None else _located(model.evaluation, folder),
+        calibration=_located_data(model.calibration, folder),
+        evaluation=_located_data(model.evaluation, folder),
+        held_out=_located_data(model.held_out, folder),
+        labels=_located_data(model.labels, folder),
+        metrics=tuple(model.metrics),
+        max_drop=model.max_drop,
         targets=tuple(Target(t.ep, t.threads, t.options) for t in model.targets)
         or (Target(options.ep, options.threads),),
         seconds=seconds,
@@ -130,6 +142,10 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
         seed=options.seed,
         demands={int(snr): ratio for snr, ratio in options.demands.items()},
     )
+
+
+def _located_data(text: str | None, folder: Path) -> str | None:
+    return None if text is None else _located(text, folder)
 
 
 def _located(text: str, folder: Path) -> str:
@@ -199,6 +215,10 @@ class _Model(_Options):
     model: Annotated[str, AfterValidator(_known_example)]
     calibration: str | None = None
     evaluation: str | None = None
+    held_out: str | None = None
+    labels: str | None = None
+    metrics: list[str] = Field(default_factory=list)
+    max_drop: float | dict[str, float] | None = None
     targets: list[_Target] = Field(default_factory=list)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from autoquant.api.configuration import Budget
+from autoquant.api.configuration import Budget, Demands
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.run import ENDED_BY_USER
@@ -130,8 +130,12 @@ def _run(asked: ModelSearch, out: Path) -> SearchResult:
         asked.model,
         calibration=asked.calibration,
         evaluation=asked.evaluation,
+        held_out=asked.held_out,
+        labels=asked.labels,
+        metrics=asked.metrics,
         targets=asked.targets,
         budget=Budget(seconds=asked.seconds, trials=asked.trials),
+        demands=Demands(max_drop=asked.max_drop),
         out=out,
         space=asked.space,
         n_regions=asked.n_regions,

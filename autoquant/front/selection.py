@@ -7,22 +7,31 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.metric import MemberMetric
 from autoquant.front.dominance import layers, non_dominated
 
-__all__ = ["choose_finalists", "choose_members"]
+__all__ = ["choose_finalists", "choose_members", "keeps_drops"]
 
 _SNR_LIMIT_DB = 200.0
 _ESTIMATE_ERROR_DB = 3.0
 Floats = npt.NDArray[np.float64]
 
 
-def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_db: float | None) -> list[Evaluation]:
+def choose_finalists(
+    evaluations: Sequence[Evaluation],
+    limit: int,
+    *,
+    min_snr_db: float | None,
+    max_drops: Mapping[str, float] | None = None,
+) -> list[Evaluation]:
     """At most ``limit`` evaluations, the most important first: the front, then the one behind it, most spread first.
 
     Args:
         evaluations: Of the whole search.
         limit: At least 1.
         min_snr_db: Evaluations further below than an estimate may err are of no interest.
+        max_drops: By metric; evaluations that exceed one even if they are as good as float on all samples that they
+            didn't run come after all others.
     """
     found = [
         (evaluation, measured)
@@ -32,9 +41,18 @@ def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_d
         and min(latency.ratio for latency in measured.latency.values()) < 1
         and (min_snr_db is None or measured.quality.worst_db >= min_snr_db - _ESTIMATE_ERROR_DB)
     ]
-    if not found:
+    groups: tuple[list[Evaluation], list[Evaluation]] = [], []
+    for evaluation, measured in found:
+        groups[any(measured.drops.get(name, 0.0) > drop for name, drop in (max_drops or {}).items())].append(evaluation)
+    kept = _two_layers(groups[0], limit)
+    return kept + _two_layers(groups[1], limit - len(kept))
+
+
+def _two_layers(evaluations: Sequence[Evaluation], limit: int) -> list[Evaluation]:
+    outcomes = [evaluation.outcome for evaluation in evaluations]
+    points = np.array([point(m.quality, m.latency) for m in outcomes if isinstance(m, Measurement)])
+    if limit < 1 or not len(points):
         return []
-    points = np.array([point(measured.quality, measured.latency) for _, measured in found])
     chosen: list[int] = []
     layer = layers(points)
     for number in range(int(layer.max()) + 1):
@@ -42,7 +60,7 @@ def choose_finalists(evaluations: Sequence[Evaluation], limit: int, *, min_snr_d
         chosen.extend(_spread(points, members, limit - len(chosen)))
         if len(chosen) >= limit or number == 1:
             break
-    return [found[i][0] for i in chosen]
+    return [evaluations[i] for i in chosen]
 
 
 def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
@@ -77,6 +95,11 @@ def choose_members(
     points = np.array([point(*measured[name]) for name in names])
     kept = [name for name, ok in zip(names, non_dominated(points), strict=True) if ok]
     return sorted(kept, key=lambda name: next(iter(measured[name][1].values())).ratio)
+
+
+def keeps_drops(metrics: Mapping[str, MemberMetric], max_drops: Mapping[str, float]) -> bool:
+    """Whether a model is nowhere worse than float by more than is allowed, over all evaluation samples."""
+    return all(name in metrics and metrics[name].drop.all.value <= drop for name, drop in max_drops.items())
 
 
 def point(quality: Quality, latency: Mapping[str, Latency]) -> list[float]:

@@ -22,7 +22,7 @@ from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["Bench", "Opened", "Progress", "warm_up", "worst"]
+__all__ = ["Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
 
 _WARMUP_S = 5e-3
 _ENOUGH = 0.015
@@ -35,6 +35,8 @@ _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
 _CPU = Target()
+Observer = Callable[[int, Outputs], None]
+"""Told a sample and a candidate's outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,11 @@ class Bench:
         return timings
 
     def measure(
-        self, sessions: Mapping[str, Session], n_rounds: int, goes_on: Callable[[Progress], bool]
+        self,
+        sessions: Mapping[str, Session],
+        n_rounds: int,
+        goes_on: Callable[[Progress], bool],
+        observe: Observer = lambda *_: None,
     ) -> tuple[Quality, dict[str, Latency], bool]:
         """Quality and latency from the same inferences: in each round every target runs another sample.
 
@@ -160,6 +166,7 @@ class Bench:
             sessions: The candidate's, by target name.
             n_rounds: Timed rounds; up to twice as many where the ratios scatter; samples repeat where they are fewer.
             goes_on: Asked with the estimate after a third of the rounds and after all of them.
+            observe: Told the outputs of each sample on the first target.
 
         Returns:
             Quality of the worst target, latency by target name, and whether ``goes_on`` always said yes.
@@ -175,13 +182,14 @@ class Bench:
         for k in range(max(len(samples), 2 * n_rounds)):
             if k in checkpoints and not goes_on(self._progress(meters, timings)):
                 return self._progress(meters, timings).quality, self._latencies(timings), False
-            new = meters if k < len(samples) else {}
-            sample = samples[k % len(samples)]
-            if k < n_rounds or (k < 2 * n_rounds and max(t.error for t in timings.values()) > _ENOUGH):
-                self._round(sample, sessions, new, timings, rng)
-            else:
-                for name in new:
-                    new[name].add(self.reference[sample], sessions[name].run(None, self.feeds[sample]))
+            sample, is_new = samples[k % len(samples)], k < len(samples)
+            is_timed = k < n_rounds or (k < 2 * n_rounds and _scatters(timings))
+            if not (is_new or is_timed):
+                continue
+            outputs = self._run(sample, sessions, timings if is_timed else {}, rng)
+            if is_new:
+                self._add(meters, sample, outputs)
+                observe(sample, outputs[self.targets[0].name])
         quality = self._progress(meters, timings).quality
         if not is_known and quality.worst_db < _ROUNDING_DB:
             for meter in meters.values():
@@ -198,20 +206,28 @@ class Bench:
         ratios = {name: timing.ratio for name, timing in timings.items()}
         return Progress(quality, ratios, len(next(iter(timings.values())).session))
 
-    def _round(
+    def _run(
         self,
         i: int,
         sessions: Mapping[str, Session],
-        meters: Mapping[str, QualityMeter],
         timings: Mapping[str, Timings],
         rng: random.Random,
-    ) -> None:
+    ) -> dict[str, Outputs]:
+        """Outputs by target name; the inferences are rounds where there are timings."""
+        found: dict[str, Outputs] = {}
         for name, session in sessions.items():
+            if not timings:
+                found[name] = session.run(None, self.feeds[i])
+                continue
             pair = {REFERENCE: self._pinned[name], "candidate": session}
             seconds, outputs = run_round(pair, self.feeds[i], repetitions(self.float_s[name], _TIMING_S), rng)
             timings[name].add(seconds["candidate"], seconds[REFERENCE])
-            if name in meters:
-                meters[name].add(self.reference[i], outputs["candidate"])
+            found[name] = outputs["candidate"]
+        return found
+
+    def _add(self, meters: Mapping[str, QualityMeter], sample: int, outputs: Mapping[str, Outputs]) -> None:
+        for name, meter in meters.items():
+            meter.add(self.reference[sample], outputs[name])
 
     def _ort_values(self, constants: Mapping[str, npt.NDArray[np.generic]]) -> Initializers:
         values: dict[str, object] = {}
@@ -234,6 +250,10 @@ def _refuse_non_finite(names: Sequence[str], reference: Sequence[Outputs]) -> No
                 raise DataError(
                     f"evaluation sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
                 )
+
+
+def _scatters(timings: Mapping[str, Timings]) -> bool:
+    return max(timing.error for timing in timings.values()) > _ENOUGH
 
 
 def _power(values: npt.NDArray[np.generic]) -> float:

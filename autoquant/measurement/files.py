@@ -3,20 +3,22 @@
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Footprint
+from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.measurement.latency import REFERENCE, repetitions, run_round
+from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["FileBench", "FileBenchSetup", "Round"]
+__all__ = ["FileBench", "FileBenchSetup", "Round", "Scorer"]
 
 _TIMING_S = 5e-3
 """A timing lasts at least this long."""
@@ -26,6 +28,20 @@ _MOST_WARMUPS = 8
 _JUMP = 1.25
 _MOST_REPEATS = 3
 _CPU = Target()
+
+
+class Scorer(Protocol):
+    """Takes the outputs of files and says what metrics make of them."""
+
+    def add(self, key: str, sample: int, reference: Outputs, candidate: Outputs) -> None:
+        """Count one sample of a file; samples come in order."""
+
+    def scores(self, key: str) -> Mapping[str, MemberMetric]:
+        """Metrics by name of a file over its samples so far, of the baseline for ``REFERENCE``.
+
+        Raises:
+            MetricError: A function of the user's own fails.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +68,14 @@ class FileBenchSetup:
         feeds: Samples.
         targets: Where files are timed.
         seed: Of orders.
+        make_scorer: Given the names of the outputs, makes what takes the outputs that are compared; None for nothing.
     """
 
     baseline: Path
     feeds: Sequence[Feed]
     targets: Sequence[Target]
     seed: int
+    make_scorer: Callable[[Sequence[str]], Scorer] | None = None
 
     def __call__(self) -> "FileBench":
         """Nothing is open yet."""
@@ -73,6 +91,7 @@ class FileBench:
     _rng: random.Random = field(init=False)
     _reference_s: dict[str, list[float]] = field(init=False)
     _names: list[str] = field(default_factory=list)
+    _scorers: dict[str, Scorer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.setup.seed)
@@ -140,12 +159,31 @@ class FileBench:
         """Outputs of every file against the baseline's on the CPU provider, by file."""
         reference_session = self._reference()
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
+        scorer = self._scorer(target)
         for sample in samples:
             feed = self.setup.feeds[sample]
             reference = reference_session.run(None, feed)
+            if scorer is not None:
+                scorer.add(REFERENCE, sample, reference, reference)
             for key, meter in meters.items():
-                meter.add(reference, self._opened[target][key].run(None, feed))
+                outputs = self._opened[target][key].run(None, feed)
+                meter.add(reference, outputs)
+                if scorer is not None:
+                    scorer.add(key, sample, reference, outputs)
         return meters
+
+    def score(self, target: str, key: str) -> Mapping[str, MemberMetric]:
+        """Metrics by name of a file over the samples that were compared.
+
+        Raises:
+            MetricError: A function of the user's own fails.
+        """
+        return self._scorers[target].scores(key)
+
+    def _scorer(self, target: str) -> Scorer | None:
+        if self.setup.make_scorer is not None and target not in self._scorers:
+            self._scorers[target] = self.setup.make_scorer(self._names)
+        return self._scorers.get(target)
 
     def _reference(self) -> Session:
         """The baseline on the CPU provider."""

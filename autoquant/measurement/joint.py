@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
-from autoquant.domain.measurement import Footprint, Latency, Quality
+from autoquant.domain.division import Division
+from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
+from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
-from autoquant.errors import ModelError
+from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.measurement.bench import worst
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import SessionInterval, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
@@ -37,16 +39,28 @@ class Measured:
     """What was measured of one file.
 
     Attributes:
-        quality: Over the samples, on the worst target; None for the baseline.
+        quality: Over the pooled samples, on the worst target; None for the baseline.
         latency: By target name.
         footprint: By target name.
         ratio: Of the latency to the baseline's, by target name; empty from a single process.
+        snr_search: On the samples that the search saw; None where nothing says which they are.
+        snr_held_out: On the others; None where there are none.
+        metrics: By name, each on the target with the largest drop.
     """
 
     quality: Quality | None
     latency: Mapping[str, Latency]
     footprint: Mapping[str, Footprint]
     ratio: Mapping[str, SessionInterval]
+    snr_search: SnrInterval | None = None
+    snr_held_out: SnrInterval | None = None
+    metrics: Mapping[str, MemberMetric] = field(default_factory=dict)
+
+
+class _Snrs(TypedDict):
+    quality: Quality | None
+    snr_search: SnrInterval | None
+    snr_held_out: SnrInterval | None
 
 
 @dataclass(slots=True)
@@ -64,7 +78,8 @@ class JointMeasurement:
         may_drop: Whether files that there is no time for are dropped, the least important first.
         has_quality: Whether outputs are compared with the baseline's.
         memory_bytes: Data that each may have.
-        lost: Why files were dropped that ended a process, by id.
+        division: Which samples the search has seen; None where nothing is to be said of parts.
+        lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
     """
 
@@ -78,10 +93,12 @@ class JointMeasurement:
     may_drop: bool = True
     has_quality: bool = True
     memory_bytes: int | None = None
+    division: Division | None = None
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
     _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
+    _scores: dict[Pair, Mapping[str, MemberMetric]] = field(default_factory=dict)
     _timings: dict[Pair, Timings] = field(default_factory=dict)
     _footprints: dict[Pair, list[Footprint]] = field(default_factory=dict)
     _opening_s: float = 0.0
@@ -96,6 +113,7 @@ class JointMeasurement:
 
         Raises:
             ModelError: A file or the baseline cannot be opened or run.
+            MetricError: A metric fails on the outputs of the baseline.
         """
         self._kept = list(self.files)
         number = 0
@@ -112,10 +130,11 @@ class JointMeasurement:
         latency = self._latencies(ratios)
         return {
             key: Measured(
-                quality=self._quality(key) if self.has_quality and key != REFERENCE else None,
                 latency={name: latency[key, name] for name in self._targets},
                 footprint={name: self._footprint(key, name) for name in self._targets},
                 ratio={name: ratios[key, name] for name in self._targets} if ratios else {},
+                metrics=self._metrics(key),
+                **self._snrs(key),
             )
             for key in (*self._kept, REFERENCE)
         }
@@ -168,6 +187,8 @@ class JointMeasurement:
         """Quality in the first process, then as many rounds as the time allows for several processes."""
         if number == 0 and self.has_quality:
             self._compare(worker, target)
+            if self.setup.make_scorer is not None:
+                self._score(worker, target)
         samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
         found: list[Round] = []
         while len(found) < len(samples):
@@ -206,6 +227,21 @@ class JointMeasurement:
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
             self._drop_what_is_late(worker, (n_samples - n_done) * seconds)
+
+    def _score(self, worker: Worker, target: str) -> None:
+        """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
+        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE)
+        scored: list[str] = []
+        for key in self._kept:
+            if scored and self.may_drop and self._left < 0:
+                break
+            try:
+                self._scores[key, target] = worker.call("score", target, key)
+                scored.append(key)
+            except MetricError as error:
+                self.lost[key] = str(error)
+        worker.call("drop", [key for key in self._kept if key not in scored])
+        self._kept = scored
 
     def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
         left = self._left - _LEAST_ROUNDS * len(self._kept) * _TIMING_S
@@ -275,8 +311,25 @@ class JointMeasurement:
             for pair, latency in found.items()
         }
 
-    def _quality(self, key: str) -> Quality:
-        return worst([self._meters[key, name].quality() for name in self._targets])
+    def _snrs(self, key: str) -> "_Snrs":
+        """Of the target with the lowest SNR."""
+        if not self.has_quality or key == REFERENCE:
+            return {"quality": None, "snr_search": None, "snr_held_out": None}
+        parts = self.division
+        meters = [self._meters[key, name] for name in self._targets]
+        pooled = [meter if parts is None else meter.part(parts.pooled) for meter in meters]
+        worst = min(range(len(meters)), key=lambda i: pooled[i].quality().worst_db)
+        held_out = None if parts is None else meters[worst].part(parts.held_out)
+        return {
+            "quality": pooled[worst].quality(),
+            "snr_search": None if parts is None else meters[worst].part(parts.search).interval(self.setup.seed),
+            "snr_held_out": held_out.interval(self.setup.seed) if held_out and held_out.noise else None,
+        }
+
+    def _metrics(self, key: str) -> dict[str, MemberMetric]:
+        found = [self._scores[key, name] for name in self._targets if (key, name) in self._scores]
+        names = found[0] if found else ()
+        return {name: max((each[name] for each in found), key=lambda m: m.drop.all.value) for name in names}
 
     def _footprint(self, key: str, target: str) -> Footprint:
         found = self._footprints[key, target]

@@ -7,7 +7,8 @@ from dataclasses import fields
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Footprint, Latency, Quality
+from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
+from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
@@ -24,7 +25,8 @@ def front_json(front: Front) -> str:
     """Render ``front.json``.
 
     An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, so that equal outputs are 200.0 dB. The float model's
-    ``snr_db.worst`` is null. A member with integer or boolean outputs has ``agreement`` beside ``snr_db``.
+    ``snr_db.worst`` is null. A member with integer or boolean outputs has ``agreement`` beside ``snr_db``. In
+    ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what is not known is null.
 
     Args:
         front: What is delivered.
@@ -124,6 +126,43 @@ class _FootprintDocument(_Part):
     memory_mb: float | None
 
 
+class _IntervalDocument(_Part):
+    worst: float
+    low: float | None
+    high: float | None
+    n_samples: int
+
+    def read(self) -> SnrInterval:
+        low, high = (None if end is None else _unclamped(end) for end in (self.low, self.high))
+        return SnrInterval(worst_db=_unclamped(self.worst), n_samples=self.n_samples, low_db=low, high_db=high)
+
+
+class _ValueDocument(_Part):
+    value: float
+    low: float | None
+    high: float | None
+    n_samples: int
+
+    def read(self) -> MetricValue:
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        return MetricValue(value=self.value, n_samples=self.n_samples, low=low, high=high)
+
+
+class _PartsDocument(_Part):
+    all: _ValueDocument
+    search: _ValueDocument
+    held_out: _ValueDocument | None
+
+    def read(self) -> PartValues:
+        held_out = None if self.held_out is None else self.held_out.read()
+        return PartValues(all=self.all.read(), search=self.search.read(), held_out=held_out)
+
+
+class _MetricDocument(_PartsDocument):
+    drop: _PartsDocument
+
+
 class _MemberDocument(_Part):
     id: str
     path: str
@@ -135,6 +174,9 @@ class _MemberDocument(_Part):
     session: dict[str, _FootprintDocument] = {}
     assignment: dict[str, str]
     note: str
+    snr_db_search: _IntervalDocument | None = None
+    snr_db_held_out: _IntervalDocument | None = None
+    metrics: dict[str, _MetricDocument] = {}
 
 
 class _FrontDocument(_Part):
@@ -158,10 +200,32 @@ def _member_document(member: Member) -> dict[str, object]:
         "assignment": dict(sorted(member.assignment.items())),
         "note": member.note,
         "session": {target: _plain(footprint) for target, footprint in member.footprint.items()},
+        "snr_db_search": _interval(member.snr_search),
+        "snr_db_held_out": _interval(member.snr_held_out),
+        "metrics": {
+            name: {**_parts(found.value), "drop": _parts(found.drop)} for name, found in member.metrics.items()
+        },
     }
     if quality is not None and quality.agreement:
         document["agreement"] = dict(quality.agreement)
     return document
+
+
+def _interval(found: SnrInterval | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    low, high = (None if end is None else _finite(end) for end in (found.low_db, found.high_db))
+    return {"worst": _finite(found.worst_db), "low": low, "high": high, "n_samples": found.n_samples}
+
+
+def _parts(values: PartValues) -> dict[str, object]:
+    parts = {"all": values.all, "search": values.search, "held_out": values.held_out}
+    return {part: None if value is None else _value(value) for part, value in parts.items()}
+
+
+def _value(found: MetricValue) -> dict[str, object]:
+    low, high = (end if math.isfinite(end) else None for end in (found.low, found.high))
+    return {"value": found.value, "low": low, "high": high, "n_samples": found.n_samples}
 
 
 def _plain(value: Latency | Footprint) -> dict[str, object]:
@@ -228,6 +292,11 @@ def _read_member(member: _MemberDocument) -> Member:
         footprint={target: Footprint(**found.model_dump()) for target, found in member.session.items()},
         assignment={RegionId(region): scheme for region, scheme in member.assignment.items()},
         note=member.note,
+        snr_search=None if member.snr_db_search is None else member.snr_db_search.read(),
+        snr_held_out=None if member.snr_db_held_out is None else member.snr_db_held_out.read(),
+        metrics={
+            name: MemberMetric(value=found.read(), drop=found.drop.read()) for name, found in member.metrics.items()
+        },
     )
 
 

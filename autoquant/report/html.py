@@ -13,7 +13,8 @@ import jinja2
 import plotly.offline
 
 from autoquant.domain.front import Front, Member, RunRecord
-from autoquant.domain.measurement import Evaluation, Failure, Measurement
+from autoquant.domain.measurement import Evaluation, Failure, Measurement, SnrInterval
+from autoquant.domain.metric import MetricValue
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.target import Target
@@ -94,6 +95,9 @@ def report_html(record: RunRecord) -> str:
         "bytes": _bytes_text,
         "file_name": lambda path: PurePath(path).name,
         "interval": interval_text,
+        "number": _number_text,
+        "percent": lambda value: _number_text(value, scale=100, form=".2f"),
+        "decibels": _decibels_text,
         "operators": _operators_text,
         "plain": _plain_text,
         "ratio": ratio_text,
@@ -107,6 +111,7 @@ def report_html(record: RunRecord) -> str:
         demands=[(demand, best_member_at(front, demand)) for demand in DEMANDS_DB],
         quantized=[member for member in front.members if member.quality is not None],
         ms_digits={target.name: _ms_digits(front, target) for target in front.targets},
+        metrics=list(front.members[-1].metrics),
         plots=[_plot(record, target) for target in front.targets],
         schemes={key.name: key for key in _scheme_keys(front)},
         evaluations=evaluations_sentence(record.evaluations),
@@ -152,8 +157,24 @@ def _operators_text(region: Region) -> str:
 def _snr_text(member: Member) -> str:
     if member.quality is None:
         return "reference"
-    worst = member.quality.worst_db
-    return f"{worst:.1f} dB" if math.isfinite(worst) else "equal" if worst > 0 else "no signal"
+    return _worst_text(member.quality.worst_db)
+
+
+def _worst_text(worst_db: float) -> str:
+    return f"{worst_db:.1f} dB" if math.isfinite(worst_db) else "equal" if worst_db > 0 else "no signal"
+
+
+def _decibels_text(found: SnrInterval) -> str:
+    """Like ``41.2 dB (40.1 to 42.3)``."""
+    low, high, text = found.low_db, found.high_db, _worst_text(found.worst_db)
+    is_known = low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
+    return f"{text} ({low:.1f} to {high:.1f})" if is_known else text
+
+
+def _number_text(found: MetricValue, scale: float = 1, form: str = ".4g") -> str:
+    """Like ``0.983 (0.96 to 0.99)``."""
+    value, low, high = (format(scale * number + 0.0, form) for number in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})" if found.has_interval else value
 
 
 def _bytes_text(size: int) -> str:

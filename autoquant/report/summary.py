@@ -82,10 +82,16 @@ def best_ratio_at(front: Front, demand_db: float, target: str | None = None) -> 
 
 
 def headline(record: RunRecord) -> str:
-    """One sentence: the fastest member that keeps the demand (``min_snr_db`` of the configuration, or 40 dB)."""
+    """One sentence: the fastest member that keeps the demand.
+
+    That is ``max_drop`` of the configuration, else ``min_snr_db``, else 40 dB.
+    """
     front = record.front
     if len(front.members) == 1:
         return _nothing_pays(record)
+    drops = record.configuration.get("max_drop")
+    if isinstance(drops, Mapping) and drops:
+        return _fastest_within(record, drops)
     asked = record.configuration.get("min_snr_db")
     demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
     member = best_member_at(front, demand)
@@ -164,6 +170,17 @@ def _target_name(front: Front, target: str | None) -> str:
 
 def _ratio_phrase(latency: Latency) -> str:
     return f"{ratio_text(latency)} of float's latency ({interval_text(latency)})"
+
+
+def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
+    """Of the members, which all keep the demand."""
+    target = record.front.targets[0].name
+    member = min(record.front.members, key=lambda member: member.latency[target].ratio)
+    allowed = ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
+    return (
+        f"Fastest model that drops {allowed} at most: {_ratio_phrase(member.latency[target])},"
+        f" {_regions_phrase(member, record)}."
+    )
 
 
 def _regions_phrase(member: Member, record: RunRecord) -> str:

@@ -7,10 +7,11 @@ import pandas as pd
 
 from autoquant.domain.front import Front, Member
 from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement
+from autoquant.domain.metric import MemberMetric, PartValues
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT
 
-__all__ = ["front_table", "rounds_table", "trials_table"]
+__all__ = ["front_table", "member_rows", "rounds_table", "trials_table"]
 
 _MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms", "p90_ms", "p99_ms")
 _MEMBER_FOOTPRINT = ("opening_ms", "memory_mb")
@@ -22,17 +23,22 @@ def front_table(front: Front) -> pd.DataFrame:
 
     Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, p90_ms, p99_ms, opening_ms,
     memory_mb, size_bytes, n_quantized_regions, note. With several targets those from ratio to memory_mb are there once
-    per target, named like ``ratio[cpu-1t]``.
+    per target, named like ``ratio[cpu-1t]``. Before ratio there are ``snr_db[PART]`` with ``snr_db_low[PART]`` and
+    ``snr_db_high[PART]`` of the parts ``search`` and ``held_out``, where members have them, and for each metric
+    ``metric[NAME]`` and ``drop[NAME]`` over all samples, with ``metric_low[NAME]`` and so on, and ``[NAME,PART]``.
 
     Returns:
-        ``snr_db`` is that of the worst output; ``inf`` for the float model, which meets every demand.
+        SNRs are those of the worst output; ``inf`` for the float model, which meets every demand.
     """
     names = [target.name for target in front.targets]
+    parts = _snr_parts(front)
     rows = [
         {
             "id": member.id,
             "path": member.path,
             "snr_db": _member_snr(member),
+            **_snr_cells(member, parts),
+            **_metric_cells(member.metrics),
             **_cells(names, member.latency.get, _MEMBER_LATENCY),
             **_cells(names, member.footprint.get, _MEMBER_FOOTPRINT),
             "size_bytes": member.size_bytes,
@@ -44,12 +50,32 @@ def front_table(front: Front) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
+    """The front on its first target with the first metric, in words, for a terminal: headings, then the rows."""
+    target = front.targets[0].name
+    has_held_out = any(member.snr_held_out for member in front.members)
+    name = next(iter(front.members[-1].metrics), None)
+    headings = ["id", "SNR dB", *["held out"] * has_held_out, *([] if name is None else [name, "drop, %"])]
+    headings += ["ratio", "95 %", "ms", "regions"]
+    rows = []
+    for member in front.members:
+        latency, quality = member.latency[target], member.quality
+        row = [member.id, f"{_member_snr(member):.1f}"]
+        row += [f"{member.snr_held_out.worst_db:.1f}" if member.snr_held_out else ""] * has_held_out
+        if name is not None:
+            row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
+        row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f} to {latency.ratio_high:.3f}" if quality else ""]
+        n_quantized = sum(scheme != FLOAT for scheme in member.assignment.values())
+        rows.append([*row, f"{latency.median_ms:.3f}", str(n_quantized)])
+    return headings, rows
+
+
 def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = ()) -> pd.DataFrame:
     """One row per evaluation, in order.
 
     Columns: number, state (``complete``, ``rejected-early`` or ``failed``), snr_db, n_samples, ratio, ratio_low,
-    ratio_high, median_ms, n_rounds (per target as in ``front_table``), digest, reason, and ``scheme[REGION]``: what
-    was asked of each region.
+    ratio_high, median_ms, n_rounds (per target as in ``front_table``), digest, reason, ``drop[NAME]`` of each metric
+    that candidates are scored by, and ``scheme[REGION]``: what was asked of each region.
 
     Args:
         evaluations: What the study made.
@@ -61,6 +87,8 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
     targets = _target_names(evaluations)
     ids = _region_ids(evaluations, regions)
     columns = ["number", "state", "snr_db", "n_samples", *_names(targets, _TRIAL_LATENCY), "digest", "reason"]
+    metrics = _metric_names(evaluations)
+    columns += [f"drop[{name}]" for name in metrics]
     columns += [f"scheme[{region}]" for region in ids]
     rows = [
         {
@@ -77,6 +105,40 @@ def _member_snr(member: Member) -> float:
     return math.inf if member.quality is None else member.quality.worst_db
 
 
+def _snr_parts(front: Front) -> list[str]:
+    """Parts of the data that members have an SNR of."""
+    has_held_out = any(member.snr_held_out for member in front.members)
+    return ["search"] * any(member.snr_search for member in front.members) + ["held_out"] * has_held_out
+
+
+def _snr_cells(member: Member, parts: Iterable[str]) -> dict[str, float]:
+    cells: dict[str, float] = {}
+    for part in parts:
+        found = member.snr_search if part == "search" else member.snr_held_out
+        if found is None:
+            worst, low, high = (math.inf if member.quality is None else math.nan,) * 3
+        else:
+            worst, low, high = (math.nan if x is None else x for x in (found.worst_db, found.low_db, found.high_db))
+        cells |= {f"snr_db[{part}]": worst, f"snr_db_low[{part}]": low, f"snr_db_high[{part}]": high}
+    return cells
+
+
+def _metric_cells(metrics: Mapping[str, MemberMetric]) -> dict[str, float]:
+    cells: dict[str, float] = {}
+    for name, found in metrics.items():
+        cells |= _part_cells("metric", name, found.value) | _part_cells("drop", name, found.drop)
+    return cells
+
+
+def _part_cells(kind: str, name: str, values: PartValues) -> dict[str, float]:
+    cells: dict[str, float] = {}
+    for where, value in ((name, values.all), (f"{name},search", values.search), (f"{name},held_out", values.held_out)):
+        ends = (value.low, value.high) if value is not None and value.has_interval else (math.nan, math.nan)
+        numbers = (math.nan if value is None else value.value, *ends)
+        cells |= dict(zip((f"{kind}[{where}]", f"{kind}_low[{where}]", f"{kind}_high[{where}]"), numbers, strict=True))
+    return cells
+
+
 def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> dict[str, object]:
     if isinstance(outcome, Failure):
         reason = f"{outcome.stage}: {outcome.reason}"
@@ -88,6 +150,7 @@ def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> di
         **_cells(targets, outcome.latency.get, _TRIAL_LATENCY),
         "digest": outcome.digest,
         "reason": "",
+        **{f"drop[{name}]": drop for name, drop in outcome.drops.items()},
     }
 
 
@@ -129,6 +192,11 @@ def _names(targets: Sequence[str], fields: Sequence[str]) -> list[str]:
 def _target_names(evaluations: Iterable[Evaluation]) -> list[str]:
     outcomes = (evaluation.outcome for evaluation in evaluations)
     return list(dict.fromkeys(name for found in outcomes if isinstance(found, Measurement) for name in found.latency))
+
+
+def _metric_names(evaluations: Iterable[Evaluation]) -> list[str]:
+    outcomes = (evaluation.outcome for evaluation in evaluations)
+    return list(dict.fromkeys(name for found in outcomes if isinstance(found, Measurement) for name in found.drops))
 
 
 def _region_ids(evaluations: Iterable[Evaluation], regions: Iterable[Region]) -> list[RegionId]:

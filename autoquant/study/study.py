@@ -142,6 +142,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "ratio_error": max((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
+        "drops": dict(outcome.drops),
     }
 
 
@@ -162,5 +163,6 @@ def _evaluation(trial: FrozenTrial) -> Evaluation:
         digest=found["digest"],
         effective=found["effective"],
         is_complete=found["state"] == "complete",
+        drops=found.get("drops", {}),
     )
     return Evaluation(trial=asked, outcome=outcome)

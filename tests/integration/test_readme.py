@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from autoquant.cli import app
 from autoquant.examples import example
+from autoquant.report.front_json import front_from_json
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -40,6 +41,15 @@ def test_the_steps_of_the_readme_build_a_candidate() -> None:
     names: dict[str, object] = {}
     exec(blocks("python")[1], names)
     assert names["measurement"].quality.worst_db > 10  # type: ignore[attr-defined]
+
+
+def test_the_metric_of_the_readme_is_searched_with(files: Path) -> None:
+    (files / "my_metrics.py").write_text(next(block for block in blocks("python") if "my_metrics" in block))
+    command = next(block for block in blocks("sh") if "my_metrics" in block).split()
+    assert command.pop(0) == "autoquant"
+    result = CliRunner().invoke(app, [*command, "--trials", "4"])
+    assert result.exit_code == 0, result.output
+    assert set(front_from_json((files / "run" / "front.json").read_text()).members[0].metrics) == {"hits", "cosine"}
 
 
 def test_every_option_of_the_readme_is_one_of_the_command() -> None:

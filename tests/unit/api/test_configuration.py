@@ -16,10 +16,12 @@ from autoquant.api.configuration import (
     Demands,
     check_targets,
     cores_of,
+    drops_of,
     seconds_of,
 )
 from autoquant.domain.target import Target
-from autoquant.errors import UsageError
+from autoquant.errors import AutoquantError, UsageError
+from autoquant.metrics.grammar import parse_metrics
 
 VALID: Mapping[str, Any] = {
     "model": Path("model.onnx"),
@@ -123,3 +125,48 @@ def test_what_a_run_has_once_is_the_same_for_all_targets() -> None:
         check_targets([Target(), Target(threads=2, batch=4)])
     with pytest.raises(UsageError, match="affinity: this process may use the cores"):
         check_targets([Target(affinity=(100000,))])
+
+
+def asked(max_drop: float | Mapping[str, float] | None, *metrics: str) -> Configuration:
+    return Configuration(**{**VALID, "demands": Demands(max_drop=max_drop), "metrics": parse_metrics(metrics)})
+
+
+def test_a_drop_is_for_every_metric_or_for_those_with_a_name() -> None:
+    assert asked(None, "top1").max_drops == {}
+    assert asked(0.01, "top1", "cosine").max_drops == {"top1": 0.01, "cosine": 0.01}
+    found = asked({"cosine": 0.01}, "top1", "cosine")
+    assert found.max_drops == {"cosine": 0.01}
+    assert found.plain()["max_drop"] == {"cosine": 0.01}
+    assert found.plain()["metrics"] == ["top1", "cosine"]
+
+
+def test_a_drop_needs_its_metric() -> None:
+    with pytest.raises(UsageError, match="no metric, add one"):
+        asked(0.01)
+    with pytest.raises(UsageError, match="for 'top2', but the metrics are: top1"):
+        asked({"top2": 0.01}, "top1")
+
+
+@pytest.mark.parametrize("drop", [-0.1, 1.5, math.nan])
+def test_a_drop_that_is_no_share_is_refused(drop: float) -> None:
+    for demand in (drop, {"top1": drop}):
+        with pytest.raises(UsageError, match="it must lie in 0 to 1"):
+            Demands(max_drop=demand)
+
+
+def test_drops_are_read_with_and_without_a_name() -> None:
+    metrics = ["top1", "cosine@y", "ocr=tasks:score:min"]
+    assert drops_of([], metrics) is None
+    assert drops_of(["ocr=2%"], metrics) == {"ocr": 0.02}
+    assert drops_of(["1%", "cosine@y=0.1"], metrics) == {"top1": 0.01, "cosine@y": 0.1, "ocr": 0.01}
+
+
+@pytest.mark.parametrize("text", ["much", "top1=", "120%", "top1=-1"])
+def test_what_is_no_drop_is_refused(text: str) -> None:
+    with pytest.raises(AutoquantError, match="give a share such as"):
+        drops_of([text], ["top1"])
+
+
+def test_metrics_are_of_single_samples() -> None:
+    with pytest.raises(UsageError, match="leave the batch at 1"):
+        Configuration(**{**VALID, "targets": (Target(batch=2),), "metrics": parse_metrics(["top1"])})

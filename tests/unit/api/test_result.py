@@ -39,7 +39,7 @@ def test_a_demand_that_nothing_meets_gives_the_float_model(result: SearchResult)
 
 def test_one_demand_is_needed(result: SearchResult) -> None:
     for demands in ({}, {"min_snr_db": 40.0, "max_latency_ratio": 0.5}):
-        with pytest.raises(UsageError, match="give either min_snr_db or max_latency_ratio"):
+        with pytest.raises(UsageError, match="give either min_snr_db, max_latency_ratio or max_drop"):
             result.best(**demands)  # type: ignore[arg-type]
 
 
@@ -54,3 +54,25 @@ def test_a_target_that_was_not_measured_is_an_error_that_names_those_that_were(
 def test_front_and_trials_are_tables(result: SearchResult) -> None:
     assert list(result.front["id"]) == ["fast", "good", "float"]
     assert len(result.trials) == len(result.record.evaluations)
+
+
+def test_the_fastest_member_whose_metrics_hardly_drop_is_chosen() -> None:
+    front = a_front(
+        a_member("fast", ratio=0.4, drops={"top1": 0.02, "cosine": 0.001}),
+        a_member("good", ratio=0.6, drops={"top1": 0.005, "cosine": 0.01}),
+    )
+    result = SearchResult(Path("run"), a_record(front))
+    assert result.best(max_drop=0.02).member.id == "fast"
+    assert result.best(max_drop=0.01).member.id == "good"
+    assert result.best(max_drop=0.001).member.id == "float"
+    assert result.best(max_drop={"top1": 0.01}).path == Path("run/models/good.onnx")
+    assert result.best(max_drop={"cosine": 0.001}).member.id == "fast"
+    with pytest.raises(UsageError, match="for top5, but the metrics of this search are: top1, cosine"):
+        result.best(max_drop={"top5": 0.1})
+    with pytest.raises(UsageError, match="'gpu'"):
+        result.best(max_drop=0.1, target="gpu")
+
+
+def test_without_metrics_there_is_no_drop_to_keep(result: SearchResult) -> None:
+    with pytest.raises(UsageError, match="every metric, but the metrics of this search are: none"):
+        result.best(max_drop=0.01)

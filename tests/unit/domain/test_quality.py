@@ -108,3 +108,64 @@ def test_nothing_measured_is_nothing_known() -> None:
     quality = QualityMeter(["y"]).quality()
     assert quality.per_output == {}
     assert quality.n_samples == 0
+
+
+def noisy(n_samples: int, *, names: tuple[str, ...] = ("y",), seed: int = 0) -> QualityMeter:
+    rng, meter = np.random.default_rng(seed), QualityMeter(names)
+    for _ in range(n_samples):
+        outputs = [rng.normal(size=8).astype(np.float32) for _ in names]
+        meter.add(outputs, [out + rng.normal(scale=0.1, size=8).astype(np.float32) for out in outputs])
+    return meter
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
+    found = [noisy(40, seed=seed).interval(seed) for seed in range(100)]
+    covered = sum(f.low_db is not None and f.high_db is not None and f.low_db <= 20 <= f.high_db for f in found)
+    assert 88 <= covered <= 100
+
+
+def test_an_interval_narrows_with_more_samples_and_holds_the_pooled_value() -> None:
+    widths = []
+    for n in (10, 1000):
+        found = noisy(n, names=("a", "b")).interval(0)
+        assert found.worst_db == noisy(n, names=("a", "b")).quality().worst_db
+        assert found.low_db is not None
+        assert found.high_db is not None
+        assert found.low_db <= found.worst_db <= found.high_db
+        widths.append(found.high_db - found.low_db)
+    assert widths[1] < widths[0] / 5
+
+
+def test_one_sample_has_no_interval() -> None:
+    found = noisy(1).interval(0)
+    assert (found.n_samples, found.low_db, found.high_db) == (1, None, None)
+
+
+def test_equal_and_broken_outputs_have_intervals_without_nan() -> None:
+    equal, broken = QualityMeter(["y"]), QualityMeter(["y"])
+    for k in range(4):
+        equal.add([floats_of(1)], [floats_of(1)])
+        broken.add([floats_of(1)], [floats_of(math.nan if k == 0 else 0.9)])
+    assert equal.interval(0).low_db == equal.interval(0).high_db == math.inf
+    assert broken.interval(0).low_db == -math.inf
+    assert broken.interval(0).high_db == pytest.approx(20, abs=1e-5)
+
+
+def test_an_interval_of_integers_is_that_of_their_agreement() -> None:
+    meter = QualityMeter(["n"])
+    for k in range(20):
+        meter.add([np.arange(10)], [np.arange(10) + (np.arange(10) < k % 3)])
+    found = meter.interval(0)
+    assert found.worst_db == pytest.approx(-10 * math.log10(19 / 200))
+    assert found.low_db is not None
+    assert found.high_db is not None
+    assert found.low_db < found.worst_db < found.high_db
+
+
+def test_parts_of_a_meter_pool_their_own_samples() -> None:
+    whole = noisy(10)
+    first, second = whole.part(range(4)), whole.part(range(4, 99))
+    assert (first.quality().n_samples, second.quality().n_samples) == (4, 6)
+    first.merge(second)
+    assert first.quality() == whole.quality()
+    assert whole.part(range(10, 20)).quality().n_samples == 0

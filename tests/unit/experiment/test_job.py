@@ -48,6 +48,20 @@ def test_paths_are_relative_to_the_file_and_callables_are_no_paths(job_file: Pat
     assert other.calibration == "module:samples"
 
 
+def test_a_model_may_have_metrics_labels_and_held_out_data(job_file: Path) -> None:
+    more = """metrics = ["accuracy", "mine=tasks:score:min"]
+labels = "labels.npz"
+held_out = "held.npz"
+max_drop = { accuracy = 0.005 }
+"""
+    job_file.write_text(SMALL.replace('time = "10s"\n', more))
+    digits, other = read_job(job_file).searches
+    assert (digits.metrics, digits.labels, digits.held_out, digits.max_drop) == ((), None, None, None)
+    assert other.metrics == ("accuracy", "mine=tasks:score:min")
+    assert (other.labels, other.held_out) == (str(job_file.parent / "labels.npz"), str(job_file.parent / "held.npz"))
+    assert other.max_drop == {"accuracy": 0.005}
+
+
 @pytest.mark.parametrize("spelling", ["$AUTOQUANT_ZOO", "${AUTOQUANT_ZOO}"])
 def test_the_zoo_is_where_the_environment_says(job_file: Path, monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
     job_file.write_text(SMALL.replace("data/", f"{spelling}/"))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
-from autoquant.front.selection import choose_finalists, choose_members
-from tests.records import a_failure, a_latency, a_measured
+from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
+from tests.records import a_failure, a_latency, a_measured, a_metric
 
 Pair = tuple[float, float]
 snrs = st.floats(-20, 140) | st.integers(2, 8).map(lambda tens: 10.0 * tens) | st.sampled_from([math.inf, -math.inf])
@@ -159,3 +159,27 @@ def test_finalists_on_two_targets_are_different() -> None:
         evaluations.append(Evaluation(trial=a_measured(i).trial, outcome=dataclasses.replace(outcome, latency=both)))
     chosen = numbers(choose_finalists(evaluations, 3, min_snr_db=None))
     assert len(set(chosen)) == 3
+
+
+def test_evaluations_that_clearly_drop_too_much_come_after_the_others() -> None:
+    evaluations = [
+        a_measured(0, snr_db=30, ratio=0.3, drops={"top1": 0.2}),
+        a_measured(1, snr_db=50, ratio=0.6, drops={"top1": 0.01}),
+        a_measured(2, snr_db=40, ratio=0.5),
+    ]
+    chosen = numbers(choose_finalists(evaluations, 9, min_snr_db=None, max_drops={"top1": 0.01}))
+    assert chosen[-1] == 0
+    assert set(chosen) == {0, 1, 2}
+    assert 0 not in numbers(choose_finalists(evaluations, 2, min_snr_db=None, max_drops={"top1": 0.01}))
+
+
+def test_a_drop_is_kept_exactly_and_in_every_metric() -> None:
+    metrics = {"top1": a_metric(0.9, 0.01), "cosine": a_metric(1, 0.2)}
+    assert keeps_drops(metrics, {})
+    assert keeps_drops(metrics, {"top1": 0.01})
+    assert not keeps_drops(metrics, {"top1": 0.009})
+    assert not keeps_drops(metrics, {"top1": 0.01, "cosine": 0.1})
+
+
+def test_a_metric_that_was_not_measured_is_not_kept() -> None:
+    assert not keeps_drops({}, {"top1": 0.01})

@@ -1,16 +1,18 @@
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
-from tests.doubles import CrashesOn
+from tests.doubles import CrashesOn, FixedScorer
 from tests.models import a_convnet, floats, saved
 
 N_FEEDS = 7
@@ -114,6 +116,42 @@ def test_a_file_that_ends_its_process_is_dropped_with_its_reason_and_the_others_
 
 def _plain(setup: FileBenchSetup) -> tuple[object, ...]:
     return setup.baseline, setup.feeds, setup.targets, setup.seed
+
+
+def test_metrics_and_parts_are_of_the_first_process_and_a_file_without_a_number_is_dropped(
+    files: dict[str, Path],
+) -> None:
+    final = measurement({**files, "third": files["same"]}, n_sessions=1)
+    final.setup = replace(final.setup, make_scorer=FixedScorer)
+    final.division = Division(n_search=4, n_held_out=3)
+    found = final.run()
+    assert found.keys() == {"same", "other", REFERENCE}
+    assert final.lost == {"third": FixedScorer.REASON}
+    for key in found:
+        (metric,) = found[key].metrics.values()
+        assert metric.value.all.value == N_FEEDS
+    other = found["other"]
+    assert other.quality is not None
+    assert other.snr_search is not None
+    assert other.snr_held_out is not None
+    assert (other.quality.n_samples, other.snr_search.n_samples, other.snr_held_out.n_samples) == (7, 4, 3)
+    assert other.snr_search.low_db is not None
+    assert other.snr_search.low_db <= other.snr_search.worst_db
+    assert found[REFERENCE].snr_search is None
+
+
+def test_held_out_data_of_their_own_are_not_in_the_snr(files: dict[str, Path]) -> None:
+    final = measurement(files, n_sessions=1)
+    final.division = Division(n_search=4, n_held_out=3, is_pooled=False)
+    quality = final.run()["other"].quality
+    assert quality is not None
+    assert quality.n_samples == 4
+
+
+def test_without_time_one_file_is_scored(files: dict[str, Path]) -> None:
+    final = measurement(files, n_sessions=1, seconds=-1)
+    final.setup = replace(final.setup, make_scorer=FixedScorer)
+    assert list(final.run()) == ["same", REFERENCE]
 
 
 def test_a_file_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:

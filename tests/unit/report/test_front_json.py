@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Footprint, Latency, Quality
+from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
+from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError
@@ -50,6 +51,17 @@ targets = st.lists(
 )
 
 
+ends = st.none() | snrs
+intervals = st.builds(SnrInterval, worst_db=snrs, n_samples=st.integers(0, 99), low_db=ends, high_db=ends)
+reals = st.floats(-1e6, 1e6)
+values = st.builds(
+    MetricValue,
+    value=reals,
+    n_samples=st.integers(1, 99),
+    low=reals | st.just(-math.inf),
+    high=reals | st.just(math.inf),
+)
+parts = st.builds(PartValues, all=values, search=values, held_out=st.none() | values)
 footprints = st.builds(
     Footprint, opening_ms=st.floats(0, 1e6), memory_mb=st.none() | st.floats(0, 1e6, allow_nan=False)
 )
@@ -70,6 +82,9 @@ def fronts(draw: st.DrawFn) -> Front:
             footprint={target.name: draw(footprints) for target in chosen},
             assignment={RegionId(region): scheme for region, scheme in draw(st.dictionaries(texts, texts)).items()},
             note=draw(texts),
+            snr_search=draw(st.none() | intervals),
+            snr_held_out=draw(st.none() | intervals),
+            metrics=draw(st.dictionaries(texts, st.builds(MemberMetric, value=parts, drop=parts), max_size=2)),
         )
         for member_id in ids
     ]
@@ -106,7 +121,12 @@ def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
         "assignment",
         "note",
         "session",
+        "snr_db_search",
+        "snr_db_held_out",
+        "metrics",
     ]
+    assert quantized["snr_db_held_out"] == {"worst": 41.0, "low": 40.0, "high": 42.0, "n_samples": 32}
+    assert quantized["metrics"] == {}
     assert quantized["snr_db"] == {"worst": 42.0, "per_output": {"logits": 42.0}}
     assert list(quantized["latency"]["cpu-1t"]) == [
         "median_ms",
@@ -199,4 +219,21 @@ def test_a_target_without_threads_is_refused() -> None:
     text = front_json(replace(a_front(), members=(a_float_member(),))).replace('"threads": 1', '"threads": 0')
 
     with pytest.raises(OutputError, match="threads is 0, it must be at least 1"):
+        front_from_json(text)
+
+
+def test_metrics_are_written_by_part_and_what_is_not_known_is_null() -> None:
+    member = replace(a_member(drops={"top1": 0.03}), snr_held_out=None)
+    found, other = json.loads(front_json(a_front(member)))["members"]
+
+    assert found["snr_db_held_out"] is None
+    assert found["metrics"]["top1"]["all"] == {"value": 0.87, "low": None, "high": None, "n_samples": 64}
+    assert found["metrics"]["top1"]["drop"]["held_out"]["value"] == pytest.approx(0.04)
+    assert other["metrics"]["top1"]["drop"]["all"]["value"] == 0
+    assert other["snr_db_search"] is None
+
+
+def test_an_interval_that_is_none_is_refused() -> None:
+    text = edited(lambda document: document["members"][0].update(snr_db_search={"worst": "high"}))  # type: ignore[index]
+    with pytest.raises(OutputError, match=r"members\.0\.snr_db_search"):
         front_from_json(text)

@@ -166,7 +166,7 @@ def test_a_member_with_equal_outputs_is_in_the_table_only() -> None:
     html = page(a_record(a_front(a_member("same", snr_db=math.inf)), evaluations=()))
 
     assert figures(html) == []
-    assert ">equal</td>" in html
+    assert ">equal<small>search equal</small>" in html
     assert "No measured SNR and latency to draw." in html
 
 
@@ -230,3 +230,20 @@ def test_environment_configuration_phases_and_notes_are_there() -> None:
     assert '<th scope="row">resume</th><td>no</td>' in html
     assert "10.0 seconds in all phases." in html
     assert "<li>The data were split.</li>" in html
+
+
+def test_members_show_their_metrics_and_the_parts_of_the_data() -> None:
+    html = page(a_record(a_front(a_member("m1", snr_db=40.0, drops={HOSTILE: 0.03}))))
+
+    assert "search 41.0 dB (40.0 to 42.0)" in html
+    assert "held out 39.0 dB (38.0 to 40.0)" in html
+    assert "<small>held out 4.00 (2.00 to 6.00)</small>" in html
+    assert ">0.87<small>" in html
+    assert "img" not in outline(html).seen
+
+
+def test_without_parts_nothing_is_said_of_them() -> None:
+    html = page(a_record(a_front(replace(a_member(), snr_search=None, snr_held_out=None))))
+
+    assert "held out" not in html
+    assert "held-out" not in html

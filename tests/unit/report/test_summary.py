@@ -168,3 +168,14 @@ def test_a_job_without_models_is_still_a_table() -> None:
 
     assert lines[2].startswith("0 models, 0 failed, 0 missed a demand.")
     assert lines[-1].startswith("|:--|")
+
+
+def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
+    front = a_front(a_member(snr_db=25.0, ratio=0.4), a_member("m2", snr_db=45.0, ratio=0.6))
+    record = a_record(front, configuration={"max_drop": {"top1": 0.005}})
+
+    assert headline(record) == (
+        "Fastest model that drops top1 by 0.5 % at most: 0.40 of float's latency (0.39 to 0.41),"
+        " u8s8 in 2 of 3 regions."
+    )
+    assert headline(a_record(front, configuration={"max_drop": {}})).startswith("Fastest model that keeps 40 dB")

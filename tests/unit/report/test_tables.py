@@ -1,13 +1,14 @@
 import io
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from autoquant.domain.measurement import Evaluation
 from autoquant.domain.target import Target
-from autoquant.report.tables import front_table, trials_table
-from tests.records import a_failure, a_front, a_measured, a_member, a_region
+from autoquant.report.tables import front_table, member_rows, trials_table
+from tests.records import a_failure, a_float_member, a_front, a_measured, a_member, a_region
 
 TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
 
@@ -19,6 +20,12 @@ def test_the_front_has_one_row_per_member_in_its_order() -> None:
         "id",
         "path",
         "snr_db",
+        "snr_db[search]",
+        "snr_db_low[search]",
+        "snr_db_high[search]",
+        "snr_db[held_out]",
+        "snr_db_low[held_out]",
+        "snr_db_high[held_out]",
         "ratio",
         "ratio_low",
         "ratio_high",
@@ -104,3 +111,39 @@ def test_the_columns_are_there_without_a_measurement(evaluations: list[Evaluatio
     assert len(table) == len(evaluations)
     assert list(table.columns[:2]) == ["number", "state"]
     assert {"snr_db", "n_samples", "digest", "reason"} <= set(table.columns)
+
+
+def test_metrics_have_columns_for_all_samples_and_for_each_part() -> None:
+    table = front_table(a_front(a_member(drops={"top1": 0.03})))
+
+    assert table["metric[top1]"].to_list() == pytest.approx([0.87, 0.9])
+    assert table["drop[top1]"].to_list() == [0.03, 0.0]
+    assert table["drop[top1,held_out]"].to_list() == pytest.approx([0.04, 0.01])
+    assert table["drop_low[top1,search]"].to_list() == pytest.approx([0.0, -0.03])
+    assert table["metric_low[top1]"].isna().all()
+
+
+def test_without_parts_there_are_no_columns_of_them() -> None:
+    assert "snr_db[search]" not in front_table(a_front()).columns
+
+
+def test_a_terminal_shows_the_first_metric_and_what_was_held_out() -> None:
+    headings, rows = member_rows(a_front(a_member("m1", snr_db=30, drops={"top1": 0.03, "cosine": 0.1})))
+
+    assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "regions"]
+    assert rows[0] == ["m1", "30.0", "29.0", "0.87", "3.00", "0.500", "0.490 to 0.510", "5.000", "2"]
+    assert rows[1] == ["float", "inf", "", "0.9", "0.00", "1.000", "", "10.000", "0"]
+
+
+def test_a_terminal_shows_no_more_than_there_is() -> None:
+    headings, rows = member_rows(replace(a_front(), members=(a_float_member(),)))
+
+    assert headings == ["id", "SNR dB", "ratio", "95 %", "ms", "regions"]
+    assert len(rows[0]) == len(headings)
+
+
+def test_trials_that_were_scored_have_their_drops() -> None:
+    table = trials_table([a_measured(0, drops={"top1": 0.02}), a_measured(1), a_failure(2)])
+
+    assert table["drop[top1]"].to_list()[0] == 0.02
+    assert table["drop[top1]"].isna().to_list() == [False, True, True]

@@ -1,0 +1,156 @@
+"""The data of a search in its three parts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.api.configuration import Configuration
+from autoquant.calibration.batches import batched, overlap, read_samples, split
+from autoquant.calibration.parts import hold_out
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.division import Division
+from autoquant.domain.feed import Feed, InputSignature, Samples, chain_feeds
+from autoquant.domain.metric import Accuracy, Custom
+from autoquant.errors import DataError, MetricError
+from autoquant.metrics.labels import attach_labels
+
+__all__ = ["SearchData", "read_search_data"]
+
+_LEAST_TO_DIVIDE = 16
+"""Different evaluation samples; of fewer all are searched on, as a handful is too few to search on and to hold out."""
+_SEARCH_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchData:
+    """Samples of different content in every part.
+
+    Attributes:
+        calibration: From which ranges come.
+        search: On which the search compares candidates.
+        held_out: What only the last measurement sees; None where there is nothing.
+        evaluation_digest: Of the evaluation samples before they were divided.
+        is_pooled: Whether ``held_out`` is a part of the evaluation samples, not data of their own.
+        notes: Sentences that the user should read.
+    """
+
+    calibration: Samples
+    search: Samples
+    held_out: Samples | None
+    evaluation_digest: str
+    is_pooled: bool
+    notes: tuple[str, ...]
+
+    @property
+    def everything(self) -> Samples:
+        """All parts: a dimension is frozen only where they agree on it."""
+        parts = [self.calibration, self.search, *self._held_out]
+        return replace(self.calibration, feeds=chain_feeds([part.feeds for part in parts]))
+
+    def division(self, n_search: int) -> Division:
+        """Of the samples of the last measurement, where there was time for so many of the search."""
+        n_held_out = sum(map(len, self._held_out))
+        whole = Division(n_search=len(self.search), n_held_out=n_held_out, is_pooled=self.is_pooled)
+        return whole.shortened(n_search)
+
+    def feeds(self, division: Division) -> tuple[Feed, ...]:
+        """Of the last measurement, those of the search first."""
+        parts = [self.search.feeds[: division.n_search], *(p.feeds[: division.n_held_out] for p in self._held_out)]
+        return tuple(feed for part in parts for feed in part)
+
+    def labels(self, division: Division) -> Mapping[str, npt.NDArray[np.generic]]:
+        """In the order of the feeds; only those that both parts have."""
+        found = {name: array[: division.n_search] for name, array in self.search.labels.items()}
+        for part in self._held_out:
+            found = {
+                name: np.concatenate([array, part.labels[name][: division.n_held_out]])
+                for name, array in found.items()
+                if name in part.labels and part.labels[name].shape[1:] == array.shape[1:]
+            }
+        return found
+
+    @property
+    def _held_out(self) -> Sequence[Samples]:
+        return () if self.held_out is None else (self.held_out,)
+
+
+def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> SearchData:
+    """Read what the user names, and divide it.
+
+    Raises:
+        DataError: It doesn't fit the model, or parts share samples.
+        MetricError: The labels don't fit the samples.
+    """
+    calibration = _read(asked.calibration, inputs, "calibration", asked.batch)
+    notes = []
+    if asked.evaluation is None:
+        whole = _labelled(calibration, asked)
+        calibration, evaluation = split(whole)
+        notes.append(
+            f"no evaluation data: {len(calibration)} of the {len(whole)} samples calibrate,"
+            f" the other {len(evaluation)} evaluate"
+        )
+    else:
+        evaluation = _labelled(_read(asked.evaluation, inputs, "evaluation", asked.batch), asked)
+        _refuse_shared(("evaluation", evaluation), ("calibration", calibration))
+    if asked.held_out is not None:
+        held_out = _read(asked.held_out, inputs, "held-out", asked.batch)
+        _refuse_shared(("held-out", held_out), ("calibration", calibration))
+        _refuse_shared(("held-out", held_out), ("evaluation", evaluation))
+        if any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
+            _check_labels(evaluation, held_out)
+        return _data(calibration, evaluation, evaluation, held_out, notes)
+    n_different = len(set(evaluation.feed_digests))
+    if n_different < _LEAST_TO_DIVIDE:
+        notes.append(f"nothing is held out: that takes {_LEAST_TO_DIVIDE} different evaluation samples")
+        return _data(calibration, evaluation, evaluation, None, notes)
+    search, rest = hold_out(evaluation, _SEARCH_SHARE)
+    notes.append(
+        f"{len(search)} of the {len(evaluation)} evaluation samples guide the search,"
+        f" the other {len(rest)} are held out for the last measurement"
+    )
+    return _data(calibration, evaluation, search, rest, notes)
+
+
+def _read(source: DataSource, inputs: Sequence[InputSignature], role: str, batch: int) -> Samples:
+    return batched(read_samples(source, inputs, role=role), inputs, batch)
+
+
+def _data(
+    calibration: Samples, evaluation: Samples, search: Samples, held_out: Samples | None, notes: Sequence[str]
+) -> SearchData:
+    return SearchData(
+        calibration=calibration,
+        search=search,
+        held_out=held_out,
+        evaluation_digest=evaluation.digest,
+        is_pooled=search is not evaluation or held_out is None,
+        notes=tuple(notes),
+    )
+
+
+def _labelled(samples: Samples, asked: Configuration) -> Samples:
+    return samples if asked.labels is None else attach_labels(samples, asked.labels)
+
+
+def _refuse_shared(first: tuple[str, Samples], second: tuple[str, Samples]) -> None:
+    shared = overlap(second[1], first[1])
+    if shared:
+        raise DataError(
+            f"{shared} of the {len(first[1])} {first[0]} samples are {second[0]} samples too;"
+            " remove them from one of the two"
+        )
+
+
+def _check_labels(evaluation: Samples, held_out: Samples) -> None:
+    where = f"held-out data {held_out.source}"
+    for name, array in evaluation.labels.items():
+        if name not in held_out.labels:
+            raise MetricError(f"{where}: there are no labels '{name}', add them as the evaluation data have them")
+        if (other := held_out.labels[name]).shape[1:] != array.shape[1:]:
+            raise MetricError(
+                f"{where}: labels '{name}' are of shape {other.shape}, but those of the evaluation data of"
+                f" {array.shape}, make them equal beyond the first dimension"
+            )

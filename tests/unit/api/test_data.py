@@ -1,0 +1,129 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoquant.api.configuration import Budget, Configuration, Demands
+from autoquant.api.data import SearchData, read_search_data
+from autoquant.domain.division import Division
+from autoquant.domain.feed import InputSignature
+from autoquant.domain.target import Target
+from autoquant.errors import DataError, MetricError
+from autoquant.metrics.grammar import parse_metrics
+from tests.models import floats
+
+INPUTS = (InputSignature("x", "float32", ("N", 4)),)
+
+
+def arrays(n: int, seed: int, **more: object) -> dict[str, Any]:
+    return {"x": floats(n, 4, seed=seed), **more}
+
+
+def saved(path: Path, **content: Any) -> Path:
+    np.savez(path, **content)
+    return path
+
+
+def data_of(tmp_path: Path, *, metrics: tuple[str, ...] = (), **sources: Any) -> SearchData:
+    """Sources are arrays of files, or sources themselves."""
+    files = {
+        name: saved(tmp_path / f"{name}.npz", **source) if isinstance(source, dict) else source
+        for name, source in sources.items()
+    }
+    asked = Configuration(
+        model=Path("model.onnx"),
+        calibration=files["calibration"],
+        evaluation=files.get("evaluation"),
+        held_out=files.get("held_out"),
+        labels=files.get("labels"),
+        metrics=parse_metrics(metrics),
+        targets=(Target(),),
+        budget=Budget(seconds=1),
+        demands=Demands(),
+        out=Path("run"),
+        space="default",
+        n_regions=9,
+    )
+    return read_search_data(asked, INPUTS)
+
+
+def test_enough_evaluation_samples_are_divided_whatever_their_order(tmp_path: Path) -> None:
+    content = arrays(20, 2, label=np.arange(20))
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)
+    assert data.held_out is not None
+    assert (len(data.calibration), len(data.search), len(data.held_out)) == (8, 10, 10)
+    assert data.is_pooled
+    assert "10 of the 20 evaluation samples guide the search" in data.notes[0]
+    turned = data_of(tmp_path, calibration=arrays(8, 1), evaluation={k: v[::-1] for k, v in content.items()})
+    assert set(turned.search.feed_digests) == set(data.search.feed_digests)
+    assert data.everything.feeds[0]["x"].shape == (1, 4)
+    assert len(data.everything.feeds) == 28
+
+
+def test_labels_go_with_their_samples(tmp_path: Path) -> None:
+    content = arrays(20, 2, label=np.arange(20))
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)
+    division = data.division(99)
+    assert division == Division(n_search=10, n_held_out=10)
+    for feed, label in zip(data.feeds(division), data.labels(division)["label"], strict=True):
+        np.testing.assert_array_equal(feed["x"][0], content["x"][label])
+    shorter = data.division(5)
+    assert shorter == Division(n_search=5, n_held_out=5)
+    assert len(data.feeds(shorter)) == len(data.labels(shorter)["label"]) == 10
+
+
+def test_few_evaluation_samples_are_all_searched_on_and_a_note_says_so(tmp_path: Path) -> None:
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(15, 2))
+    assert (len(data.search), data.held_out, data.is_pooled) == (15, None, True)
+    assert data.notes == ("nothing is held out: that takes 16 different evaluation samples",)
+
+
+def test_calibration_data_alone_are_divided_in_three(tmp_path: Path) -> None:
+    data = data_of(tmp_path, calibration=arrays(40, 1, label=np.arange(40)))
+    assert data.held_out is not None
+    assert (len(data.calibration), len(data.search), len(data.held_out)) == (20, 10, 10)
+    assert len(data.notes) == 2
+
+
+def test_held_out_data_of_their_own_are_no_part_of_the_evaluation(tmp_path: Path) -> None:
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), held_out=arrays(6, 3))
+    assert data.held_out is not None
+    assert (len(data.search), len(data.held_out), data.is_pooled) == (20, 6, False)
+    assert data.division(20).pooled == range(20)
+    assert data.notes == ()
+
+
+def test_labels_of_a_file_are_those_of_what_evaluates(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.npy"
+    np.save(labels, np.arange(20))
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), labels=labels)
+    assert sorted(data.labels(data.division(20))["label"]) == list(range(20))
+    with pytest.raises(MetricError, match="20 of them for 19 samples"):
+        data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(19, 2), labels=labels)
+
+
+@pytest.mark.parametrize("shared", ["calibration", "evaluation"])
+def test_held_out_samples_of_another_part_are_refused(tmp_path: Path, shared: str) -> None:
+    sources: dict[str, Any] = {"calibration": arrays(8, 1), "evaluation": arrays(20, 2)}
+    with pytest.raises(DataError, match=f"of the .* held-out samples are {shared} samples too"):
+        data_of(tmp_path, **sources, held_out=sources[shared])
+
+
+def test_evaluation_samples_that_calibrate_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="8 of the 8 evaluation samples are calibration samples too"):
+        data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(8, 1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "phrase"),
+    [({}, "there are no labels 'label', add them"), ({"label": np.zeros((6, 2))}, r"of shape \(6, 2\), but those")],
+)
+def test_held_out_data_without_the_labels_of_the_others_are_refused(
+    tmp_path: Path, labels: dict[str, Any], phrase: str
+) -> None:
+    sources: dict[str, Any] = {"calibration": arrays(8, 1), "evaluation": arrays(20, 2, label=np.arange(20))}
+    with pytest.raises(MetricError, match=phrase):
+        data_of(tmp_path, **sources, held_out=arrays(6, 3, **labels), metrics=("accuracy",))
+    data = data_of(tmp_path, **sources, held_out=arrays(6, 3, **labels), metrics=("cosine",))
+    assert data.labels(data.division(20)) == {}
