@@ -108,7 +108,10 @@ def headline(record: RunRecord) -> str:
 
 
 def run_sentences(record: RunRecord) -> list[str]:
-    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations."""
+    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
+
+    A largest drop that was demanded comes first.
+    """
     if len(record.front.members) == 1:
         return [_nothing_pays(record), *_evaluations_lines(record.evaluations)]
     several = len(record.front.targets) > 1
@@ -117,7 +120,8 @@ def run_sentences(record: RunRecord) -> list[str]:
         for target in record.front.targets
         for demand in DEMANDS_DB
     ]
-    return [*lines, *_evaluations_lines(record.evaluations)]
+    asked = [headline(record)] if record.configuration.get("max_drop") else []
+    return [*asked, *lines, *_evaluations_lines(record.evaluations)]
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
