@@ -180,11 +180,14 @@ def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
     """Of the members, which all keep the demand."""
     target = record.front.targets[0].name
     member = min(record.front.members, key=lambda member: member.latency[target].ratio)
-    allowed = ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
     return (
-        f"Fastest model that drops {allowed} at most: {_ratio_phrase(member.latency[target])},"
+        f"Fastest model that drops {_drops_phrase(drops)} at most: {_ratio_phrase(member.latency[target])},"
         f" {_regions_phrase(member, record)}."
     )
+
+
+def _drops_phrase(drops: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
 
 
 def _regions_phrase(member: Member, record: RunRecord) -> str:
@@ -201,6 +204,9 @@ def _demand_phrase(record: RunRecord, demand: int, target: str) -> str:
 
 def _nothing_pays(record: RunRecord) -> str:
     if any(isinstance(evaluation.outcome, Measurement) for evaluation in record.evaluations):
+        drops = record.configuration.get("max_drop")
+        if isinstance(drops, Mapping) and drops:
+            return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
         return "Nothing pays: the float model alone is on the front."
     return "No candidate was measured: the float model alone is on the front."
 
