@@ -63,12 +63,10 @@ class Delivery:
         _LOG.info("%d finalists", len(files))
         measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
+        within = {name: found for name, found in measured.items() if keeps_drops(found.metrics, self.max_drops)}
+        _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
-            {
-                name: (found.quality, found.latency)
-                for name, found in measured.items()
-                if found.quality is not None and keeps_drops(found.metrics, self.max_drops)
-            },
+            {name: (found.quality, found.latency) for name, found in within.items() if found.quality is not None},
             min_snr_db=self.demands.min_snr_db,
             max_latency_ratio=self.demands.max_latency_ratio,
         )

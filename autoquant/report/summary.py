@@ -108,7 +108,10 @@ def headline(record: RunRecord) -> str:
 
 
 def run_sentences(record: RunRecord) -> list[str]:
-    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations."""
+    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
+
+    A largest drop that was demanded comes first.
+    """
     if len(record.front.members) == 1:
         return [_nothing_pays(record), *_evaluations_lines(record.evaluations)]
     several = len(record.front.targets) > 1
@@ -117,7 +120,8 @@ def run_sentences(record: RunRecord) -> list[str]:
         for target in record.front.targets
         for demand in DEMANDS_DB
     ]
-    return [*lines, *_evaluations_lines(record.evaluations)]
+    asked = [headline(record)] if record.configuration.get("max_drop") else []
+    return [*asked, *lines, *_evaluations_lines(record.evaluations)]
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
@@ -176,11 +180,14 @@ def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
     """Of the members, which all keep the demand."""
     target = record.front.targets[0].name
     member = min(record.front.members, key=lambda member: member.latency[target].ratio)
-    allowed = ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
     return (
-        f"Fastest model that drops {allowed} at most: {_ratio_phrase(member.latency[target])},"
+        f"Fastest model that drops {_drops_phrase(drops)} at most: {_ratio_phrase(member.latency[target])},"
         f" {_regions_phrase(member, record)}."
     )
+
+
+def _drops_phrase(drops: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
 
 
 def _regions_phrase(member: Member, record: RunRecord) -> str:
@@ -197,6 +204,9 @@ def _demand_phrase(record: RunRecord, demand: int, target: str) -> str:
 
 def _nothing_pays(record: RunRecord) -> str:
     if any(isinstance(evaluation.outcome, Measurement) for evaluation in record.evaluations):
+        drops = record.configuration.get("max_drop")
+        if isinstance(drops, Mapping) and drops:
+            return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
         return "Nothing pays: the float model alone is on the front."
     return "No candidate was measured: the float model alone is on the front."
 

@@ -24,20 +24,19 @@ def front_table(front: Front) -> pd.DataFrame:
     Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, p90_ms, p99_ms, opening_ms,
     memory_mb, size_bytes, n_quantized_regions, note. With several targets those from ratio to memory_mb are there once
     per target, named like ``ratio[cpu-1t]``. Before ratio there are ``snr_db[PART]`` with ``snr_db_low[PART]`` and
-    ``snr_db_high[PART]`` of the parts ``search`` and ``held_out``, where members have them, and for each metric
-    ``metric[NAME]`` and ``drop[NAME]`` over all samples, with ``metric_low[NAME]`` and so on, and ``[NAME,PART]``.
+    ``snr_db_high[PART]`` of the parts ``search`` and ``held_out``, and for each metric ``metric[NAME]`` and
+    ``drop[NAME]`` over all samples, with ``metric_low[NAME]`` and so on, and ``[NAME,PART]``; NaN is unknown.
 
     Returns:
         SNRs are those of the worst output; ``inf`` for the float model, which meets every demand.
     """
     names = [target.name for target in front.targets]
-    parts = _snr_parts(front)
     rows = [
         {
             "id": member.id,
             "path": member.path,
             "snr_db": _member_snr(member),
-            **_snr_cells(member, parts),
+            **_snr_cells(member),
             **_metric_cells(member.metrics),
             **_cells(names, member.latency.get, _MEMBER_LATENCY),
             **_cells(names, member.footprint.get, _MEMBER_FOOTPRINT),
@@ -105,16 +104,9 @@ def _member_snr(member: Member) -> float:
     return math.inf if member.quality is None else member.quality.worst_db
 
 
-def _snr_parts(front: Front) -> list[str]:
-    """Parts of the data that members have an SNR of."""
-    has_held_out = any(member.snr_held_out for member in front.members)
-    return ["search"] * any(member.snr_search for member in front.members) + ["held_out"] * has_held_out
-
-
-def _snr_cells(member: Member, parts: Iterable[str]) -> dict[str, float]:
+def _snr_cells(member: Member) -> dict[str, float]:
     cells: dict[str, float] = {}
-    for part in parts:
-        found = member.snr_search if part == "search" else member.snr_held_out
+    for part, found in (("search", member.snr_search), ("held_out", member.snr_held_out)):
         if found is None:
             worst, low, high = (math.inf if member.quality is None else math.nan,) * 3
         else:

@@ -178,4 +178,9 @@ def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
         "Fastest model that drops top1 by 0.5 % at most: 0.40 of float's latency (0.39 to 0.41),"
         " u8s8 in 2 of 3 regions."
     )
-    assert headline(a_record(front, configuration={"max_drop": {}})).startswith("Fastest model that keeps 40 dB")
+    assert run_sentences(record)[0] == headline(record)
+    alone = a_record(a_front(), configuration={"max_drop": {"top1": 0.005}})
+    assert headline(alone) == "Nothing faster than float was found that drops top1 by 0.5 % at most."
+    without = a_record(front, configuration={"max_drop": {}})
+    assert headline(without).startswith("Fastest model that keeps 40 dB")
+    assert run_sentences(without)[0].startswith("At 30 dB")

@@ -123,8 +123,12 @@ def test_metrics_have_columns_for_all_samples_and_for_each_part() -> None:
     assert table["metric_low[top1]"].isna().all()
 
 
-def test_without_parts_there_are_no_columns_of_them() -> None:
-    assert "snr_db[search]" not in front_table(a_front()).columns
+def test_what_was_not_measured_on_a_part_is_nan_and_the_float_model_meets_every_demand_there() -> None:
+    table = front_table(a_front(replace(a_member(), snr_held_out=None)))
+
+    assert table["snr_db[held_out]"].isna().to_list() == [True, False]
+    assert table["snr_db[held_out]"].to_list()[1] == math.inf
+    assert front_table(a_front()).columns.to_list() == table.columns.to_list()
 
 
 def test_a_terminal_shows_the_first_metric_and_what_was_held_out() -> None:

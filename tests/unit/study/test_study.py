@@ -90,6 +90,15 @@ def test_a_resumed_study_holds_the_same_evaluations(path: Path) -> None:
     assert len(a_study(path).evaluations) == 6
 
 
+def test_drops_are_kept_in_the_journal(path: Path) -> None:
+    study = a_study(path)
+    evaluation = evaluated(study.ask())
+    assert isinstance(evaluation.outcome, Measurement)
+    scored = dataclasses.replace(evaluation, outcome=dataclasses.replace(evaluation.outcome, drops={"top1": 0.02}))
+    study.tell(scored)
+    assert a_study(path).evaluations == [scored]
+
+
 def test_a_resumed_study_goes_on_with_the_next_number(path: Path) -> None:
     study = a_study(path)
     study.tell(evaluated(study.ask()))

@@ -1,0 +1,86 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.api import steps
+from autoquant.api.evaluator import EvaluatorSetup, Ingredients
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Assignment
+from autoquant.domain.target import Target
+from autoquant.errors import MetricError
+from autoquant.metrics.custom import Labels, OutputsByName
+from autoquant.metrics.grammar import parse_metrics
+from autoquant.space.schema import read_space
+from tests.models import a_convnet, floats, saved
+
+N_SAMPLES = 24
+HERE = "tests.unit.api.test_evaluator"
+
+
+def is_float(outputs: list[OutputsByName], _: object, labels: Labels) -> list[bool]:
+    (name,) = outputs[0]
+    return [np.array_equal(out[name], ref) for out, ref in zip(outputs, labels[f"float:{name}"], strict=True)]
+
+
+def refuses(outputs: list[OutputsByName], _: object, labels: Labels) -> float:
+    if not all(is_float(outputs, _, labels)):
+        raise ValueError("no candidates")
+    return 1.0
+
+
+class Place:
+    """A model and everything that its candidates are built from."""
+
+    def __init__(self, folder: Path) -> None:
+        model = saved(a_convnet(), folder / "model.onnx")
+        data = np.concatenate([floats(1, 3, 8, 8, seed=s) for s in range(N_SAMPLES)])
+        samples = steps.read_data(model, {"x": data, "label": np.zeros(N_SAMPLES)})
+        prepared = steps.prepare(model, samples)
+        definition = read_space("default", ep="cpu")
+        regions = steps.find_regions(prepared, space=definition)
+        statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
+        self.ingredients = Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+        self.setup = EvaluatorSetup(model=model, samples=samples, targets=(Target(),), seed=0)
+        names = [scheme.name for scheme in definition.schemes]
+        self.quantized: list[Assignment] = [{region.id: name for region in regions} for name in names[:6]]
+
+    def outcomes(self, *metrics: str, has_drops: bool = True) -> list[Measurement | Failure]:
+        evaluator = replace(self.setup, metrics=parse_metrics(metrics), has_drops=has_drops)()
+        evaluator.load(self.ingredients, has_plain_sums=False, known=())
+        return [evaluator.evaluate(assignment, 6).outcome for assignment in ({}, *self.quantized)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("place"))
+
+
+def test_candidates_are_scored_as_if_the_samples_that_they_did_not_run_were_right(place: Place) -> None:
+    unlike = []
+    for outcome in place.outcomes(f"{HERE}:is_float"):
+        assert isinstance(outcome, Measurement)
+        n_run = outcome.quality.n_samples
+        if outcome.quality.worst_db < 90:
+            assert outcome.drops["is_float"] == pytest.approx(n_run / N_SAMPLES)
+            unlike.append(n_run)
+    assert min(unlike) < N_SAMPLES
+    assert max(unlike) == N_SAMPLES
+
+
+def test_without_a_demand_candidates_are_not_scored(place: Place) -> None:
+    assert all(isinstance(o, Measurement) and not o.drops for o in place.outcomes("top1", has_drops=False))
+
+
+def test_a_metric_that_fails_on_a_candidate_is_its_failure(place: Place) -> None:
+    *_, last = place.outcomes(f"{HERE}:refuses")
+    assert isinstance(last, Failure)
+    assert last.stage == "metric"
+    assert "no candidates" in last.reason
+
+
+@pytest.mark.parametrize(("metric", "phrase"), [("top1@z", "no output 'z'"), (f"{HERE}:gone", "has no function")])
+def test_a_metric_that_does_not_fit_is_refused_before_anything_is_built(place: Place, metric: str, phrase: str) -> None:
+    with pytest.raises(MetricError, match=phrase):
+        replace(place.setup, metrics=parse_metrics([metric]))()
