@@ -35,7 +35,7 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.plan import is_quantizable
+from autoquant.qdq.plan import is_clipped, is_quantizable
 from autoquant.qdq.ports import Ranges
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
@@ -177,7 +177,7 @@ def calibrate(
     Raises:
         DataError: An activation holds NaN or infinity.
     """
-    tensors = _observed(prepared, _definition(space, ep).op_types)
+    tensors = _observed(prepared, _definition(space, ep))
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
     feeds = _Timed(samples.feeds, seconds)
     try:
@@ -252,13 +252,20 @@ def _statistics(
     return found
 
 
-def _observed(prepared: PreparedModel, op_types: frozenset[str]) -> tuple[TensorName, ...]:
+def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[TensorName, ...]:
+    """What some assignment may quantize: inputs and outputs of quantizable nodes, but not what a Relu or Clip clips."""
     graph = prepared.graph
+    finest = find_regions(prepared, space=definition, n_regions=len(graph.nodes) + 1)
+    region_of = {node: region.id for region in finest for node in region.nodes}
     names: dict[TensorName, None] = {}
     for node in graph.nodes:
-        if node.op_type in op_types and is_quantizable(node, graph):
+        if node.op_type in definition.op_types and is_quantizable(node, graph):
             names.update(dict.fromkeys((*activations(node, graph), *node.outputs)))
-    return tuple(name for name in names if name in graph.float_tensors and not graph.is_constant(name))
+    return tuple(
+        name
+        for name in names
+        if name in graph.float_tensors and not graph.is_constant(name) and not is_clipped(name, graph, region_of)
+    )
 
 
 def ranges_of(statistics: Statistics) -> Ranges:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.region import NodeName, RegionId, TensorName
 from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph, Node
@@ -14,7 +14,7 @@ from autoquant.model.ops import Kind, activations, bias_of, can_emit_float, is_l
 from autoquant.qdq.params import QuantParams, activation_params
 from autoquant.qdq.ports import Ranges
 
-__all__ = ["Plan", "QuantKey", "Planner"]
+__all__ = ["Plan", "Planner", "QuantKey", "clip_bounds", "is_clipped", "is_quantizable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,15 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     if kind is Kind.CLIPPING:
         return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
     return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
+def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, RegionId]) -> bool:
+    """Whether only a Relu or Clip of its producer's region reads a tensor: what is quantized is always behind that."""
+    producer, readers = graph.producer.get(tensor), graph.consumers.get(tensor, ())
+    if producer is None or tensor in graph.pinned or len(readers) != 1 or kind_of(readers[0]) is not Kind.CLIPPING:
+        return False
+    region = region_of.get(producer.name)
+    return region is not None and region == region_of.get(readers[0].name)
 
 
 def _is_float_constant(name: TensorName, graph: Graph) -> bool:

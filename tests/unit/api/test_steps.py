@@ -146,3 +146,23 @@ def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> No
     samples = read_data(path, tmp_path / "data.npz")
     with pytest.raises(DataError, match="--dim time=7"):
         prepare(path, samples, dims={"time": 7})
+
+
+def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignment_can_be_built(tmp_path: Path) -> None:
+    model = saved(
+        model_of(
+            "(float[1,4,5,5] x) => (float[1,4,5,5] y)",
+            "a = Conv(x, wa) b = Relu(a) c = Conv(b, wc) d = Add(c, b) e = Relu(d) y = Conv(e, wy)",
+            {name: floats(4, 4, 1, 1, seed=i) for i, name in enumerate(("wa", "wc", "wy"))},
+        ),
+        tmp_path / "model.onnx",
+    )
+    samples = read_data(model, {"x": floats(3, 4, 5, 5)})
+    prepared, definition = prepare(model, samples), read_space("default")
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    assert statistics.tensors.keys() == {"x", "b", "c", "e", "y"}
+    regions = find_regions(prepared)
+    for scheme in definition.schemes:
+        for kept in range(2 ** len(regions)):
+            chosen = {region.id: scheme.name for i, region in enumerate(regions) if kept >> i & 1}
+            assert build(prepared, regions, statistics, chosen).skeleton
