@@ -50,6 +50,7 @@ class Comparison:
         targets: Where.
         environment: Machine and versions.
         seconds: That it took.
+        notes: What disturbed the measurement, and what to do about it.
     """
 
     models: tuple[Path, ...]
@@ -57,6 +58,7 @@ class Comparison:
     targets: tuple[Target, ...]
     environment: Mapping[str, object]
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def verdict(self, index: int, target: str) -> Verdict:
         """Of one model on one target."""
@@ -103,6 +105,7 @@ class Comparison:
             "schema_version": 1,
             "rows": rows,
             "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
             "environment": dict(self.environment),
         }
 
@@ -205,4 +208,5 @@ def compare(
         targets=tuple(targets),
         environment=describe_environment(),
         seconds=time.perf_counter() - started,
+        notes=tuple(joint.notes),
     )

@@ -41,7 +41,7 @@ _LOG = logging.getLogger("autoquant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Writes finalists, measures the files, and keeps those that belong on the front."""
+    """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``."""
 
     prepared: PreparedModel
     builder: Builder
@@ -55,6 +55,7 @@ class Delivery:
     calibration_digest: str
     demands: Demands
     is_ended: Callable[[], bool]
+    notes: list[str]
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
         """The front; every number in it comes from the files themselves, measured together."""
@@ -90,6 +91,7 @@ class Delivery:
         )
         final = JointMeasurement(setup, files, deadline, self.is_ended, memory_bytes=self.memory_bytes)
         measured = final.run()
+        self.notes.extend(f"last measurement: {sentence}" for sentence in final.notes)
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
         self.folder.write_text(

@@ -14,6 +14,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.bench import worst
+from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import SessionInterval, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
@@ -66,6 +67,7 @@ class JointMeasurement:
         memory_bytes: Data that each may have.
         lost: Why files were dropped that ended a process, by id.
         rounds: Every round, with the number of its process and its target.
+        notes: What disturbed the measurement, and what to do about it.
     """
 
     setup: FileBenchSetup
@@ -80,6 +82,7 @@ class JointMeasurement:
     memory_bytes: int | None = None
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
     _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
     _timings: dict[Pair, Timings] = field(default_factory=dict)
@@ -98,6 +101,7 @@ class JointMeasurement:
             ModelError: A file or the baseline cannot be opened or run.
         """
         self._kept = list(self.files)
+        watch = Watch()
         number = 0
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
@@ -108,6 +112,8 @@ class JointMeasurement:
                     self._meters.clear()
                 continue
             number += 1
+            watch.look()
+        self.notes = [*watch.sentences, *self._drift()]
         ratios = self._ratios()
         latency = self._latencies(ratios)
         return {
@@ -119,6 +125,12 @@ class JointMeasurement:
             )
             for key in (*self._kept, REFERENCE)
         }
+
+    def _drift(self) -> list[str]:
+        """What the baseline's latencies say on the first target."""
+        timings = self._timings[REFERENCE, self._targets[0]]
+        n_repeated = sum(found.is_repeated for _, target, found in self.rounds if target == self._targets[0])
+        return drift_sentences(timings.candidate_s, n_repeated)
 
     @property
     def _targets(self) -> list[str]:
