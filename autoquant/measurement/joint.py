@@ -16,7 +16,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.bench import worst
 from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.files import FileBenchSetup, Round
-from autoquant.measurement.intervals import SessionInterval, session_intervals
+from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
 
 __all__ = ["LEAST_SESSIONS", "JointMeasurement", "Measured", "finalist_seconds"]
@@ -145,7 +145,7 @@ class JointMeasurement:
             return False
         if n_done < self.least_sessions:
             return True
-        return any(found.high - found.low > 2 * self.narrow * found.value for found in self._ratios().values())
+        return not are_narrow(self._ratios().values(), self.narrow)
 
     def _session(self, number: int) -> None:
         start = time.perf_counter()
@@ -157,6 +157,8 @@ class JointMeasurement:
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
+        if number and min(sum(name == target for name, _ in found) for target in self._targets) < _LEAST_ROUNDS:
+            return  # the time was over: a few rounds must not count like a whole session
         for pair, footprint in footprints.items():
             self._footprints.setdefault(pair, []).append(footprint)
         for target, part in found:
@@ -263,7 +265,7 @@ class JointMeasurement:
     def _ratios(self) -> dict[Pair, SessionInterval]:
         """Empty from a single process."""
         found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
-        return session_intervals(found) if min(map(len, found.values())) > 1 else {}
+        return session_intervals(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
 
     def _latencies(self, ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
         kept = self._kept_timings
