@@ -236,7 +236,8 @@ def bench(
             typer.echo(json.dumps(found.as_dict(), indent=1))
             return
         _print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB", "verdict"), found.rows)
-        typer.echo(found.sentence)
+        for sentence in (found.sentence, *found.notes):
+            typer.echo(sentence)
 
 
 @experiment.command("run")

@@ -8,6 +8,7 @@ builds the recipes, measures both in the same interleaved rounds of a fresh proc
 import argparse
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from experiments.environment import read_environment
 from experiments.remeasure import FLOAT, Row, mean_saving, remeasure
 from experiments.results_table import render_results
 
-__all__ = ["measure_model"]
+__all__ = ["SNR_LIMIT_DB", "measure_model", "read_members", "remeasure_alone", "run_python", "seconds_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SNR_LIMIT_DB = 200.0  # stands for equal outputs, as in front.json
@@ -61,10 +62,10 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dic
     """
     search = _search(zoo, out / "search", time_limit, threads)
     recipes = _recipes(zoo, out)
-    front = [] if search.error else _read_members(out / "search")
+    front = [] if search.error else read_members(out / "search")
     files = {f"front:{member['id']}": out / "search" / member["path"] for member in front if member["id"] != FLOAT}
     files |= {f"recipe:{path.stem}": path for path in recipes}
-    rows = _remeasure_alone(zoo, files, threads)
+    rows = remeasure_alone(zoo / "model.onnx", zoo / "eval.npz", files, threads=threads)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "threads": threads,
@@ -86,7 +87,7 @@ def _search(zoo: Path, out: Path, time_limit: str, threads: int) -> Search:
     limits = ["--time", time_limit, "--threads", str(threads), "--json"]
     command = ["-m", "autoquant", "search", str(zoo / "model.onnx"), *data, *limits]
     start = time.perf_counter()
-    error = _run(command, out.parent / "search.log", timeout_s=3 * _seconds(time_limit) + 300)
+    error = run_python(command, out.parent / "search.log", timeout_s=3 * seconds_of(time_limit) + 300)
     seconds = time.perf_counter() - start
     typed = " ".join(["python", *command]).replace(str(zoo), "ZOO").replace(str(out.parent), "OUT")
     return Search(command=typed, seconds=seconds, error=error)
@@ -100,14 +101,16 @@ def _recipes(zoo: Path, out: Path) -> list[Path]:
     if not marker.exists() or json.loads(marker.read_text(encoding="utf-8")) != origin:
         shutil.rmtree(folder, ignore_errors=True)
         files = [str(zoo / "model.onnx"), str(zoo / "calib.npz"), str(folder)]
-        failure = _run(["-m", "experiments.recipes", *files], out / "recipes.log", timeout_s=3600)
+        failure = run_python(["-m", "experiments.recipes", *files], out / "recipes.log", timeout_s=3600)
         if failure:
             raise RuntimeError(f"the recipes could not be built: {failure}")
         _write(marker, json.dumps(origin, indent=1))
     return sorted(folder.glob("*.onnx"))
 
 
-def _run(command: Sequence[str], log: Path, *, timeout_s: float) -> str:
+def run_python(
+    command: Sequence[str], log: Path, *, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> str:
     """Run Python from the root of the repository, what it prints into a file; the sentence of a failure, or empty."""
     with log.open("w", encoding="utf-8") as file:
         try:
@@ -117,6 +120,7 @@ def _run(command: Sequence[str], log: Path, *, timeout_s: float) -> str:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 timeout=timeout_s,
+                env=None if environment is None else {**os.environ, **environment},
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -127,14 +131,15 @@ def _run(command: Sequence[str], log: Path, *, timeout_s: float) -> str:
     return f"exit code {run.returncode}: {lines[-1][:300] if lines else 'it said nothing'}"
 
 
-def _remeasure_alone(zoo: Path, files: Mapping[str, Path], threads: int) -> dict[str, Row]:
+def remeasure_alone(model: Path, evaluation: Path, files: Mapping[str, Path], *, threads: int) -> dict[str, Row]:
     """``remeasure`` in a process of its own, whose memory nothing has used before."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        rows = pool.submit(remeasure, zoo / "model.onnx", zoo / "eval.npz", files, threads=threads).result()
+        rows = pool.submit(remeasure, model, evaluation, files, threads=threads).result()
     return {row.name: row for row in rows}
 
 
-def _read_members(run: Path) -> list[dict[str, Any]]:
+def read_members(run: Path) -> list[dict[str, Any]]:
+    """The members of ``front.json``."""
     members: list[dict[str, Any]] = json.loads((run / "front.json").read_text(encoding="utf-8"))["members"]
     return members
 
@@ -162,7 +167,12 @@ def _row_record(row: Row, name: str) -> dict[str, Any]:
     return asdict(row) | {"name": name, "snr_db": min(max(row.snr_db, -SNR_LIMIT_DB), SNR_LIMIT_DB)}
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """A duration such as ``120s``.
+
+    Raises:
+        ValueError: It is none.
+    """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
     if match is None or match[2] not in SECONDS_OF_UNIT:
         raise ValueError(f"--time {text!r} isn't a duration such as 120s or 2m.")
@@ -225,7 +235,7 @@ def main() -> int:
     arguments = _parse()
     results = _read_results(arguments.out)
     try:
-        _seconds(arguments.time)
+        seconds_of(arguments.time)
         names = _names(arguments.zoo, arguments.only, results)
     except ValueError as error:
         print(error, file=sys.stderr)

@@ -51,6 +51,7 @@ class Comparison:
         targets: Where.
         environment: Machine and versions.
         seconds: That it took.
+        notes: What disturbed the measurement, and what to do about it.
     """
 
     models: tuple[Path, ...]
@@ -58,6 +59,7 @@ class Comparison:
     targets: tuple[Target, ...]
     environment: Mapping[str, object]
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def verdict(self, index: int, target: str) -> Verdict:
         """Of one model on one target."""
@@ -104,6 +106,7 @@ class Comparison:
             "schema_version": 1,
             "rows": rows,
             "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
             "environment": dict(self.environment),
         }
 
@@ -210,4 +213,5 @@ def compare(
         targets=tuple(targets),
         environment=describe_environment(),
         seconds=time.perf_counter() - started,
+        notes=tuple(joint.notes),
     )

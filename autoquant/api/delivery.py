@@ -40,7 +40,7 @@ _LOG = logging.getLogger("autoquant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Writes finalists, measures the files, and keeps those that belong on the front."""
+    """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``."""
 
     prepared: PreparedModel
     builder: Builder
@@ -54,6 +54,7 @@ class Delivery:
     demands: Demands
     max_drops: Mapping[str, float]
     is_ended: Callable[[], bool]
+    notes: list[str]
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
         """The front; every number in it comes from the files themselves, measured together."""
@@ -87,6 +88,7 @@ class Delivery:
             self.files, files, deadline, self.is_ended, memory_bytes=self.memory_bytes, division=self.division
         )
         measured = final.run()
+        self.notes.extend(f"last measurement: {sentence}" for sentence in final.notes)
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
         self.folder.write_text(

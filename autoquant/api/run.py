@@ -34,7 +34,7 @@ from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
 from autoquant.report.tables import front_table, trials_table
-from autoquant.runtime.environment import describe_environment
+from autoquant.runtime.environment import describe_environment, differences
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
@@ -96,6 +96,7 @@ class Run:
                 with self.deadline.phase("search"):
                     trials = self._open_trials(evaluator, folder, ingredients, interrupts)
                     self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
+                    self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
                 evaluator.close()
                 return self._finish(folder, ingredients, trials, interrupts)
 
@@ -206,6 +207,7 @@ class Run:
             demands=self.configuration.demands,
             max_drops=self.configuration.max_drops,
             is_ended=lambda: interrupts.n_pressed > n_before,
+            notes=self.notes,
         )
         study, regions = trials.study, ingredients.regions
         with folder.new_models():
@@ -261,8 +263,9 @@ class Run:
     def _check_resumed(self, folder: RunFolder) -> None:
         if not self.configuration.resume:
             return
-        earlier = folder.read_json("run.json").get("configuration")
-        if not isinstance(earlier, dict):
+        document = folder.read_json("run.json")
+        earlier, environment = document.get("configuration"), document.get("environment")
+        if not isinstance(earlier, dict) or not isinstance(environment, dict):
             raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
         now = self._configuration()
         for key, name in _FIXED.items():
@@ -271,6 +274,11 @@ class Run:
                     f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
                     " use the same to go on, or another --out"
                 )
+        if changes := differences(environment, describe_environment()):
+            raise OutputError(
+                f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
+                " go on where it began, or choose another --out"
+            )
 
     def _configuration(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""

@@ -12,6 +12,7 @@ from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
+from autoquant.measurement.conditions import Watch
 from autoquant.study.study import Study
 
 __all__ = ["SearchProgress", "Trials"]
@@ -53,6 +54,7 @@ class Trials:
         deadline: Of the whole search.
         on_progress: Told after every trial.
         size_bytes: Of the float model: what a delivered file may have.
+        watch: Of what disturbs them.
     """
 
     study: Study
@@ -64,6 +66,7 @@ class Trials:
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
     size_bytes: int
+    watch: Watch = field(default_factory=Watch)
     n_rounds: int = field(init=False)
     _known: set[str] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
@@ -135,6 +138,7 @@ class Trials:
         self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
         self._seconds.append(time.perf_counter() - start)
         self._note(evaluation)
+        self.watch.look()
         return True
 
     def _uniform(self, scheme: str) -> Assignment:

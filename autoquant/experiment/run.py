@@ -18,7 +18,7 @@ from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
 from autoquant.report.summary import DEMANDS_DB, JobRow, best_ratio_at
-from autoquant.runtime.environment import describe_environment
+from autoquant.runtime.environment import describe_environment, differences
 
 __all__ = ["JobOutcome", "run_job"]
 
@@ -63,7 +63,9 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     folder = _new_folder(reports / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
-    for row in _rows(job, folder, runs, previous, smoke=smoke):
+    environment = describe_environment()
+    changes = () if previous is None else tuple(differences(previous.environment, environment))
+    for row in _rows(job, folder, runs, None if changes else previous, smoke=smoke):
         rows.append(row)
         on_line(_line(row))
     summary = JobSummary(
@@ -71,8 +73,9 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
         date=folder.name,
         previous_date=None if previous is None else previous.date,
         job_sha256=job.sha256,
-        environment=describe_environment(),
+        environment=environment,
         rows=tuple(rows),
+        environment_changes=changes,
     )
     with writing(folder):
         (folder / "summary.json").write_text(summary.json(), encoding="utf-8")

@@ -23,6 +23,7 @@ class JobSummary:
         job: Its name.
         date: Name of the run's folder: the day, and what tells runs of a day apart.
         previous_date: That of the run before, which the changes are against.
+        environment_changes: Why that one was measured in another environment; empty where it was not.
         job_sha256: Of the job file.
         environment: Machine and versions.
         rows: One per model.
@@ -34,6 +35,7 @@ class JobSummary:
     job_sha256: str
     environment: Mapping[str, object]
     rows: tuple[JobRow, ...]
+    environment_changes: tuple[str, ...] = ()
 
     def json(self) -> str:
         """Render ``summary.json``."""
@@ -54,6 +56,7 @@ class JobSummary:
             "job": self.job,
             "date": self.date,
             "previous_date": self.previous_date,
+            "environment_changes": list(self.environment_changes),
             "job_sha256": self.job_sha256,
             "environment": dict(self.environment),
             "rows": rows,
@@ -62,7 +65,13 @@ class JobSummary:
 
     def markdown(self) -> str:
         """Render ``summary.md``."""
-        return job_summary_markdown(self.rows, job=self.job, date=self.date, previous_date=self.previous_date)
+        return job_summary_markdown(
+            self.rows,
+            job=self.job,
+            date=self.date,
+            previous_date=self.previous_date,
+            environment_changes=self.environment_changes,
+        )
 
 
 def read_summary(text: str) -> JobSummary:
@@ -84,6 +93,7 @@ def read_summary(text: str) -> JobSummary:
         job_sha256=found.job_sha256,
         environment=found.environment,
         rows=tuple(JobRow(**{**dict(row), "missed": tuple(row.missed)}) for row in found.rows),
+        environment_changes=tuple(found.environment_changes),
     )
 
 
@@ -110,6 +120,7 @@ class _Document(_Part):
     job: str
     date: str
     previous_date: str | None
+    environment_changes: list[str] = []
     job_sha256: str
     environment: dict[str, object]
     rows: list[_Row]

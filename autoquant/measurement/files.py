@@ -51,7 +51,7 @@ class Round:
     Attributes:
         sample: Its index.
         seconds: Of each inference, by file; the baseline's are named ``REFERENCE``.
-        is_repeated: Whether it doesn't count: the baseline was far slower than usual, so that it was run again.
+        is_repeated: Whether it doesn't count: the files were far slower than usual, so that it was run again.
     """
 
     sample: int
@@ -89,14 +89,14 @@ class FileBench:
     setup: FileBenchSetup
     _opened: dict[str, dict[str, Session]] = field(init=False)
     _rng: random.Random = field(init=False)
-    _reference_s: dict[str, list[float]] = field(init=False)
+    _usual_s: dict[str, list[float]] = field(init=False)
     _names: list[str] = field(default_factory=list)
     _scorers: dict[str, Scorer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.setup.seed)
         self._opened = {target.name: {} for target in self.setup.targets}
-        self._reference_s = {name: [] for name in self._opened}
+        self._usual_s = {name: [] for name in self._opened}
 
     def open(self, key: str, path: Path) -> dict[str, Footprint]:
         """Open a file on every target and run it once.
@@ -129,9 +129,9 @@ class FileBench:
             Whether that was reached, and neither ``limit_s`` nor the number of rounds ended it.
         """
         end = time.perf_counter() + limit_s
-        before: dict[str, dict[str, float]] = {name: {} for name in self._reference_s}
+        before: dict[str, dict[str, float]] = {name: {} for name in self._usual_s}
         for _ in range(_MOST_WARMUPS):
-            now = {name: self._medians(self._round(name, 0)) for name in self._reference_s}
+            now = {name: self._medians(self._round(name, 0)) for name in self._usual_s}
             if all(
                 now[name][key] >= _STILL_FASTER * before[name].get(key, float("inf"))
                 for name in now
@@ -144,12 +144,16 @@ class FileBench:
         return False
 
     def time(self, target: str, samples: Sequence[int]) -> list[Round]:
-        """A round for each sample; where the baseline jumps it is run again, a few times at most."""
+        """A round for each sample; where latencies jump it is run again, a few times at most.
+
+        What counts is the geometric mean of all files: if rounds were left out in which the baseline alone is slow, the
+        others would seem to be slower than they are.
+        """
         rounds: list[Round] = []
         for sample in samples:
             for repeats_left in reversed(range(_MOST_REPEATS)):
                 found = self._round(target, sample)
-                has_jumped = self._has_jumped(target, statistics.median(found[REFERENCE]))
+                has_jumped = self._has_jumped(target, self._typical(found))
                 rounds.append(Round(sample, found, has_jumped and repeats_left > 0))
                 if not rounds[-1].is_repeated:
                     break
@@ -195,18 +199,22 @@ class FileBench:
 
     def _round(self, target: str, sample: int) -> dict[str, list[float]]:
         sessions = self._opened[target]
-        known = self._reference_s[target]
+        known = self._usual_s[target]
         n_repeats = repetitions(statistics.median(known) if known else _TIMING_S, _TIMING_S)
         seconds, _ = run_round(sessions, self.setup.feeds[sample], n_repeats, self._rng)
         if not known:
-            known.append(statistics.median(seconds[REFERENCE]))
+            known.append(self._typical(seconds))
         return seconds
 
     def _has_jumped(self, target: str, seconds: float) -> bool:
-        known = self._reference_s[target]
+        known = self._usual_s[target]
         usual = statistics.median(known[-15:])
         known.append(seconds)
         return len(known) > 5 and seconds > _JUMP * usual
+
+    @classmethod
+    def _typical(cls, seconds: Mapping[str, Sequence[float]]) -> float:
+        return statistics.geometric_mean(cls._medians(seconds).values())
 
     @staticmethod
     def _medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:

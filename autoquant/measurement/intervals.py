@@ -1,18 +1,21 @@
 """Intervals whose unit is the session: what one process measures over and over says little of the next one."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
 
-__all__ = ["SessionInterval", "session_intervals"]
+__all__ = ["STOPPED_LEVEL", "SessionInterval", "are_narrow", "session_intervals"]
 
 _PRIOR_SESSIONS = 4.0
 """The spread that all models of a measurement have in common counts as much as so many sessions of one."""
 _LEVEL = 0.95
+STOPPED_LEVEL = 0.975
+"""Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
+cover the truth in 92 % of the cases, and those of this level in 95 % or more."""
 Key = TypeVar("Key")
 
 
@@ -22,7 +25,7 @@ class SessionInterval:
 
     Attributes:
         value: Geometric mean of the sessions' medians.
-        low: Lower end of the 95 % interval of ``value``.
+        low: Lower end of the interval of ``value``, of 95 % or the level that was asked for.
         high: Upper end.
         next_low: Lower end of the interval where the median of a further session lies with 95 %.
         next_high: Upper end.
@@ -35,7 +38,7 @@ class SessionInterval:
     next_high: float
 
 
-def session_intervals(medians: Mapping[Key, Sequence[float]]) -> dict[Key, SessionInterval]:
+def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = _LEVEL) -> dict[Key, SessionInterval]:
     """Student intervals of the logarithms, with variances moderated towards the one that all keys have in common.
 
     A bootstrap over three to five sessions covers the truth far less often than it says, and three sessions alone know
@@ -43,6 +46,7 @@ def session_intervals(medians: Mapping[Key, Sequence[float]]) -> dict[Key, Sessi
 
     Args:
         medians: Positive medians, one for each session, by what was measured; two sessions at least.
+        level: Of the interval of the value.
 
     References:
         Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential Expression in Microarray
@@ -57,9 +61,15 @@ def session_intervals(medians: Mapping[Key, Sequence[float]]) -> dict[Key, Sessi
         n, centre = len(values), float(np.mean(values))
         freedom = prior + n - 1
         variance = (prior * shared + (n - 1) * float(np.var(values, ddof=1))) / freedom if np.ptp(values) > 0 else 0.0
-        reach = float(stdtrit(freedom, (1 + _LEVEL) / 2)) * math.sqrt(variance)
-        own, following = reach / math.sqrt(n), reach * math.sqrt(1 + 1 / n)
+        spread = math.sqrt(variance)
+        own = float(stdtrit(freedom, (1 + level) / 2)) * spread / math.sqrt(n)
+        following = float(stdtrit(freedom, (1 + _LEVEL) / 2)) * spread * math.sqrt(1 + 1 / n)
         found[key] = SessionInterval(
             *(math.exp(centre + x) for x in (0.0, -own, own, -following, following)),
         )
     return found
+
+
+def are_narrow(found: Iterable[SessionInterval], share: float) -> bool:
+    """Whether half of every interval is at most this share of its value."""
+    return all(each.high - each.low <= 2 * share * each.value for each in found)

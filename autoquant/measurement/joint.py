@@ -16,8 +16,9 @@ from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.files import FileBenchSetup, Round
-from autoquant.measurement.intervals import SessionInterval, session_intervals
+from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
 
 __all__ = ["LEAST_SESSIONS", "JointMeasurement", "Measured", "finalist_seconds"]
@@ -81,6 +82,7 @@ class JointMeasurement:
         division: Which samples the search has seen; None where nothing is to be said of parts.
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
+        notes: What disturbed the measurement, and what to do about it.
     """
 
     setup: FileBenchSetup
@@ -96,6 +98,7 @@ class JointMeasurement:
     division: Division | None = None
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
     _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
     _scores: dict[Pair, Mapping[str, MemberMetric]] = field(default_factory=dict)
@@ -116,6 +119,7 @@ class JointMeasurement:
             MetricError: A metric fails on the outputs of the baseline.
         """
         self._kept = list(self.files)
+        watch = Watch()
         number = 0
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
@@ -126,6 +130,8 @@ class JointMeasurement:
                     self._meters.clear()
                 continue
             number += 1
+            watch.look()
+        self.notes = [*watch.sentences, *self._drift()]
         ratios = self._ratios()
         latency = self._latencies(ratios)
         return {
@@ -138,6 +144,12 @@ class JointMeasurement:
             )
             for key in (*self._kept, REFERENCE)
         }
+
+    def _drift(self) -> list[str]:
+        """What the baseline's latencies say on the first target."""
+        timings = self._timings[REFERENCE, self._targets[0]]
+        n_repeated = sum(found.is_repeated for _, target, found in self.rounds if target == self._targets[0])
+        return drift_sentences(timings.candidate_s, n_repeated)
 
     @property
     def _targets(self) -> list[str]:
@@ -152,7 +164,7 @@ class JointMeasurement:
             return False
         if n_done < self.least_sessions:
             return True
-        return any(found.high - found.low > 2 * self.narrow * found.value for found in self._ratios().values())
+        return not are_narrow(self._ratios().values(), self.narrow)
 
     def _session(self, number: int) -> None:
         start = time.perf_counter()
@@ -164,6 +176,8 @@ class JointMeasurement:
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
+        if number and min(sum(name == target for name, _ in found) for target in self._targets) < _LEAST_ROUNDS:
+            return  # the time was over: a few rounds must not count like a whole session
         for pair, footprint in footprints.items():
             self._footprints.setdefault(pair, []).append(footprint)
         for target, part in found:
@@ -290,7 +304,7 @@ class JointMeasurement:
     def _ratios(self) -> dict[Pair, SessionInterval]:
         """Empty from a single process."""
         found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
-        return session_intervals(found) if min(map(len, found.values())) > 1 else {}
+        return session_intervals(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
 
     def _latencies(self, ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
         kept = self._kept_timings

@@ -37,7 +37,7 @@ class JobRow:
     Attributes:
         model: Its name in the job.
         best_ratio: By demand in dB, 1.0 where only float meets it; None where there is no result.
-        previous: The same of the previous run of the job; None where there was none.
+        previous: The same of the previous run of the job; None where there was none in this environment.
         n_evaluations: Made in this run.
         seconds: Wall-clock of the search.
         error: Why there is no result, one sentence.
@@ -151,7 +151,14 @@ def schemes_text(assignment: Assignment, n_regions: int) -> str:
     return f"{', '.join(parts)} of {n_regions} region{'' if n_regions == 1 else 's'}"
 
 
-def job_summary_markdown(rows: Sequence[JobRow], *, job: str, date: str, previous_date: str | None = None) -> str:
+def job_summary_markdown(
+    rows: Sequence[JobRow],
+    *,
+    job: str,
+    date: str,
+    previous_date: str | None = None,
+    environment_changes: Sequence[str] = (),
+) -> str:
     """Render ``summary.md`` of a nightly job.
 
     Args:
@@ -159,8 +166,11 @@ def job_summary_markdown(rows: Sequence[JobRow], *, job: str, date: str, previou
         job: Name of the job.
         date: Day of this run.
         previous_date: Day of the run that ``JobRow.previous`` comes from.
+        environment_changes: Why that run was measured in another environment, so that no change can be told.
     """
-    return "\n".join([*_job_head(rows, job, date, previous_date), *map(_job_row, rows), *_job_remarks(rows), ""])
+    against = _against(previous_date, environment_changes)
+    table = [_job_row(row, is_comparable=not environment_changes) for row in rows]
+    return "\n".join([*_job_head(rows, job, date, against), *table, *_job_remarks(rows), ""])
 
 
 def _target_name(front: Front, target: str | None) -> str:
@@ -221,14 +231,22 @@ def _state(evaluation: Evaluation) -> str:
     return "complete" if evaluation.outcome.is_complete else "rejected early"
 
 
-def _job_head(rows: Sequence[JobRow], job: str, date: str, previous_date: str | None) -> list[str]:
-    change = f"; in brackets the change against {previous_date}" if previous_date else ""
+def _against(previous_date: str | None, environment_changes: Sequence[str]) -> str:
+    if previous_date is None:
+        return ""
+    if environment_changes:
+        changes = _one_line("; ".join(environment_changes))
+        return f"; {previous_date} was measured in another environment ({changes}), so that no change is told"
+    return f"; in brackets the change against {previous_date}"
+
+
+def _job_head(rows: Sequence[JobRow], job: str, date: str, against: str) -> list[str]:
     demands = ", ".join(f"{demand}" for demand in DEMANDS_DB[:-1]) + f" and {DEMANDS_DB[-1]} dB"
     return [
         f"# {_one_line(job)}, {date}",
         "",
         f"{_job_count(rows)} Latency ratio against the float model, lower is better, of the fastest model that keeps "
-        f"{demands} of SNR{change}.",
+        f"{demands} of SNR{against}.",
         "",
         f"| model | {' | '.join(f'{demand} dB' for demand in DEMANDS_DB)} | evaluations | seconds | result |",
         f"|:--|{'--:|' * len(DEMANDS_DB)}--:|--:|:--|",
@@ -241,17 +259,20 @@ def _job_count(rows: Sequence[JobRow]) -> str:
     return f"{len(rows)} model{'' if len(rows) == 1 else 's'}, {n_failed} failed, {n_missed} missed a demand."
 
 
-def _job_row(row: JobRow) -> str:
-    ratios = [_ratio_cell(row.best_ratio.get(demand), row.previous, demand) for demand in DEMANDS_DB]
+def _job_row(row: JobRow, *, is_comparable: bool) -> str:
+    ratios = [_ratio_cell(row, demand, is_comparable=is_comparable) for demand in DEMANDS_DB]
     result = "failed" if row.error is not None else "missed" if row.missed else "ok"
     cells = [_cell(row.model), *ratios, str(row.n_evaluations), f"{row.seconds:.0f}", result]
     return f"| {' | '.join(cells)} |"
 
 
-def _ratio_cell(ratio: float | None, previous: Mapping[int, float | None] | None, demand: int) -> str:
+def _ratio_cell(row: JobRow, demand: int, *, is_comparable: bool) -> str:
+    ratio = row.best_ratio.get(demand)
     if ratio is None:
         return "-"
-    before = None if previous is None else previous.get(demand)
+    if not is_comparable:
+        return f"{ratio:.3f}"
+    before = None if row.previous is None else row.previous.get(demand)
     if before is None:
         return f"{ratio:.3f} (new)"
     change = round(round(ratio, 3) - round(before, 3), 3)

@@ -149,8 +149,8 @@ def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> di
 def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]], bool]]) -> pd.DataFrame:
     """One row per inference of the last measurement.
 
-    Columns: session (number of the process), target, round, id, ms, is_repeated (the float model was far slower than
-    usual, so that the round was run again and does not count).
+    Columns: session (number of the process), target, round, id, ms, is_repeated (all were far slower than usual, so
+    that the round was run again and does not count).
 
     Args:
         rounds: Process, target, seconds of each inference by id, and whether the round does not count.

@@ -61,6 +61,16 @@ def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], co
     document = json.loads(command(*arguments, "--json").stdout)
     assert [row["verdict"] for row in document["rows"]] == ["baseline", "slower"]
     assert document["environment"]["versions"]["onnxruntime"]
+    assert isinstance(document["notes"], list)
+
+
+def test_what_disturbs_is_told(
+    models: tuple[Path, Path, Path], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.conditions.usage_sentences", lambda *_: ["the machine was busy"])
+    arguments = ["bench", "little.onnx", "much.onnx", "--data", "eval.npz", "--time", "2s"]
+    assert "the machine was busy" in command(*arguments).stdout
+    assert "the machine was busy" in json.loads(command(*arguments, "--json").stdout)["notes"]
 
 
 def test_a_quantized_model_may_be_the_baseline_and_inputs_must_fit(models: tuple[Path, Path, Path]) -> None:

@@ -90,6 +90,16 @@ def test_the_same_model_under_another_path_goes_on(search: Command, run: dict[Pa
     assert search("--resume", trials="1", model="moved.onnx").exit_code == 0
 
 
+def test_a_run_of_another_machine_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    document = json.loads(Path("run/run.json").read_text())
+    document["environment"]["cpu"] = "Imaginary 9000"
+    Path("run/run.json").write_text(json.dumps(document))
+    result = search("--resume")
+    assert result.exit_code == 2
+    assert "its run was measured in another environment (cpu Imaginary 9000, now" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
 def test_a_run_whose_configuration_is_lost_is_refused(search: Command, run: dict[Path, bytes]) -> None:
     Path("run/run.json").write_text("{")
     result = search("--resume")

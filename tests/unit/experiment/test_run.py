@@ -80,6 +80,16 @@ def test_runs_of_one_day_have_folders_of_their_own_and_compare(run: Run) -> None
     assert rows_of(first)["tiny"]["previous"] is None
 
 
+def test_a_run_of_another_environment_is_not_compared_with(run: Run) -> None:
+    file = run(TINY).summary_path.with_name("summary.json")
+    document = json.loads(file.read_text())
+    document["environment"]["cpu"] = "Imaginary 9000"
+    file.write_text(json.dumps(document))
+    outcome = run(TINY)
+    assert rows_of(outcome)["tiny"]["previous"] is None
+    assert "was measured in another environment (cpu Imaginary 9000, now" in outcome.summary_path.read_text()
+
+
 @pytest.mark.parametrize("model", [TINY, BROKEN, GONE])
 def test_a_missed_demand_is_told(run: Run, model: str) -> None:
     outcome = run(model, DEMAND)

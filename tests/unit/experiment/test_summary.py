@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_a_summary_is_read_back_as_it_was() -> None:
 
 def test_a_summary_that_is_read_back_renders_the_same() -> None:
     assert read_summary(a_summary().json()).markdown() == a_summary().markdown()
+
+
+def test_a_run_of_another_environment_is_named_and_no_change_told() -> None:
+    text = replace(a_summary(), environment_changes=("cpu Old, now New",)).markdown()
+    assert "2026-07-01 was measured in another environment (cpu Old, now New), so that no change is told." in text
+    assert "| good | 0.500 | 0.600 | 1.000 |" in text
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 2}'])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.measurement.intervals import session_intervals
+from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 
 medians = st.lists(st.floats(0.01, 100), min_size=2, max_size=8)
 
@@ -41,3 +41,27 @@ def test_both_intervals_cover_what_they_say_as_often_as_they_say(n_sessions: int
         covers_next += [found[i].next_low <= np.exp(logs[i, -1]) <= found[i].next_high for i in range(8)]
     assert 0.92 <= np.mean(covers_value) <= 0.98
     assert 0.92 <= np.mean(covers_next) <= 0.98
+
+
+@pytest.mark.parametrize("n_files", [1, 4])
+@pytest.mark.parametrize("spread", [0.01, 0.02])
+def test_intervals_cover_the_truth_also_where_sessions_end_as_soon_as_they_are_narrow(
+    n_files: int, spread: float
+) -> None:
+    rng = np.random.default_rng(5)
+    covers = []
+    for _ in range(250):
+        medians: dict[int, list[float]] = {i: [] for i in range(n_files)}
+        found: dict[int, SessionInterval] = {}
+        while len(medians[0]) < 40 and not (found and are_narrow(found.values(), 0.01)):
+            for values in medians.values():
+                values.extend(np.exp(spread * rng.standard_normal(1 if found else 5)))
+            found = session_intervals(medians, level=STOPPED_LEVEL)
+        covers += [interval.low <= 1 <= interval.high for interval in found.values()]
+    assert np.mean(covers) >= 0.95
+
+
+def test_intervals_are_narrow_where_half_of_each_is_the_share_at_most() -> None:
+    narrow, wide = (SessionInterval(1.0, 1 - x, 1 + x, 0.5, 1.5) for x in (0.01, 0.02))
+    assert are_narrow([narrow], 0.0101)
+    assert not are_narrow([narrow, wide], 0.0101)

@@ -154,6 +154,23 @@ def test_without_time_one_file_is_scored(files: dict[str, Path]) -> None:
     assert list(final.run()) == ["same", REFERENCE]
 
 
+def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint._CHUNK_S", 0.0)
+    final, asked = measurement(files), []
+
+    def is_ended() -> bool:
+        """In the second process, once it has begun."""
+        asked.extend(final.rounds[:1])
+        return len(asked) > 1
+
+    final.is_ended = is_ended
+    found = final.run()
+    assert found["same"].latency["cpu-1t"].n_sessions == 1
+    assert {number for number, _, _ in final.rounds} == {0}
+
+
 def test_a_file_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:
     files["same"].write_bytes(b"")
     with pytest.raises(ModelError, match=r"same\.onnx"):
@@ -170,3 +187,16 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: di
     bench.drop(["same"])
     assert bench.compare("cpu-2t", range(1)) == {}
     assert bench.warm_up(5.0) in (True, False)
+
+
+def test_rounds_are_repeated_where_all_files_are_slow_and_not_where_one_is(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, slow = {REFERENCE: [1.0], "same": [1.0]}, {REFERENCE: [3.0], "same": [3.0]}
+    one_slow, other_slow = usual | {REFERENCE: [1.5]}, usual | {"same": [1.5]}
+    following = iter([*[usual] * 6, slow, usual, one_slow, other_slow])
+    monkeypatch.setattr(FileBench, "_round", lambda *_: next(following))
+    bench = FileBench(setup_of(files))
+    bench._usual_s["cpu-1t"].append(1.0)
+    found = bench.time("cpu-1t", range(9))
+    assert [r.is_repeated for r in found] == [False] * 6 + [True] + [False] * 3
