@@ -2,8 +2,8 @@
 
 ``python -m experiments.believe.truth OUT.json [MODEL ...] [--shares 3 5 10] [--repetitions 20] [--truth-seconds 600]``
 compares each model with itself, and with itself doing 3 %, 5 % and 10 % more: products of matrices that nothing can
-remove. How much more that is says one long measurement of them all together, the truth of the table; the amount of
-work is chosen by a short one. The two models of a pair come in random order. The protocols of others
+remove. How much more that is say long measurements of them all together, the truth of the table; the amount of work is
+chosen by a short one. The two models of a pair come in random order. The protocols of others
 (``experiments.believe.protocols``) compare two numbers, so that they always show a difference, even between a model and
 itself.
 """
@@ -13,7 +13,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +23,7 @@ import onnx
 
 from autoquant import compare
 from autoquant.api.comparison import Verdict
+from autoquant.measurement.intervals import session_intervals
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.believe.extra_work import calibrate_work, with_more_work
 from experiments.believe.protocols import PROTOCOLS, compare_by
@@ -48,14 +49,29 @@ def make_models(subject: Subject, shares: Sequence[float], folder: Path) -> dict
 
 
 def measure_truth(subject: Subject, files: Mapping[float, Path], *, seconds: float, seed: int) -> list[dict[str, Any]]:
-    """Every file against the model in one long measurement."""
-    found = compare(
-        [subject.model, *files.values()], subject.evaluation, seconds=seconds, precision=TRUTH_PRECISION, seed=seed
-    )
-    rows = found.as_dict()["rows"]
-    assert isinstance(rows, list)
-    keys = ("ratio", "ratio_low", "ratio_high", "n_sessions", "n_rounds", "median_ms")
-    return [{"share": share} | {key: row[key] for key in keys} for share, row in zip(files, rows[1:], strict=True)]
+    """Every file against the model, in joint measurements of many processes each until the time is over.
+
+    The measurements are the unit of the interval where there are two or more.
+    """
+    found: list[list[Mapping[Hashable, Any]]] = []
+    end = time.perf_counter() + seconds
+    while not found or time.perf_counter() < end:
+        left = max(end - time.perf_counter(), 1.0)
+        models = [subject.model, *files.values()]
+        table = compare(models, subject.evaluation, seconds=left, precision=TRUTH_PRECISION, seed=seed + len(found))
+        found.append(table.table.to_dict("records")[1:])
+    ratios = {share: [float(rows[i]["ratio"]) for rows in found] for i, share in enumerate(files)}
+    if len(found) > 1:
+        ends = {share: (each.value, each.low, each.high) for share, each in session_intervals(ratios).items()}
+    else:
+        rows = dict(zip(files, found[0], strict=True))
+        ends = {share: (row["ratio"], row["ratio_low"], row["ratio_high"]) for share, row in rows.items()}
+    n_sessions = sum(rows[0]["n_sessions"] for rows in found)
+    return [
+        {"share": share, "ratio": value, "ratio_low": low, "ratio_high": high, "ratios": ratios[share]}
+        | {"n_sessions": n_sessions}
+        for share, (value, low, high) in ends.items()
+    ]
 
 
 def decisions(
