@@ -16,12 +16,10 @@ from autoquant.runtime.session import Session
 
 __all__ = ["collect"]
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 17
 """Values binned at once: a chunk and what is made of it stay in cache, and calls into numpy cost little beside it."""
 
 _HALF = N_BINS // 2
-_N_OBSERVERS = 2
-"""Binning takes longer than computing where a processor is good at that."""
 _N_LANES = 4
 """Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
 _SMALLEST_LIMIT = 2.0**-100
@@ -40,7 +38,7 @@ def collect(
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor.
 
-    The statistics of a sample are taken in two further threads while the session runs the next one, so that two samples
+    The statistics of a sample are taken in a second thread while the session runs the next one, so that two samples
     are in memory at any time, however many there are.
 
     Args:
@@ -57,34 +55,24 @@ def collect(
     Raises:
         DataError: There is no sample, or an activation holds NaN or infinity.
     """
-    histograms = {tensor: _Histogram() for tensor in tensors}
-    scratches = [_Scratch() for _ in range(_N_OBSERVERS)]
+    histograms, scratch = {tensor: _Histogram() for tensor in tensors}, _Scratch()
     n_samples = 0
-    pending: list[Future[TensorName | None]] = []
-    with ThreadPoolExecutor(max_workers=_N_OBSERVERS) as pool:
+    pending: Future[None] | None = None
+    with ThreadPoolExecutor(max_workers=1) as pool:
         for feed in feeds:
             arrays = _run(session, tensors, feed)
-            _check(pending, tensors, n_samples - 1)
-            pending = [pool.submit(_observe, histograms, arrays, scratch) for scratch in scratches]
+            if pending is not None:
+                pending.result()
+            pending = pool.submit(_observe, histograms, arrays, scratch, n_samples)
             del arrays
             n_samples += 1
             if on_sample is not None:
                 on_sample(n_samples)
-        if not pending:
+        if pending is None:
             raise DataError("there is no calibration sample, give at least one")
-        _check(pending, tensors, n_samples - 1)
+        pending.result()
     found = {tensor: histogram.statistics() for tensor, histogram in histograms.items()}
     return Statistics(tensors=found, digest=digest, n_samples=n_samples)
-
-
-def _check(pending: Sequence[Future[TensorName | None]], tensors: Sequence[TensorName], sample: int) -> None:
-    """Wait for the observers of a sample; the first tensor in order is named, whichever thread met it."""
-    bad = [name for name in (future.result() for future in pending) if name is not None]
-    if bad:
-        raise DataError(
-            f"calibration sample {sample}: activation '{min(bad, key=tensors.index)}' holds NaN or infinity,"
-            " leave the sample out or correct its preprocessing"
-        )
 
 
 def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays:
@@ -94,20 +82,20 @@ def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays
     return deque((tensor, arrays[tensor] if tensor in arrays else feed[tensor]) for tensor in tensors)
 
 
-def _observe(histograms: Mapping[TensorName, "_Histogram"], arrays: _Arrays, scratch: "_Scratch") -> TensorName | None:
-    """Take arrays out until there are none; the first one that isn't finite is told.
+def _observe(histograms: Mapping[TensorName, "_Histogram"], arrays: _Arrays, scratch: "_Scratch", sample: int) -> None:
+    """Add one sample; ``sample`` is its index, for the message.
 
-    They are taken out so that they are free when this returns and not when the thread lets go of its arguments.
+    Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
     """
-    while True:
-        try:
-            tensor, array = arrays.popleft()
-        except IndexError:
-            return None
+    while arrays:
+        tensor, array = arrays.popleft()
         values = array.astype(np.float32, copy=False).reshape(-1)
         for start in range(0, values.size, _CHUNK):
             if not histograms[tensor].add(values[start : start + _CHUNK], scratch):
-                return tensor
+                raise DataError(
+                    f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
+                    " leave the sample out or correct its preprocessing"
+                )
 
 
 class _Scratch:

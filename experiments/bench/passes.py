@@ -65,7 +65,7 @@ def measure_pass(subject: Subject, *, n_turns: int = 4) -> tuple[list[Line], dic
         measured=paired_ratio(seconds["observing"], seconds["running"]),
         unit="x",
         note=f"{milliseconds(seconds['observing'])} against {milliseconds(seconds['running'])} for"
-        f" {len(subject.calibration)} samples and {len(tensors)} tensors; two further threads make the histograms",
+        f" {len(subject.calibration)} samples and {len(tensors)} tensors; the histograms are made in a second thread",
     )
     return [line], {"n_tensors": len(tensors), "seconds": seconds}
 
