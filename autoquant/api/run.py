@@ -29,7 +29,7 @@ from autoquant.errors import OutputError
 from autoquant.graph.regions import borders
 from autoquant.isolation.limits import available_memory_bytes
 from autoquant.measurement.files import FileBenchSetup
-from autoquant.model.io import sha256_of, size_bytes_of
+from autoquant.model.io import files_of, sha256_of, size_bytes_of
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
@@ -160,14 +160,14 @@ class Run:
         space = resolve(ingredients.definition, ingredients.regions)
         if self.configuration.resume:
             self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
-        else:
-            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
         study = self._open_study(folder, space, self._sampler(ingredients, space))
         known = [e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)]
         probed = self.has_plain_sums if self.configuration.resume else None
         note = evaluator.load(ingredients, known, has_plain_sums=probed)
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
+        if not self.configuration.resume:
+            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
 
         def on_progress(progress: SearchProgress) -> None:
             self.on_progress(progress)
@@ -288,6 +288,7 @@ class Run:
         return {
             **self.configuration.plain(),
             "model_sha256": sha256_of(self.configuration.model),
+            "weights_sha256": [sha256_of(file) for file in list(files_of(self.configuration.model))[1:]],
             "calibration_digest": self.data.calibration.digest,
             "evaluation_digest": self.data.evaluation_digest,
             "held_out_digest": held_out,
@@ -338,6 +339,7 @@ _ENDED = {
 }
 _FIXED = {
     "model_sha256": "model",
+    "weights_sha256": "set of external weights",
     "targets": "target",
     "space": "space",
     "space_digest": "space",

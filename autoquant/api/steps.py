@@ -3,10 +3,8 @@
 import logging
 import math
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +15,8 @@ from autoquant.calibration.batches import read_samples
 from autoquant.calibration.collect import collect
 from autoquant.calibration.methods import choose_range
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.feed import Feed, InputSignature, Samples
+from autoquant.calibration.timed import CutOffError, TimedFeeds
+from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
@@ -179,7 +178,7 @@ def calibrate(
     """
     tensors = _observed(prepared, _definition(space, ep))
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
-    feeds = _Timed(samples.feeds, seconds)
+    feeds = TimedFeeds(samples.feeds, seconds)
     try:
         found: Statistics = cached(
             (prepared.digest, samples.digest, tensors, _observer_version()),
@@ -187,39 +186,9 @@ def calibrate(
             feeds=feeds,
             on_sample=on_sample,
         )
-    except _CutOffError as cut:
+    except CutOffError as cut:
         return cut.statistics
     return found
-
-
-@dataclass(slots=True)
-class _Timed:
-    """Feeds while there is time, and the first in any case."""
-
-    feeds: Sequence[Feed]
-    seconds: float
-    n_taken: int = 0
-
-    def __iter__(self) -> Iterator[Feed]:
-        end = time.perf_counter() + self.seconds
-        for feed in self.feeds:
-            if self.n_taken and time.perf_counter() > end:
-                return
-            self.n_taken += 1
-            yield feed
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether some were left out."""
-        return self.n_taken < len(self.feeds)
-
-
-class _CutOffError(Exception):
-    """Statistics of some of the samples: raised, so that they are not cached as those of all."""
-
-    def __init__(self, statistics: Statistics) -> None:
-        super().__init__("there was no time for every sample")
-        self.statistics = statistics
 
 
 def _cache(folder: Path) -> joblib.Memory:
@@ -239,7 +208,7 @@ def _observer_version() -> str:
 def _statistics(
     key: tuple[str, str, tuple[TensorName, ...], str],
     prepared: PreparedModel,
-    feeds: _Timed,
+    feeds: TimedFeeds,
     on_sample: Callable[[int], None] | None,
 ) -> Statistics:
     model_digest, data_digest, tensors, _ = key
@@ -248,7 +217,7 @@ def _statistics(
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
     found = collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
     if feeds.is_cut_off:
-        raise _CutOffError(found)
+        raise CutOffError(found)
     return found
 
 

@@ -35,7 +35,7 @@ class JobOutcome:
 
     Attributes:
         summary_path: Where ``summary.md`` is.
-        is_missed: Whether a stated demand was missed; in a smoke run whether a model that is there failed.
+        is_missed: Whether a model failed or missed a demand; in a smoke run whether one that is there failed.
     """
 
     summary_path: Path
@@ -80,7 +80,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     with writing(folder):
         (folder / "summary.json").write_text(summary.json(), encoding="utf-8")
         (folder / "summary.md").write_text(summary.markdown(), encoding="utf-8")
-    is_missed = any(row.missed for row in rows)
+    is_missed = any(row.missed or row.error is not None for row in rows)
     if smoke:
         is_missed = any(
             row.error is not None and not search.is_absent for row, search in zip(rows, job.searches, strict=True)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.integration.conftest import Command
-from tests.models import floats
+from tests.models import floats, model_of
 
 
 def trials_of(folder: str = "run") -> pd.DataFrame:
@@ -130,3 +130,17 @@ def test_a_run_that_was_killed_goes_on(search: Command, run: dict[Path, bytes]) 
 
 def test_the_terminal_is_told_about_the_whole_study(search: Command, run: dict[Path, bytes]) -> None:
     assert "5 evaluations" in search("--resume", trials="2").stdout
+
+
+def test_other_external_weights_are_another_model(search: Command) -> None:
+    def save(seed: int) -> None:
+        model = model_of("(float[N,8] x) => (float[N,64] y)", "y = MatMul(x, w)", {"w": floats(8, 64, seed=seed)})
+        Path("weights.bin").unlink(missing_ok=True)
+        onnx.save(model, "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+
+    save(1)
+    assert search(model="external.onnx", trials="2").exit_code == 0
+    save(2)
+    result = search("--resume", model="external.onnx", trials="1")
+    assert result.exit_code == 2
+    assert "its run has another set of external weights" in result.stderr

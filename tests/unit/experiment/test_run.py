@@ -53,7 +53,8 @@ def test_a_failing_model_does_not_stop_the_others(run: Run) -> None:
     assert "python -m experiments.zoo" in str(rows["gone"]["error"])
     assert (rows["tiny"]["error"], rows["tiny"]["n_evaluations"]) == (None, 2)
     assert [line.partition(":")[0] for line in lines] == ["broken", "gone", "tiny"]
-    assert not outcome.is_missed
+    assert outcome.is_missed
+    assert not run(TINY).is_missed
 
 
 def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
