@@ -13,6 +13,7 @@ from autoquant.api.configuration import Demands
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.folder import RunFolder, writing
+from autoquant.api.steps import running
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Measurement
@@ -87,7 +88,8 @@ class Delivery:
         final = JointMeasurement(
             self.files, files, deadline, self.is_ended, memory_bytes=self.memory_bytes, division=self.division
         )
-        measured = final.run()
+        with running(self.files.baseline):
+            measured = final.run()
         self.notes.extend(f"last measurement: {sentence}" for sentence in final.notes)
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoquant.api import steps
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.metric import Metric
 from autoquant.domain.region import Assignment, Region
@@ -73,6 +73,7 @@ class EvaluatorSetup:
         samples: Evaluation samples.
         targets: Where candidates are timed.
         seed: Of orders and resampling.
+        held_out: Samples of the last measurement: the float model is tried on them, and no candidate.
         seconds: For running the float model on the samples; those that there is no time for are left out.
         metrics: Tried on the float model before anything is built.
         has_drops: Whether candidates are scored too.
@@ -82,6 +83,7 @@ class EvaluatorSetup:
     samples: Samples
     targets: tuple[Target, ...]
     seed: int
+    held_out: Sequence[Feed] = ()
     seconds: float = math.inf
     metrics: tuple[Metric, ...] = ()
     has_drops: bool = False
@@ -93,6 +95,9 @@ class EvaluatorSetup:
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
         bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        if len(bench.feeds) == len(self.samples):
+            with steps.running(self.model):
+                bench.check(self.held_out)
         if not self.metrics:
             return Evaluator(bench)
         metrics = MetricEvaluator(

@@ -2,8 +2,9 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoquant.api.evaluator import BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
@@ -55,7 +56,16 @@ class IsolatedEvaluator:
             AutoquantError: It cannot be opened or run.
         """
         found: BenchFacts = self._own("facts")
+        self._pin_samples(found.n_samples)
         return found
+
+    def _pin_samples(self, n: int) -> None:
+        """A process that is begun later measures on the samples that the first one had time for."""
+        feeds = self.setup.samples.feeds
+        if n < len(feeds) and self.make is None:
+            samples = replace(self.setup.samples, feeds=feeds[:n])
+            self.setup = replace(self.setup, samples=samples, held_out=(), seconds=math.inf)
+            self._worker.factory = self.setup
 
     def load(
         self, ingredients: Ingredients, known: Sequence[Measurement], *, has_plain_sums: bool | None
@@ -106,10 +116,12 @@ class IsolatedEvaluator:
         key = frozenset(assignment.items())
         if key in self._lost:
             return self._lost[key]
-        limit = min(left_s, math.inf if self.trial_s is None else self.trial_s)
+        end = time.perf_counter() + left_s
         try:
             if not self._worker.is_running:
-                self._restart()
+                self._restart(left_s)
+            left_s = end - time.perf_counter()
+            limit = min(left_s, math.inf if self.trial_s is None else self.trial_s)
             found: Evaluated = self._worker.call(
                 "evaluate", assignment, n_rounds, seconds=None if math.isinf(limit) else limit
             )
@@ -130,14 +142,17 @@ class IsolatedEvaluator:
         """End the process."""
         self._worker.close()
 
-    def _restart(self) -> None:
-        self._own("load", self.ingredients, self._has_plain_sums, tuple(self._known.values()))
+    def _restart(self, left_s: float) -> None:
+        arguments = self.ingredients, self._has_plain_sums, tuple(self._known.values())
+        self._own("load", *arguments, seconds=None if math.isinf(left_s) else left_s)
 
-    def _own(self, method: str, *arguments: object) -> Any:
+    def _own(self, method: str, *arguments: object, seconds: float | None = None) -> Any:
         """Calls that involve the float model alone."""
         try:
-            return self._worker.call(method, *arguments)
+            return self._worker.call(method, *arguments, seconds=seconds)
         except WorkerLostError as lost:
+            if lost.is_late:
+                raise
             names = ", ".join(target.name for target in self.setup.targets)
             raise ModelError(
                 f"{self.setup.model}: running it on {names} failed, {lost}; try another execution provider or version"

@@ -107,6 +107,7 @@ class Run:
             samples=samples,
             targets=asked.targets,
             seed=asked.seed,
+            held_out=() if self.data is None or self.data.held_out is None else self.data.held_out.feeds,
             seconds=_FLOAT_SHARE * self._budget_s,
             metrics=asked.metrics,
             has_drops=bool(asked.max_drops),
@@ -122,6 +123,10 @@ class Run:
         asked = self.configuration.budget.trial_memory_mb
         if asked is not None:
             return asked * 1_000_000
+        return self._available_bytes
+
+    @property
+    def _available_bytes(self) -> int | None:
         available = available_memory_bytes()
         return None if available is None else int(_MEMORY_SHARE * available)
 
@@ -192,7 +197,7 @@ class Run:
         self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
     ) -> SearchResult:
         assert self.data is not None
-        n_before, division = interrupts.n_pressed, self.data.division(trials.facts.n_samples)
+        n_before, division = min(interrupts.n_pressed, 1), self.data.division(trials.facts.n_samples)
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=ingredients.prepared,
@@ -201,7 +206,7 @@ class Run:
             division=division,
             files=self._files(self.data, division),
             opening_s=trials.evaluator.opening_s,
-            memory_bytes=self._memory_bytes,
+            memory_bytes=self._available_bytes,
             folder=folder,
             calibration_digest=ingredients.statistics.digest,
             demands=self.configuration.demands,

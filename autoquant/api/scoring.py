@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed
-from autoquant.domain.metric import MemberMetric, Metric, PartValues
+from autoquant.domain.metric import MemberMetric, Metric, MetricResult, PartValues
+from autoquant.errors import MetricError
 from autoquant.measurement.latency import REFERENCE, Outputs
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 
@@ -101,10 +102,18 @@ class FileScorer:
                 yield outputs
 
 
+def _results_if_any(meter: MetricMeter) -> Mapping[str, MetricResult]:
+    """Empty where a function of the user's own has no number for so few samples."""
+    try:
+        return meter.results()
+    except MetricError:
+        return {}
+
+
 def _member_metrics(parts: Mapping[str, MetricMeter], *, has_held_out: bool) -> dict[str, MemberMetric]:
     both = parts["all"].results()
     search = parts["search"].results() if has_held_out else both
-    held_out = parts["held_out"].results() if has_held_out else {}
+    held_out = _results_if_any(parts["held_out"]) if has_held_out else {}
     found = {}
     for name in both:
         other = held_out.get(name)

@@ -106,6 +106,13 @@ def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Sa
 
 def _join(feeds: Sequence[Feed], size: int, number: int) -> Feed:
     parts = [feeds[i] for i in range(number * size, (number + 1) * size)]
+    for name, first in parts[0].items():
+        for i, part in enumerate(parts, start=number * size):
+            if part[name].shape != first.shape or len(first) != 1:
+                raise DataError(
+                    f"batch {size}, sample {i}: '{name}' has the shape {part[name].shape}, but samples are joined only"
+                    f" where all are alike and one along the first dimension; leave the batch at 1"
+                )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -167,7 +167,7 @@ class PartValues:
     Attributes:
         all: On both parts together.
         search: On the samples that the search compared candidates on.
-        held_out: On the samples that only the last measurement saw; None where there are none.
+        held_out: On the samples that only the last measurement saw; None where there are none or too few.
     """
 
     all: MetricValue

@@ -11,6 +11,7 @@ from autoquant.model.graph import Graph, Node
 
 __all__ = ["output_causes"]
 
+_FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
 _EMITS_FLOAT = ("Gemm", "MatMul")
 """Whose integer kernels can write floats."""
 
@@ -48,11 +49,13 @@ def _redundancy_causes(clip: Node, where: str, q: Quantization, graph: Graph) ->
         return
     limits = np.iinfo(q.dtype)
     scale, zero_point = float(q.scale), int(q.zero_point)
+    if not scale > 0:
+        return
     if clip.op_type == "Relu":
         if zero_point != limits.min:
             yield f"{where} is not absorbed: zero point {zero_point} is not the type's minimum {limits.min}"
         return
-    low, high = clip_bounds(clip, graph)
+    low, high = (float(np.clip(bound, *_FLOAT32)) for bound in clip_bounds(clip, graph))
     if round(low / scale) + zero_point > limits.min or round(high / scale) + zero_point < limits.max:
         covered = [(limit - zero_point) * scale for limit in (limits.min, limits.max)]
         yield (

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from typing import IO, Any
 
 from autoquant.isolation.messages import Answer, Request, Start, receive, send
 
-__all__ = ["Worker", "WorkerLostError"]
+__all__ = ["SCRATCH", "Worker", "WorkerLostError", "memory_folder"]
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PATIENCE_S = 2.0
+SCRATCH = "AUTOQUANT_SCRATCH"
+"""Names a folder that is removed with the process, however that ends."""
 _LONGEST_REASON = 300
 
 
@@ -51,6 +54,7 @@ class Worker:
     affinity: Sequence[int] = ()
     _process: "subprocess.Popen[bytes] | None" = None
     _errors: IO[bytes] | None = None
+    _scratch: str | None = None
     _is_late: bool = field(default=False, init=False)
 
     @property
@@ -68,12 +72,13 @@ class Worker:
         if self._process is not None:
             return
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._scratch = tempfile.mkdtemp(prefix="autoquant-", dir=memory_folder())
         self._process = subprocess.Popen(
             [sys.executable, "-m", "autoquant.isolation.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(),
+            env={**_environment(), SCRATCH: self._scratch},
             process_group=0 if os.name == "posix" else None,
         )
         self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
@@ -100,8 +105,8 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        process, errors = self._process, self._errors
-        self._process = self._errors = None
+        process, errors, scratch = self._process, self._errors, self._scratch
+        self._process = self._errors = self._scratch = None
         if process is not None:
             for stream in (process.stdin, process.stdout):
                 assert stream is not None
@@ -113,6 +118,8 @@ class Worker:
             process.wait()
         if errors is not None:
             errors.close()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
         watch = threading.Timer(max(seconds, 0.0), self._kill_late) if seconds is not None else None
@@ -179,6 +186,11 @@ class Worker:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return " ".join(lines[-1].split())[:_LONGEST_REASON] if lines else ""
+
+
+def memory_folder() -> str | None:
+    """For files that nobody keeps: the scratch folder of this process, else one in memory where the system has one."""
+    return os.environ.get(SCRATCH) or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
 
 
 def _environment() -> dict[str, str]:

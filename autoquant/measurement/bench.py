@@ -4,7 +4,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import DataError
+from autoquant.isolation.process import memory_folder
 from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_round
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
@@ -102,6 +103,15 @@ class Bench:
         self._pinned = {t.name: in_streams(open_session(self.model, t), t.streams) for t in self.targets}
         self.time_float()
 
+    def check(self, feeds: Sequence[Feed]) -> None:
+        """Run the float model on samples that only the last measurement will see.
+
+        Raises:
+            DataError: An output holds NaN or infinity.
+        """
+        session = open_session(self.model, _CPU)
+        _refuse_non_finite(self.names, (session.run(None, feed) for feed in feeds), "held-out")
+
     def time_float(self) -> None:
         """Set ``float_s``: a few inferences on every target."""
         for name, pinned in self._pinned.items():
@@ -127,7 +137,7 @@ class Bench:
         """
         values = self._ort_values(constants)
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="autoquant-", dir=_memory_folder()) as folder:
+        with tempfile.TemporaryDirectory(prefix="autoquant-", dir=memory_folder()) as folder:
             path = Path(folder) / "optimized.onnx"
             first = open_session(skeleton, self.targets[0], initializers=values, optimized_path=path)
             optimized = read_optimized(path)
@@ -238,17 +248,12 @@ class Bench:
         return values
 
 
-def _memory_folder() -> str | None:
-    """A folder in memory where the system has one: a trial then writes nothing to disk."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-def _refuse_non_finite(names: Sequence[str], reference: Sequence[Outputs]) -> None:
+def _refuse_non_finite(names: Sequence[str], reference: Iterable[Outputs], part: str = "evaluation") -> None:
     for i, outputs in enumerate(reference):
         for name, values in zip(names, outputs, strict=True):
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise DataError(
-                    f"evaluation sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
+                    f"{part} sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
                 )
 
 

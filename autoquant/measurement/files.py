@@ -13,6 +13,7 @@ from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
+from autoquant.errors import ModelError
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
@@ -102,7 +103,7 @@ class FileBench:
         """Open a file on every target and run it once.
 
         Raises:
-            ModelError: onnxruntime refuses it.
+            ModelError: onnxruntime refuses it, or cannot run it on the first sample.
         """
         found = {}
         for target in self.setup.targets:
@@ -110,7 +111,7 @@ class FileBench:
                 start = time.perf_counter()
                 session = open_session(path, target)
                 opening_s = time.perf_counter() - start
-                session.run(None, self.setup.feeds[0])
+                _run_once(session, self.setup.feeds[0], path)
             self._opened[target.name][key] = in_streams(session, target.streams)
             self._names = [output.name for output in session.get_outputs()]
             found[target.name] = Footprint(opening_ms=opening_s * 1e3, memory_mb=growth.megabytes)
@@ -219,3 +220,11 @@ class FileBench:
     @staticmethod
     def _medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
         return {key: statistics.median(values) for key, values in seconds.items()}
+
+
+def _run_once(session: Session, feed: Feed, path: Path) -> None:
+    try:
+        session.run(None, feed)
+    except Exception as error:  # onnxruntime raises its own types from run
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {reason}") from error

@@ -30,6 +30,8 @@ LEAST_SESSIONS = 3
 """Fresh processes, where there is time."""
 _TIMING_S = 5e-3
 _CHUNK_S = 0.5
+_MOST_UNEXPLAINED = 2
+"""Processes that were lost although no file ends one by itself."""
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 Pair = tuple[str, str]
@@ -120,18 +122,22 @@ class JointMeasurement:
         """
         self._kept = list(self.files)
         watch = Watch()
-        number = 0
+        number = n_unexplained = 0
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
                 self._session(number)
             except WorkerLostError as error:
-                self._blame(str(error))
                 if number == 0:
                     self._meters.clear()
+                if not self._blame():
+                    n_unexplained += 1
+                    self._check_losses(n_unexplained, number, str(error))
+                if n_unexplained == _MOST_UNEXPLAINED:
+                    break
                 continue
             number += 1
             watch.look()
-        self.notes = [*watch.sentences, *self._drift()]
+        self.notes += [*watch.sentences, *self._drift()]
         ratios = self._ratios()
         latency = self._latencies(ratios)
         return {
@@ -144,6 +150,20 @@ class JointMeasurement:
             )
             for key in (*self._kept, REFERENCE)
         }
+
+    def _check_losses(self, n_unexplained: int, number: int, reason: str) -> None:
+        """A process that no file ends by itself is begun once more; what earlier ones measured is kept.
+
+        Raises:
+            ModelError: There is nothing to keep.
+        """
+        if n_unexplained < _MOST_UNEXPLAINED:
+            return
+        if number == 0:
+            raise ModelError(
+                f"{self.setup.baseline}: the last measurement failed, {reason}; try it again with --resume"
+            )
+        self.notes.append(f"after {number} processes no further one could be measured: {reason}")
 
     def _drift(self) -> list[str]:
         """What the baseline's latencies say on the first target."""
@@ -176,7 +196,8 @@ class JointMeasurement:
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
-        if number and min(sum(name == target for name, _ in found) for target in self._targets) < _LEAST_ROUNDS:
+        counted = [name for name, each in found if not each.is_repeated]
+        if number and min(counted.count(target) for target in self._targets) < _LEAST_ROUNDS:
             return  # the time was over: a few rounds must not count like a whole session
         for pair, footprint in footprints.items():
             self._footprints.setdefault(pair, []).append(footprint)
@@ -193,7 +214,15 @@ class JointMeasurement:
         random.Random(self.setup.seed + number).shuffle(keys)
         for key in keys:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
-            opened: Mapping[str, Footprint] = worker.call("open", key, path)
+            try:
+                opened: Mapping[str, Footprint] = worker.call("open", key, path)
+            except (ModelError, MemoryError) as error:
+                if key == REFERENCE:
+                    raise
+                self.lost[key] = str(error) or "there is not enough memory"
+                self._kept.remove(key)
+                worker.call("drop", [key])
+                continue
             found.update({(key, target): footprint for target, footprint in opened.items()})
         return found
 
@@ -205,12 +234,14 @@ class JointMeasurement:
                 self._score(worker, target)
         samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
         found: list[Round] = []
-        while len(found) < len(samples):
-            if len(found) >= _LEAST_ROUNDS and (self.is_ended() or len(found) >= self._n_rounds):
+        n_done = 0
+        while n_done < len(samples):
+            if n_done >= _LEAST_ROUNDS and (self.is_ended() or n_done >= self._n_rounds):
                 break
             start, n = time.perf_counter(), max(1, int(_CHUNK_S / max(self._round_s, 1e-3)))
-            part = samples[len(found) : len(found) + n]
+            part = samples[n_done : n_done + n]
             found.extend(worker.call("time", target, part))
+            n_done += len(part)
             self._round_s = (time.perf_counter() - start) / len(part)
             if number == 0:
                 self._n_rounds = self._affordable_rounds()
@@ -265,12 +296,8 @@ class JointMeasurement:
         worker.call("drop", self._kept[n_kept:])
         del self._kept[n_kept:]
 
-    def _blame(self, reason: str) -> None:
-        """Find the files that end a process by themselves and drop them.
-
-        Raises:
-            ModelError: It is none of them.
-        """
+    def _blame(self) -> bool:
+        """Find the files that end a process by themselves and drop them; whether there are any."""
         guilty = {}
         for key in self._kept:
             worker = self._worker(self.setup)
@@ -282,12 +309,9 @@ class JointMeasurement:
                 guilty[key] = str(lost)
             finally:
                 worker.close()
-        if not guilty:
-            raise ModelError(
-                f"{self.setup.baseline}: the last measurement failed, {reason}; try it again with --resume"
-            )
         self.lost.update(guilty)
         self._kept = [key for key in self._kept if key not in guilty]
+        return bool(guilty)
 
     def _count(self, number: int, target: str, found: Round) -> None:
         self.rounds.append((number, target, found))

@@ -306,3 +306,24 @@ def test_too_little_memory_is_one_sentence(search: Command, workplace: Path, mon
 @pytest.mark.parametrize("arguments", [["regions", "gone.onnx"], ["regions", "model.onnx", "--dim", "M=3"]])
 def test_regions_refuses_what_search_refuses(command: Command, arguments: list[str]) -> None:
     assert_refused(command(*arguments))
+
+
+@pytest.mark.usefixtures("workplace")
+def test_held_out_samples_that_the_float_model_cannot_take_are_told_before_the_search(search: Command) -> None:
+    model = model_of("(int64[N,1] x) => (float[N,1,4] y)", "y = Gather(w, x)", {"w": floats(8, 4)})
+    onnx.save(model, "gather.onnx")
+    np.savez("ids.npz", x=np.arange(4).reshape(4, 1))
+    np.savez("more.npz", x=np.arange(4, 8).reshape(4, 1))
+    np.savez("wrong.npz", x=np.array([[99]]))
+    result = search(model="gather.onnx", calibration="ids.npz", evaluation="more.npz", held_out="wrong.npz", trials="3")
+    assert result.exit_code == 2
+    assert "onnxruntime cannot run it on these data" in result.stderr
+    assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_float_model_that_gives_no_number_for_a_held_out_sample_is_told_before_the_search(search: Command) -> None:
+    np.savez("huge.npz", x=np.full((1, 8), 3e38, np.float32))
+    result = search(held_out="huge.npz", trials="3")
+    assert result.exit_code == 2
+    assert "held-out sample 0: the float model's output 'y' holds NaN or infinity" in result.stderr

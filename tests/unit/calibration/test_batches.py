@@ -389,3 +389,10 @@ def test_a_batch_needs_samples_and_a_dynamic_dimension() -> None:
         batched(samples, [signature], 3)
     with pytest.raises(DataError, match="first dimension of input 'x' is not dynamic"):
         batched(samples, [InputSignature("x", "float32", (1, 2))], 2)
+
+
+def test_samples_that_are_not_alike_are_no_batch() -> None:
+    signature = InputSignature("x", "float32", ("n", "length"))
+    feeds = [{"x": np.zeros((1, n), np.float32)} for n in (3, 4)]
+    with pytest.raises(DataError, match="samples are joined only"):
+        batched(read(feeds, signature), [signature], 2)

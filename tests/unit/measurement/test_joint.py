@@ -9,6 +9,7 @@ from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
+from autoquant.isolation.process import WorkerLostError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
@@ -171,10 +172,33 @@ def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
     assert {number for number, _, _ in final.rounds} == {0}
 
 
-def test_a_file_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:
+def test_a_file_that_cannot_be_opened_is_dropped_with_its_reason(files: dict[str, Path]) -> None:
     files["same"].write_bytes(b"")
-    with pytest.raises(ModelError, match=r"same\.onnx"):
+    final = measurement(files, n_sessions=1)
+    assert final.run().keys() == {"other", REFERENCE}
+    assert "same.onnx: onnxruntime cannot open it" in final.lost["same"]
+
+
+def test_a_baseline_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:
+    files["baseline"].write_bytes(b"")
+    with pytest.raises(ModelError, match=r"float\.onnx"):
         measurement(files).run()
+
+
+def test_processes_that_are_lost_for_no_reason_of_a_file_leave_what_was_measured(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final, session = measurement(files, n_sessions=4), JointMeasurement._session
+
+    def fragile(self: JointMeasurement, number: int) -> None:
+        if number == 2:
+            raise WorkerLostError("its process was ended by SIGKILL")
+        session(self, number)
+
+    monkeypatch.setattr(JointMeasurement, "_session", fragile)
+    found = final.run()
+    assert found["same"].latency["cpu-1t"].n_sessions == 2
+    assert final.notes[0] == "after 2 processes no further one could be measured: its process was ended by SIGKILL"
 
 
 def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: dict[str, Path]) -> None:
