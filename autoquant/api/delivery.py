@@ -69,6 +69,7 @@ class Delivery:
         _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
             {name: (found.quality, found.latency) for name, found in within.items() if found.quality is not None},
+            lambda name, other: other in within[name].faster_than,
             min_snr_db=self.demands.min_snr_db,
             max_latency_ratio=self.demands.max_latency_ratio,
         )

@@ -1,14 +1,14 @@
 """Which evaluations are worth a last, careful measurement, and which of them are delivered."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
 from autoquant.domain.metric import MemberMetric
-from autoquant.front.dominance import layers, non_dominated
+from autoquant.front.dominance import layers
 
 __all__ = ["choose_finalists", "choose_members", "keeps_drops"]
 
@@ -74,11 +74,22 @@ def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 def choose_members(
     measured: Mapping[str, tuple[Quality, Mapping[str, Latency]]],
+    is_shown_faster: Callable[[str, str], bool],
     *,
     min_snr_db: float | None,
     max_latency_ratio: float | None,
 ) -> list[str]:
-    """Ids that belong on the front: faster than float beyond their interval, not dominated, and within the demands.
+    """Ids that belong on the front: faster than float beyond their interval, not beaten, and within the demands.
+
+    A member is beaten by another one that is as accurate or more, unless it is shown to be the faster of the two: of
+    models whose latencies cannot be told apart only the most accurate one stays.
+
+    Args:
+        measured: SNR and latencies by id.
+        is_shown_faster: Whether the first of two ids is faster than the second on some target, beyond the interval of
+            their difference.
+        min_snr_db: Least SNR.
+        max_latency_ratio: Highest ratio, on every target.
 
     Returns:
         By ascending ratio on the first target.
@@ -90,10 +101,10 @@ def choose_members(
         and (min_snr_db is None or quality.worst_db >= min_snr_db)
         and (max_latency_ratio is None or all(f.ratio <= max_latency_ratio for f in latency.values()))
     ]
-    if not names:
-        return []
-    points = np.array([point(*measured[name]) for name in names])
-    kept = [name for name, ok in zip(names, non_dominated(points), strict=True) if ok]
+    kept: list[str] = []
+    for name in sorted(names, key=lambda name: point(*measured[name])):
+        if all(is_shown_faster(name, other) for other in kept):
+            kept.append(name)
     return sorted(kept, key=lambda name: next(iter(measured[name][1].values())).ratio)
 
 

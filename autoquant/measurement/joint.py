@@ -17,6 +17,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.conditions import Watch, drift_sentences
+from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
@@ -49,6 +50,7 @@ class Measured:
         snr_search: On the samples that the search saw; None where nothing says which they are.
         snr_held_out: On the others; None where there are none.
         metrics: By name, each on the target with the largest drop.
+        faster_than: Ids of the others that it is shown to be faster than on some target.
     """
 
     quality: Quality | None
@@ -58,6 +60,7 @@ class Measured:
     snr_search: SnrInterval | None = None
     snr_held_out: SnrInterval | None = None
     metrics: Mapping[str, MemberMetric] = field(default_factory=dict)
+    faster_than: frozenset[str] = frozenset()
 
 
 class _Snrs(TypedDict):
@@ -140,12 +143,14 @@ class JointMeasurement:
         self.notes += [*watch.sentences, *self._drift()]
         ratios = self._ratios()
         latency = self._latencies(ratios)
+        faster = [self._faster(target) for target in self._targets]
         return {
             key: Measured(
                 latency={name: latency[key, name] for name in self._targets},
                 footprint={name: self._footprint(key, name) for name in self._targets},
                 ratio={name: ratios[key, name] for name in self._targets} if ratios else {},
                 metrics=self._metrics(key),
+                faster_than=frozenset().union(*(found[key] for found in faster)),
                 **self._snrs(key),
             )
             for key in (*self._kept, REFERENCE)
@@ -329,6 +334,10 @@ class JointMeasurement:
         """Empty from a single process."""
         found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
         return session_intervals(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
+
+    def _faster(self, target: str) -> dict[str, frozenset[str]]:
+        kept = {key: self._timings[key, target] for key in (*self._kept, REFERENCE)}
+        return shown_faster(kept, self.setup.seed)
 
     def _latencies(self, ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
         kept = self._kept_timings

@@ -1,0 +1,47 @@
+"""Which models of one measurement are shown to be faster than which."""
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from autoquant.measurement.intervals import STOPPED_LEVEL, session_intervals
+from autoquant.measurement.latency import Timings, bootstrap_interval
+
+__all__ = ["shown_faster"]
+
+Pair = tuple[str, str]
+
+
+def shown_faster(timings: Mapping[str, Timings], seed: int) -> dict[str, frozenset[str]]:
+    """For each model those that it is faster than beyond the interval of their ratio.
+
+    Both ran in the same rounds, so that the interval is that of the paired ratio: narrower than what the models' own
+    intervals say of each other. From one process it is the bootstrap interval over rounds.
+
+    Args:
+        timings: By model, of the same rounds on one target.
+        seed: Of the resampling.
+    """
+    faster: dict[str, set[str]] = {name: set() for name in timings}
+    for (a, b), (low, high) in _intervals(timings, seed).items():
+        if high < 1:
+            faster[a].add(b)
+        elif low > 1:
+            faster[b].add(a)
+    return {name: frozenset(others) for name, others in faster.items()}
+
+
+def _intervals(timings: Mapping[str, Timings], seed: int) -> dict[Pair, tuple[float, float]]:
+    ratios = {
+        (a, b): np.array(timings[a].candidate_s) / np.array(timings[b].candidate_s) for a, b in combinations(timings, 2)
+    }
+    sessions = np.array(next(iter(timings.values())).session)
+    numbers = np.unique(sessions)
+    if len(numbers) == 1:
+        return {pair: bootstrap_interval(values, sessions, seed) for pair, values in ratios.items()}
+    medians = {
+        pair: [float(np.median(values[sessions == number])) for number in numbers] for pair, values in ratios.items()
+    }
+    found = session_intervals(medians, level=STOPPED_LEVEL)
+    return {pair: (interval.low, interval.high) for pair, interval in found.items()}

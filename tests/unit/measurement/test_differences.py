@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.measurement.differences import shown_faster
+from autoquant.measurement.latency import Timings
+
+
+def timings(
+    medians: dict[str, float], *, n_sessions: int, noise: float, shared: float = 0.0, seed: int = 0
+) -> dict[str, Timings]:
+    """Of 12 rounds a session; ``shared`` is what a round's disturbance does to all models alike."""
+    rng = np.random.default_rng(seed)
+    found = {name: Timings() for name in medians}
+    for session in range(n_sessions):
+        for _ in range(12):
+            disturbance = 1 + shared * rng.random()
+            for name, median in medians.items():
+                found[name].add([median * disturbance * (1 + noise * rng.standard_normal())], [1.0], session)
+    return found
+
+
+def test_a_difference_is_shown_where_it_is_larger_than_the_noise() -> None:
+    found = shown_faster(timings({"a": 0.50, "b": 0.52, "c": 0.60}, n_sessions=4, noise=0.005), seed=0)
+    assert found == {"a": {"b", "c"}, "b": {"c"}, "c": frozenset()}
+
+
+def test_what_disturbs_all_models_alike_hides_no_difference() -> None:
+    found = shown_faster(timings({"a": 0.50, "b": 0.52}, n_sessions=4, noise=0.005, shared=0.5), seed=0)
+    assert found == {"a": {"b"}, "b": frozenset()}
+
+
+@pytest.mark.parametrize("n_sessions", [1, 3, 5])
+def test_a_difference_that_is_not_there_is_hardly_ever_shown(n_sessions: int) -> None:
+    pairs = [timings({"a": 0.5, "b": 0.5}, n_sessions=n_sessions, noise=0.02, seed=seed) for seed in range(100)]
+    n_shown = sum(len(others) for pair in pairs for others in shown_faster(pair, seed=0).values())
+    assert n_shown <= 10
+
+
+def test_one_process_shows_what_its_rounds_show() -> None:
+    found = shown_faster(timings({"a": 0.5, "b": 0.6}, n_sessions=1, noise=0.02), seed=0)
+    assert found == {"a": {"b"}, "b": frozenset()}
+
+
+@given(st.lists(st.floats(0.1, 1), min_size=1, max_size=4), st.integers(1, 4))
+def test_no_two_models_are_faster_than_each_other(medians: list[float], n_sessions: int) -> None:
+    given_models = {str(i): median for i, median in enumerate(medians)}
+    found = shown_faster(timings(given_models, n_sessions=n_sessions, noise=0.05), seed=0)
+    assert found.keys() == given_models.keys()
+    assert not any(a in found[b] and b in found[a] for a in found for b in found)
