@@ -38,9 +38,9 @@ from autoquant.runtime.environment import describe_environment, differences
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.study import Study
-from autoquant.study.surrogate import Layout
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
 

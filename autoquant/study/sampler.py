@@ -1,60 +1,75 @@
 """A sampler that understands the graph."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from autoquant.study.local_search import LocalSearch
-from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
+from autoquant.study.frontier import Frontier
+from autoquant.study.gain import Gain
+from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.surrogate import Observations, Surrogate
+from autoquant.study.trust import Trust
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
-_DEMANDS_DB = (8.0, 64.0)
-"""Between these every proposal aims at one SNR."""
-_GOLDEN = 0.6180339887498949
-_QUICK_WEIGHT = 0.3
-_QUICK_ERROR = 0.03
-_MAX_OUTPUTS = 3
+_N_DRAWS = 3
+_N_NORMALS = 32
+_N_NEIGHBOURS = 60
+_FIXED_COST = 2.0
+"""Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _SNR_LIMIT_DB = 200.0
-SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output"})
+_MAX_OBSERVATIONS = 400
+"""Of these a third are the first ones: the uniform recipes and the probes."""
+_N_INEFFECTIVE = 2
+SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output", "effective"})
 """User attributes of a trial that the sampler reads where they are.
 
 ``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
-of every output: noise power adds up output by output, not in the worst of them.
+of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
+region really ran.
 """
-_MAX_OBSERVATIONS = 400
-"""Of these a third are the first ones: the uniform recipes and the probes."""
 
 
 class StructureSampler(BaseSampler):
-    """Proposes the fastest assignment that a draw from the surrogate believes to meet an SNR demand.
+    """Proposes the assignment with the highest expected gain of hypervolume for the time that its evaluation takes.
 
-    The demand walks through the useful SNRs in a low-discrepancy sequence; the assignment is found by local search over
-    runs of consecutive regions, from the best evaluated assignments.
+    Candidates are the fronts that draws from the surrogate believe in, each solved exactly (Thompson sampling), and
+    neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
+    comes from a generic sampler.
 
-    The study maximises SNR in dB and minimises a latency ratio; the parameters are regions, categorical over schemes in
-    the layout's order.
+    The study maximises SNR in dB and minimises latency ratios, one a target; the parameters are regions, categorical
+    over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
 
     Args:
         layout: Regions, schemes and borders.
         seed: Of draws and moves.
         min_snr_db: Lowest SNR of interest.
+        max_latency_ratio: Highest ratio of interest.
     """
 
-    def __init__(self, layout: Layout, *, seed: int = 0, min_snr_db: float | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        seed: int = 0,
+        min_snr_db: float | None = None,
+        max_latency_ratio: float | None = None,
+    ) -> None:
         self._layout = layout
         self._rng = np.random.default_rng(seed)
-        self._min_snr_db = min_snr_db
-        self._noise: dict[int, NoiseModel] = {}
-        self._latency = LatencyModel(layout)
-        self._search = LocalSearch(layout, self._rng)
-        self._n_asked = 0
+        self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
+        self._surrogate: Surrogate | None = None
+        self._frontier = Frontier(layout)
+        self._trust = Trust()
         self._n_fitted = 0
         self._independent = RandomSampler(seed=seed)
+        self._generic = TPESampler(seed=seed, multivariate=True)
 
     def infer_relative_search_space(
         self,
@@ -63,25 +78,29 @@ class StructureSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Every region is sampled jointly."""
         return {
-            region: optuna.distributions.CategoricalDistribution(self._choices(i))
-            for i, region in enumerate(self._layout.regions)
+            region: CategoricalDistribution(
+                tuple(name for name, ok in zip(self._layout.schemes, allowed, strict=True) if ok)
+            )
+            for region, allowed in zip(self._layout.regions, self._layout.allowed, strict=True)
         }
 
     def sample_relative(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,  # noqa: ARG002
-        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The proposal; never one that was told already."""
+        """The proposal; never one that was told already, or that is known to run as one that was."""
         told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
         known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
         complete = [t for t in known if t.state is TrialState.COMPLETE]
-        seen = {self._layout.encode(t.params).tobytes() for t in known}
-        if complete:
-            self._fit(complete)
-        codes = self._propose(complete, seen)
-        return self._layout.decode(codes)
+        asked = [self._layout.encode(t.params) for t in known]
+        ran = [self._ran(t) for t in complete]
+        if self._surrogate is None:
+            self._surrogate = Surrogate(self._layout, max(1, len(study.directions) - 1))
+        found = _observations(complete, ran, self._surrogate.n_targets)
+        if len(complete) > self._n_fitted:
+            self._learn(found, [self._layout.encode(t.params) for t in complete])
+        if self._rng.random() < self._trust.generic_share:
+            return self._generic.sample_relative(study, trial, search_space)
+        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *ran)}))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -89,78 +108,98 @@ class StructureSampler(BaseSampler):
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    def _choices(self, region: int) -> tuple[str, ...]:
-        return tuple(name for name, ok in zip(self._layout.schemes, self._layout.allowed[region], strict=True) if ok)
+    def _ran(self, trial: FrozenTrial) -> Codes:
+        """What really ran; a region that onnxruntime quantized unasked counts as asked."""
+        effective = trial.user_attrs.get("effective") or {}
+        known = {region: scheme for region, scheme in effective.items() if scheme in self._layout.schemes}
+        return self._layout.encode({**trial.params, **known})
 
-    def _fit(self, trials: list[FrozenTrial]) -> None:
-        if len(trials) == self._n_fitted:
-            return
-        self._n_fitted = len(trials)
-        if len(trials) > _MAX_OBSERVATIONS:
-            trials = trials[: _MAX_OBSERVATIONS // 3] + trials[-(_MAX_OBSERVATIONS * 2 // 3) :]
-        codes = np.array([self._layout.encode(t.params) for t in trials])
-        values = np.array([t.values for t in trials], dtype=float)
-        quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
-        errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
-        self._fit_noise(codes, _snr_by_output(trials), np.where(quick, _QUICK_WEIGHT, 1.0))
-        self._latency.fit(codes, values[:, 1:].max(axis=1), np.maximum(errors, quick * _QUICK_ERROR))
+    def _learn(self, found: Observations, asked: Sequence[Codes]) -> None:
+        assert self._surrogate is not None
+        n_before, self._n_fitted = self._n_fitted, len(found)
+        if n_before:
+            new = found.of(slice(n_before, None))
+            self._trust.compare(self._surrogate.predict(new.codes), new)
+        n_first = _MAX_OBSERVATIONS // 3
+        every = np.arange(len(found))
+        kept = (
+            every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
+        )
+        self._surrogate.fit(found.of(kept))
+        self._frontier = Frontier(replace(self._layout, allowed=self._effective(np.array(asked), found.codes)))
 
-    def _fit_noise(self, codes: Codes, snr_db: Floats, weights: Floats) -> None:
-        """One model for each of the outputs that are the worst one most often."""
-        counts = np.bincount(np.argmin(snr_db, axis=1), minlength=snr_db.shape[1])
-        worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0]
-        self._noise = {i: self._noise.get(i) or NoiseModel(self._layout) for i in worst}
-        for i, model in self._noise.items():
-            model.fit(codes, 10 ** (-snr_db[:, i] / 10), weights)
+    def _effective(self, asked: Codes, ran: Codes) -> Any:
+        """Schemes that a region may take, without those that it was asked for and never ran."""
+        allowed = self._layout.allowed.copy()
+        for scheme in range(1, allowed.shape[1]):
+            n_ran = ((asked == scheme) & (ran == scheme)).sum(axis=0)
+            n_asked = (asked == scheme).sum(axis=0)
+            allowed[(n_ran == 0) & (n_asked >= _N_INEFFECTIVE), scheme] = False
+        return allowed
 
-    def _landscape(self, scale: float) -> Landscape:
-        models = list(self._noise.values()) or [NoiseModel(self._layout)]
-        tables = np.stack([model.draw(self._rng, scale) for model in models])
-        return Landscape(self._layout, tables, self._latency.draw(self._rng, scale))
+    def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
+        assert self._surrogate is not None
+        weights = self._weights(self._surrogate.n_targets)
+        whole = ~found.is_quick
+        snr_db, ratios = found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole]
+        gain = Gain.of(snr_db, ratios, min_snr_db=self._min_snr_db, max_ratio=self._max_ratio)
+        proposals = [
+            self._frontier.solve(self._surrogate.landscape(self._rng, min(k, 1.0)), weights) for k in range(_N_DRAWS)
+        ]
+        best = found.codes[np.flatnonzero(whole)[gain.of_members(snr_db, ratios)]]
+        proposals.append(self._neighbours(best, gain, weights))
+        candidates = [codes for codes in np.unique(np.concatenate(proposals), axis=0) if codes.tobytes() not in seen]
+        if not candidates:
+            return self._mutated(best, seen)
+        predicted = self._surrogate.predict(np.array(candidates))
+        normals = self._rng.standard_normal((_N_NORMALS, 2))
+        expected = gain.expected(predicted, weights, normals, self._trust.stretch)
+        return np.asarray(candidates[int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))])
 
-    def _propose(self, complete: list[FrozenTrial], seen: set[bytes]) -> Codes:
-        starts = self._starts(complete)
-        for attempt in range(8):
-            demand = self._next_demand()
-            scale = 1.0 if self._n_asked % 3 else 0.0
-            scale += 0.5 * attempt
-            landscape = self._landscape(scale)
-            found = self._search.fastest(landscape, 10 ** (-demand / 10), starts)
-            if found.tobytes() not in seen:
-                return found
-        return self._mutated(found, seen)
+    def _weights(self, n_targets: int) -> Floats:
+        """Of the targets: drawn anew for every proposal, so that their whole front is looked for."""
+        return np.ones(1) if n_targets == 1 else self._rng.dirichlet(np.ones(n_targets))
 
-    def _starts(self, complete: list[FrozenTrial]) -> Codes:
-        """All float, and non-dominated evaluations."""
-        front = [t for t in complete if not any(_dominates(o, t) for o in complete)]
-        codes = [self._layout.encode(t.params) for t in front[:40]]
-        return np.array([np.zeros(len(self._layout.regions), dtype=np.int64), *codes])
+    def _neighbours(self, best: Codes, gain: Gain, weights: Floats) -> Codes:
+        """The most promising assignments that differ from an evaluated member of the front in one region."""
+        assert self._surrogate is not None
+        layout = self._frontier.layout
+        start = best[self._rng.integers(len(best))] if len(best) else np.zeros(len(layout.regions), dtype=np.int64)
+        region, scheme = np.nonzero(layout.allowed)
+        moved = np.tile(start, (len(region), 1))
+        moved[np.arange(len(region)), region] = scheme
+        landscape = self._surrogate.landscape(self._rng, 1.0)
+        noise, ratios = landscape.noise_of(moved).max(axis=1), landscape.ratios_of(moved) @ weights
+        order = np.argsort(-gain.of_points(-10 * np.log10(noise), ratios), kind="stable")
+        return moved[order[:_N_NEIGHBOURS]]
 
-    def _next_demand(self) -> float:
-        low, high = _DEMANDS_DB
-        if self._min_snr_db is not None:
-            low, high = self._min_snr_db, max(high, self._min_snr_db + 10)
-        self._n_asked += 1
-        return low + (high - low) * ((self._n_asked * _GOLDEN) % 1.0)
-
-    def _mutated(self, codes: Codes, seen: set[bytes]) -> Codes:
+    def _mutated(self, best: Codes, seen: set[bytes]) -> Codes:
+        start = (
+            best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
+        )
         for _ in range(100):
-            changed = codes.copy()
-            for region in self._rng.integers(len(codes), size=1 + self._rng.integers(3)):
+            changed = start.copy()
+            for region in self._rng.integers(len(start), size=1 + self._rng.integers(3)):
                 changed[region] = self._rng.choice(np.flatnonzero(self._layout.allowed[region]))
             if changed.tobytes() not in seen:
-                return changed
-        return codes
+                break
+        return changed
 
 
-def _snr_by_output(trials: list[FrozenTrial]) -> Floats:
+def _observations(trials: Sequence[FrozenTrial], ran: Sequence[Codes], n_targets: int) -> Observations:
+    return Observations(
+        codes=np.array(ran, dtype=np.int64),
+        snr_db=_snr_by_output(trials),
+        ratios=np.array([t.values[1:] for t in trials], dtype=float).reshape(-1, n_targets),
+        errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
+        is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
+    )
+
+
+def _snr_by_output(trials: Sequence[FrozenTrial]) -> Floats:
     """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
     rows = [t.user_attrs.get("snr_by_output") or [t.values[0]] for t in trials]
     if len({len(row) for row in rows}) > 1:
         rows = [[t.values[0]] for t in trials]
-    return np.asarray(np.clip(np.array(rows, dtype=float), -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
-
-
-def _dominates(a: FrozenTrial, b: FrozenTrial) -> bool:
-    x, y = a.values, b.values
-    return bool(x[0] >= y[0] and x[1] <= y[1] and (x[0] > y[0] or x[1] < y[1]))
+    found = np.array(rows, dtype=float).reshape(len(trials), max(map(len, rows), default=1))
+    return np.asarray(np.clip(found, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))

@@ -10,9 +10,9 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from autoquant.domain.region import RegionId
+from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
-from autoquant.study.surrogate import Layout
-from tests.unit.study.test_surrogate import SCHEMES
+from tests.unit.study.layouts import SCHEMES
 
 N_REGIONS = 12
 REGIONS = tuple(RegionId(f"r{i:02d}") for i in range(N_REGIONS))
@@ -134,7 +134,7 @@ def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
     study = a_study(StructureSampler(a_layout(), seed=0, min_snr_db=min_snr_db), 60)
     snrs: npt.NDArray[np.float64] = np.array([t.values[0] for t in study.trials[30:]])
     share = float(np.mean(snrs >= 38))
-    assert share > 0.7 if min_snr_db else share < 0.7
+    assert share > 0.5 if min_snr_db else share < 0.4
 
 
 def test_a_space_that_was_searched_through_still_gets_a_proposal() -> None:

@@ -1,123 +1,89 @@
 import numpy as np
 import pytest
 
-from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import Operators, RangeKind, RangeMethod, Scheme, TensorFormat
-from autoquant.study.surrogate import Landscape, LatencyModel, Layout, NoiseModel
+from autoquant.study.surrogate import Observations, Surrogate
+from tests.unit.study.layouts import a_landscape, a_layout
 
-REGIONS = tuple(RegionId(f"r{i}") for i in range(4))
-
-
-def a_scheme(name: str, operators: Operators = Operators.ALL) -> Scheme:
-    return Scheme(
-        name=name,
-        activation=TensorFormat.parse("u8:tensor:asym"),
-        weight=TensorFormat.parse("s8:channel:sym"),
-        ranges=RangeMethod(RangeKind.MIN_MAX),
-        operators=operators,
-    )
+N_REGIONS = 12
 
 
-SCHEMES = {"a": a_scheme("a"), "b": a_scheme("b", Operators.LINEAR)}
+def observations(n: int, *, seed: int = 0, n_outputs: int = 1, n_targets: int = 1) -> Observations:
+    """Of an additive problem, with 0.4 dB and 1 % of noise."""
+    rng = np.random.default_rng(seed)
+    layout = a_layout(N_REGIONS)
+    landscape = a_landscape(layout, n_outputs=n_outputs, n_targets=n_targets)
+    codes = np.array([[rng.choice(np.flatnonzero(row)) for row in layout.allowed] for _ in range(n)])
+    snr_db = -10 * np.log10(landscape.noise_of(codes)) + 0.4 * rng.standard_normal((n, n_outputs))
+    ratios = landscape.ratios_of(codes) + 0.01 * rng.standard_normal((n, n_targets))
+    return Observations(codes, snr_db, ratios, np.full(n, 0.01), np.zeros(n, dtype=bool))
 
 
-@pytest.fixture
-def layout() -> Layout:
-    choices = dict.fromkeys(REGIONS, ("float", "a", "b")) | {REGIONS[3]: ("float", "b")}
-    edges = [(REGIONS[i], REGIONS[i + 1]) for i in range(3)] + [(REGIONS[0], RegionId("not chosen"))]
-    return Layout.of(choices, SCHEMES, edges, dict.fromkeys(REGIONS, 0.25))
+def fitted(found: Observations, n: int, n_targets: int = 1) -> Surrogate:
+    surrogate = Surrogate(a_layout(N_REGIONS), n_targets)
+    for k in range(10, n + 1, 10):
+        surrogate.fit(found.of(slice(k)))
+    return surrogate
 
 
-def some_codes(rng: np.random.Generator, n: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    return rng.integers(0, 3, (n, 4))
+@pytest.mark.parametrize(("n_outputs", "n_targets"), [(1, 1), (3, 2)])
+def test_it_learns_an_additive_problem(n_outputs: int, n_targets: int) -> None:
+    found = observations(160, n_outputs=n_outputs, n_targets=n_targets)
+    new = found.of(slice(120, None))
+    predicted = fitted(found, 120, n_targets).predict(new.codes)
+    assert np.sqrt(np.mean((predicted.snr_db - new.snr_db.min(axis=1)) ** 2)) < 1.5
+    assert np.sqrt(np.mean((predicted.ratios - new.ratios) ** 2)) < 0.03
 
 
-def test_a_layout_is_the_names_as_arrays(layout: Layout) -> None:
-    assert layout.schemes == ("float", "a", "b")
-    assert layout.kinds.tolist() == [0, 1, 2]
-    assert layout.allowed.tolist() == [[True] * 3] * 3 + [[True, False, True]]
-    assert layout.edges.tolist() == [[0, 1], [1, 2], [2, 3]]
+def test_its_intervals_hold_what_they_say() -> None:
+    inside = []
+    for seed in range(4):
+        found = observations(150, seed=seed)
+        new = found.of(slice(60, None))
+        predicted = fitted(found, 60).predict(new.codes)
+        errors = np.hypot(predicted.ratio_errors[:, 0], new.errors)
+        inside.append(
+            (
+                np.mean(np.abs(predicted.snr_db - new.snr_db[:, 0]) < 1.645 * predicted.snr_error_db),
+                np.mean(np.abs(predicted.ratios - new.ratios)[:, 0] < 1.645 * errors),
+            )
+        )
+    assert (np.mean(inside, axis=0) > 0.8).all()
+    assert (np.mean(inside, axis=0) < 0.99).all()
 
 
-def test_decoding_is_the_inverse_of_encoding(layout: Layout) -> None:
-    params = dict(zip(map(str, REGIONS), ["a", "float", "b", "b"], strict=True))
-    assert layout.encode(params).tolist() == [1, 0, 2, 2]
-    assert layout.decode(layout.encode(params)) == params
-    with pytest.raises(ValueError, match="not in tuple"):
-        layout.encode({**params, "r0": "unknown"})
+def test_more_evaluations_leave_less_doubt() -> None:
+    found = observations(200)
+    few, many = (fitted(found, n).predict(found.codes[150:]) for n in (20, 140))
+    assert (many.snr_error_db < few.snr_error_db).mean() > 0.9
+    assert (many.ratio_errors < few.ratio_errors).all()
 
 
-def test_a_layout_without_borders_works(layout: Layout) -> None:
-    lonely = Layout.of({REGIONS[0]: ("float", "a")}, SCHEMES, [], {REGIONS[0]: 1.0})
-    assert lonely.edges.shape == (0, 2)
-    assert LatencyModel(lonely).features(np.array([[1]])).tolist() == [[1, 1, 0]]
+def test_an_evaluation_that_was_stopped_early_counts_less() -> None:
+    whole = observations(60)
+    quick = Observations(whole.codes, whole.snr_db, whole.ratios, whole.errors, np.ones(60, dtype=bool))
+    sure, unsure = (fitted(found, 60).predict(whole.codes) for found in (whole, quick))
+    assert (unsure.ratio_errors > sure.ratio_errors).all()
 
 
-def test_borders_count_where_one_side_is_float(layout: Layout) -> None:
-    features = LatencyModel(layout).features(np.array([[0, 0, 0, 0], [1, 2, 0, 2]]))
-    assert features.shape == (2, 1 + 8 + 3)
-    assert features[0].tolist() == [1] + [0] * 11
-    assert features[1, 1:9].tolist() == [1, 0, 0, 1, 0, 0, 0, 1]
-    assert features[1, 9:].tolist() == [0, 1, 1]
-
-
-def test_additive_noise_is_learned(layout: Layout) -> None:
+def test_the_mean_of_the_draws_is_near_the_mean() -> None:
     rng = np.random.default_rng(0)
-    table = 10 ** rng.uniform(-5, -2, (4, 3))
-    table[:, 0] = 0
-    codes = some_codes(rng, 60)
-    noise = table[np.arange(4), codes].sum(axis=1) + 1e-12
-    model = NoiseModel(layout)
-    model.fit(codes, noise, np.ones(60))
-    unseen = some_codes(rng, 40)
-    landscape = Landscape(layout, model.draw(rng, 0.0)[None], LatencyModel(layout).draw(rng, 0.0))
-    error = 10 * np.log10(landscape.noise_of(unseen) / (table[np.arange(4), unseen].sum(axis=1) + 1e-12))
-    assert np.quantile(np.abs(error), 0.9) < 3
+    found = observations(100)
+    surrogate = fitted(found, 100)
+    mean = surrogate.landscape(rng, 0.0)
+    draws = [surrogate.landscape(rng, 1.0) for _ in range(300)]
+    assert np.allclose(np.mean([draw.own for draw in draws], axis=0), mean.own, atol=0.01)
+    logs = [np.log(draw.noise[:, :, 1:]) for draw in draws]
+    assert np.allclose(np.mean(logs, axis=0), np.log(mean.noise[:, :, 1:]), atol=0.5)
+    assert (mean.noise[:, :, 0] == 0).all()
 
 
-def test_additive_latency_is_learned(layout: Layout) -> None:
-    rng = np.random.default_rng(1)
-    model = LatencyModel(layout)
-    truth = np.concatenate([[1.0], rng.uniform(-0.2, 0, 8), [0.05, 0.02, 0.0]])
-    codes = some_codes(rng, 80)
-    model.fit(codes, model.features(codes) @ truth, np.zeros(80))
-    unseen = some_codes(rng, 40)
-    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 0.0)[None], model.draw(rng, 0.0))
-    np.testing.assert_allclose(landscape.ratio_of(unseen), model.features(unseen) @ truth, atol=0.01)
+def test_equal_outputs_and_lost_ones_leave_it_finite() -> None:
+    found = observations(20)
+    extreme = Observations(found.codes, np.where(found.codes[:, :1] == 1, 200.0, -200.0), *_rest(found))
+    predicted = fitted(extreme, 20).predict(found.codes)
+    assert np.isfinite(predicted.snr_db).all()
+    assert np.isfinite(predicted.snr_error_db).all()
 
 
-def test_a_landscape_computes_what_the_features_say(layout: Layout) -> None:
-    rng = np.random.default_rng(2)
-    model = LatencyModel(layout)
-    coefficients = model.draw(rng, 1.0)
-    codes = some_codes(rng, 30)
-    landscape = Landscape(layout, NoiseModel(layout).draw(rng, 1.0)[None], coefficients)
-    np.testing.assert_allclose(landscape.ratio_of(codes), model.features(codes) @ coefficients)
-
-
-def test_a_measurement_of_large_error_is_believed_less(layout: Layout) -> None:
-    codes = np.array([[1, 1, 1, 1]])
-    rng = np.random.default_rng(0)
-    found = []
-    for error in (0.0, 1.0):
-        model = LatencyModel(layout)
-        prior = float((model.features(codes) @ model.draw(rng, 0.0))[0])
-        model.fit(codes, np.array([prior + 0.5]), np.array([error]))
-        found.append(float((model.features(codes) @ model.draw(rng, 0.0))[0]) - prior)
-    assert found[0] > 0.4
-    assert abs(found[1]) < 0.2
-
-
-def test_observations_make_draws_agree(layout: Layout) -> None:
-    rng = np.random.default_rng(4)
-    codes = np.tile([[1, 0, 0, 0]], (20, 1))
-    model = NoiseModel(layout)
-    before = np.std([np.log(model.draw(rng, 1.0)[0, 1]) for _ in range(50)])
-    model.fit(codes, np.full(20, 1e-3), np.ones(20))
-    draws = [np.log(model.draw(rng, 1.0)[0, 1]) for _ in range(50)]
-    assert np.std(draws) < 0.2 * before
-    assert np.mean(draws) == pytest.approx(np.log(1e-3), abs=0.2)
-
-
-def test_float_is_without_noise_in_every_draw(layout: Layout) -> None:
-    assert (NoiseModel(layout).draw(np.random.default_rng(0), 2.0)[:, 0] == 0).all()
+def _rest(found: Observations) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return found.ratios, found.errors, found.is_quick

@@ -1,0 +1,70 @@
+"""What an assignment would add to the front."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.study.layout import Floats
+from autoquant.study.surrogate import Prediction
+
+__all__ = ["Gain"]
+
+_STEP_DB = 1.0
+_HIGHEST_DB = 64.0
+_LOWEST_DB = 8.0
+_ROOM_DB = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Mean latency saving over SNR demands: the hypervolume between the front and float, SNR in decibels.
+
+    Attributes:
+        demands_db: Where the front is looked at; shape (D,).
+        best: Lowest ratio that meets each demand so far; float's 1 where none does, or the highest of interest.
+    """
+
+    demands_db: Floats
+    best: Floats
+
+    @classmethod
+    def of(
+        cls, snr_db: Floats, ratios: Floats, *, min_snr_db: float | None = None, max_ratio: float | None = None
+    ) -> "Gain":
+        """The front of evaluations, shapes (n,), between the demands that are of interest."""
+        low = _LOWEST_DB if min_snr_db is None else min_snr_db
+        demands = np.arange(low, max(_HIGHEST_DB, low + _ROOM_DB) + _STEP_DB / 2, _STEP_DB)
+        highest = 1.0 if max_ratio is None else max_ratio
+        met = np.where(snr_db[:, None] >= demands, ratios[:, None], highest)
+        return cls(demands, np.minimum(met.min(axis=0, initial=highest), highest))
+
+    def of_points(self, snr_db: Floats, ratios: Floats) -> Floats:
+        """What each point alone would add to the mean saving; shape (...,)."""
+        saved = np.maximum(self.best - ratios[..., None], 0.0)
+        return np.asarray((saved * (snr_db[..., None] >= self.demands_db)).mean(axis=-1))
+
+    def of_members(self, snr_db: Floats, ratios: Floats) -> npt.NDArray[np.int64]:
+        """Which of the evaluations, shapes (n,), are the lowest at some demand."""
+        if not len(ratios):
+            return np.zeros(0, dtype=np.int64)
+        met = np.where(snr_db[:, None] >= self.demands_db, ratios[:, None], np.inf)
+        return np.unique(met.argmin(axis=0)[met.min(axis=0) <= self.best])
+
+    def expected(self, found: Prediction, weights: Floats, normals: Floats, stretch: tuple[float, float]) -> Floats:
+        """Mean of that over a prediction's uncertainty; shape (n,).
+
+        Args:
+            found: Of n assignments.
+            weights: Of the targets, with sum 1; shape (T,).
+            normals: Pairs of standard normal numbers; shape (m, 2).
+            stretch: What the standard deviations of SNR and of ratios are multiplied with.
+
+        References:
+            Emmerich, Giannakoglou, Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gaussian
+            random field metamodels", 2006 (expected hypervolume improvement).
+        """
+        snr = found.snr_db[:, None] + stretch[0] * found.snr_error_db[:, None] * normals[:, 0]
+        errors = np.sqrt(np.square(found.ratio_errors) @ np.square(weights))
+        ratios = (found.ratios @ weights)[:, None] + stretch[1] * errors[:, None] * normals[:, 1]
+        return np.asarray(self.of_points(snr, ratios).mean(axis=1))

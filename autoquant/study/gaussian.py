@@ -1,0 +1,69 @@
+"""Bayesian linear models with few observations and many weights."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from autoquant.study.layout import Floats
+
+__all__ = ["Posterior", "condition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Standard normal weights, conditioned on linear observations of them.
+
+    The work is in the observations (n) rather than in the weights (U), of which there are many more.
+
+    Attributes:
+        design: What was observed of the weights; shape (n, U).
+        variances: Of the observations; shape (n,).
+        root: Lower Cholesky factor of the observations' covariance; shape (n, n).
+        observed: Shape (n,).
+        mean: Of the weights; shape (U,).
+        log_evidence: Log density of the observations, without its constant.
+    """
+
+    design: Floats
+    variances: Floats
+    root: Floats
+    observed: Floats
+    mean: Floats
+    log_evidence: float
+
+    def variance(self, design: Floats) -> Floats:
+        """Variance of further linear functions of the weights; (m,) for (m, U)."""
+        explained = solve_triangular(self.root, self.design @ design.T, lower=True, check_finite=False)
+        return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
+
+    def draw(self, rng: np.random.Generator, scale: float) -> Floats:
+        """Weights of one draw; ``scale`` stretches the distance from the mean, 0 gives the mean.
+
+        References:
+            Journel and Huijbregts, "Mining Geostatistics", 1978 (conditioning by kriging, Matheron's rule).
+        """
+        if scale == 0:
+            return self.mean
+        prior = rng.standard_normal(self.mean.size)
+        noise = np.sqrt(self.variances) * rng.standard_normal(len(self.observed))
+        missing = self.observed - self.design @ prior - noise
+        drawn = prior + self.design.T @ cho_solve((self.root, True), missing, check_finite=False)
+        return np.asarray(self.mean + scale * (drawn - self.mean))
+
+
+def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:
+    """Condition standard normal weights.
+
+    Args:
+        design: Shape (n, U), n may be 0.
+        observed: ``design @ weights`` plus noise; shape (n,).
+        variances: Of that noise; shape (n,).
+    """
+    covariance = design @ design.T
+    covariance[np.diag_indices(len(observed))] += variances
+    root = cholesky(covariance, lower=True, check_finite=False) if len(observed) else covariance
+    solved = cho_solve((root, True), observed, check_finite=False) if len(observed) else observed
+    log_evidence = -0.5 * float(observed @ solved) - float(np.log(np.diag(root)).sum())
+    return Posterior(design, variances, root, observed, design.T @ solved, log_evidence if len(observed) else -math.inf)

@@ -1,0 +1,66 @@
+"""The fastest assignment within a noise power, exactly."""
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array, csr_array, vstack
+
+from autoquant.study.landscape import Landscape
+from autoquant.study.layout import Codes, Floats, Layout
+
+__all__ = ["fastest_within"]
+
+
+def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *, seconds: float) -> Codes:
+    """Solve the mixed-integer program with HiGHS.
+
+    Args:
+        landscape: What to believe.
+        weights: Of the targets, with sum 1; shape (T,).
+        noise_limit: Highest relative noise power of any output.
+        seconds: After so long the best assignment so far is taken.
+
+    Returns:
+        Scheme numbers, shape (R,); all float where nothing better was found in time.
+
+    References:
+        Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018 (HiGHS).
+    """
+    layout = landscape.layout
+    own, border = landscape.weighted(weights)
+    region, scheme = np.nonzero(layout.allowed[:, 1:])
+    scheme += 1
+    costs = np.concatenate([own[region, layout.kinds[scheme]], border])
+    noise = landscape.noise[:, region, scheme] / noise_limit
+    padding = np.zeros((len(noise), len(border)))
+    constraints = [
+        LinearConstraint(np.concatenate([noise, padding], axis=1), ub=1.0),
+        *_structure(layout, region, len(region)),
+    ]
+    found = milp(
+        costs,
+        constraints=constraints,
+        bounds=Bounds(0, 1),
+        integrality=np.concatenate([np.ones(len(region)), np.zeros(len(border))]),
+        options={"time_limit": seconds},
+    )
+    codes = np.zeros(len(layout.regions), dtype=np.int64)
+    if found.x is not None:
+        chosen = found.x[: len(region)] > 0.5
+        codes[region[chosen]] = scheme[chosen]
+    return codes
+
+
+def _structure(layout: Layout, region: Codes, n_choices: int) -> list[LinearConstraint]:
+    """One scheme a region at most, and a border is unlike exactly where one of its regions is float."""
+    n_regions, n_edges = len(layout.regions), len(layout.edges)
+    n = n_choices + n_edges
+    integer = csr_array((np.ones(n_choices), (region, np.arange(n_choices))), shape=(n_regions, n))
+    found = [LinearConstraint(integer, ub=1.0)]
+    if not n_edges:
+        return found
+    first, second = integer[layout.edges[:, 0]], integer[layout.edges[:, 1]]
+    unlike = coo_array((np.ones(n_edges), (np.arange(n_edges), n_choices + np.arange(n_edges))), shape=(n_edges, n))
+    at_least = vstack([unlike - first + second, unlike + first - second])
+    at_most = vstack([unlike - first - second, unlike + first + second])
+    upper = np.concatenate([np.zeros(n_edges), np.full(n_edges, 2.0)])
+    return [*found, LinearConstraint(at_least, lb=0.0), LinearConstraint(at_most, ub=upper)]

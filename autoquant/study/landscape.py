@@ -1,0 +1,45 @@
+"""What the models believe of every assignment at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.noise import FLOAT_NOISE
+
+__all__ = ["Landscape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """One draw of all models, or their means.
+
+    Attributes:
+        layout: What the tables are about.
+        noise: Relative noise power by output, region and scheme; shape (O, R, S).
+        constant: Latency ratio of the all-float candidate, by target; shape (T,).
+        own: Change of the ratio by target, region and kind; shape (T, R, 3), 0 for float.
+        border: Change of the ratio by target and border between unlike neighbours; shape (T, E).
+    """
+
+    layout: Layout
+    noise: Floats
+    constant: Floats
+    own: Floats
+    border: Floats
+
+    def noise_of(self, codes: Codes) -> Floats:
+        """Relative noise power by assignment and output; shape (n, O) for (n, R)."""
+        rows = np.arange(len(self.layout.regions))
+        return np.asarray(self.noise[:, rows, codes].sum(axis=2).T + FLOAT_NOISE)
+
+    def ratios_of(self, codes: Codes) -> Floats:
+        """Latency ratio by assignment and target; shape (n, T) for (n, R)."""
+        layout, kinds = self.layout, self.layout.kinds[codes]
+        own = self.own[:, np.arange(len(layout.regions)), kinds].sum(axis=2)
+        unlike = (kinds > 0)[:, layout.edges[:, 0]] != (kinds > 0)[:, layout.edges[:, 1]]
+        return np.asarray((self.constant[:, None] + own + self.border @ unlike.T).T)
+
+    def weighted(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Own and border terms of the weighted mean over targets; shapes (R, 3) and (E,)."""
+        return np.tensordot(weights, self.own, 1), weights @ self.border

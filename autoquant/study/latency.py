@@ -1,0 +1,88 @@
+"""Latency adds up over regions and over borders between unlike neighbours."""
+
+import itertools
+
+import numpy as np
+
+from autoquant.study.gaussian import condition
+from autoquant.study.layout import Codes, Floats, Layout
+
+__all__ = ["LatencyModel"]
+
+_ERRORS = (0.003, 0.005, 0.01, 0.02, 0.04, 0.08)
+"""Standard deviations of a ratio around the model, beside its own error; which one it is, the evaluations say."""
+_SCALES = (0.25, 0.5, 1.0, 2.0)
+"""Of the prior's spread."""
+
+
+class LatencyModel:
+    """Latency ratio on one target: a constant, a term for each region and kind of operators, and one for each border.
+
+    Terms for the direction of a border, for borders between kinds, for schemes and for float regions between integer
+    ones were tried on recorded searches of seven models and predicted no better (decision 0014).
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        n_regions, n_edges = len(layout.regions), len(layout.edges)
+        border = np.full(n_edges, 0.25 / max(n_regions, 1))
+        self._mean = np.concatenate([[1.0], -0.5 * layout.work, np.zeros(2 * n_regions), border])
+        own, kind = 0.5 * layout.work + 0.02, 0.2 * np.tile(layout.work, 2) + 0.01
+        self._spread = np.concatenate([[0.05], own, kind, np.full(n_edges, 0.02)])
+        self._error, self._scale, self._n_tuned = _ERRORS.index(0.01), _SCALES.index(1.0), 0
+        self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of a ratio that is measured without error around the model's."""
+        return _ERRORS[self._error]
+
+    def fit(self, codes: Codes, ratios: Floats, errors: Floats) -> None:
+        """Condition on observed ratios, shape (n,), with the standard error of each."""
+        design = self._features(codes)
+        observed, spread = ratios - design @ self._mean, design * self._spread
+        if len(codes) >= 1.1 * self._n_tuned:
+            self._tune(spread, observed, errors)
+            self._n_tuned = len(codes)
+        self._posterior = condition(spread * _SCALES[self._scale], observed, self.error**2 + errors**2)
+
+    def predict(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and variance of the ratio that would be observed without error; shapes (n,)."""
+        design = self._features(codes)
+        spread = design * (self._spread * _SCALES[self._scale])
+        mean = design @ self._mean + spread @ self._posterior.mean
+        return mean, self._posterior.variance(spread) + self.error**2
+
+    def coefficients(self, rng: np.random.Generator, scale: float) -> Floats:
+        """Of one draw: the constant, those of each region by kind (float first) and those of borders.
+
+        Returns:
+            Shape (1 + 3 R + E,); ``scale`` 0 gives the mean.
+        """
+        weights = self._posterior.draw(rng, scale)
+        found = self._mean + weights * self._spread * _SCALES[self._scale]
+        n_regions = len(self._layout.regions)
+        constant, own, kind, border = np.split(found, [1, 1 + n_regions, 1 + 3 * n_regions])
+        table = np.stack([np.zeros(n_regions), own + kind[:n_regions], own + kind[n_regions:]], axis=1)
+        return np.concatenate([constant, table.ravel(), border])
+
+    def _tune(self, spread: Floats, observed: Floats, errors: Floats) -> None:
+        """Move the error and the prior's scale one step where that makes the observations more likely."""
+        near = itertools.product(_near(self._error, len(_ERRORS)), _near(self._scale, len(_SCALES)))
+        evidence = {
+            (error, scale): condition(spread * _SCALES[scale], observed, _ERRORS[error] ** 2 + errors**2).log_evidence
+            for error, scale in near
+        }
+        self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
+
+    def _features(self, codes: Codes) -> Floats:
+        """Design matrix, shape (n, 1 + 3 R + E)."""
+        kinds, edges = self._layout.kinds[codes], self._layout.edges
+        integer = kinds > 0
+        unlike = integer[:, edges[:, 0]] != integer[:, edges[:, 1]]
+        ones = np.ones((len(codes), 1))
+        return np.concatenate([ones, integer, kinds == 1, kinds == 2, unlike], axis=1).astype(float)
+
+
+def _near(index: int, n: int) -> range:
+    return range(max(0, index - 1), min(n, index + 2))

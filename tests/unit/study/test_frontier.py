@@ -1,0 +1,77 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from autoquant.study.frontier import Frontier
+from autoquant.study.integer_program import fastest_within
+from autoquant.study.labelling import Labelling
+from tests.unit.study.layouts import a_landscape, a_layout, every_assignment
+
+ONE = np.ones(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("limit", [1e-5, 1e-4, 1e-3, 1.0])
+def test_the_integer_program_finds_the_fastest_within_a_noise_power(seed: int, n_outputs: int, limit: float) -> None:
+    layout = a_layout(seed=seed)
+    landscape = a_landscape(layout, n_outputs=n_outputs, seed=seed)
+    every = every_assignment(layout)
+    allowed = every[(landscape.noise_of(every) <= limit).all(axis=1)]
+    found = fastest_within(landscape, ONE, limit, seconds=10)
+    assert (landscape.noise_of(found[None]) <= limit * (1 + 1e-6)).all()
+    assert np.isclose(landscape.ratios_of(found[None])[0, 0], landscape.ratios_of(allowed)[:, 0].min())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_frontier_holds_what_is_cheapest_at_any_price(seed: int) -> None:
+    layout = a_layout(seed=seed)
+    landscape = a_landscape(layout, seed=seed)
+    every, found = every_assignment(layout), Frontier(layout).solve(landscape, ONE)
+    for price in (0.1, 10.0, 1e3, 1e5):
+        costs = [landscape.ratios_of(c)[:, 0] + price * landscape.noise_of(c)[:, 0] for c in (every, found)]
+        cheapest = every[int(np.argmin(costs[0]))]
+        noise = landscape.noise_of(cheapest[None])[0, 0]
+        assert costs[1].min() <= costs[0].min() * 1.02 or noise in landscape.noise_of(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_several_outputs_the_frontier_is_near_the_exact_one(seed: int) -> None:
+    layout = a_layout(8, seed=seed)
+    landscape = a_landscape(layout, n_outputs=3, seed=seed)
+    every, found = every_assignment(layout), Frontier(layout).solve(landscape, ONE)
+    for limit in (1e-4, 1e-3, 1e-2):
+        best = [
+            landscape.ratios_of(codes)[landscape.noise_of(codes).max(axis=1) <= limit, 0].min(initial=1.0)
+            for codes in (every, found)
+        ]
+        assert best[1] <= best[0] + 0.1
+
+
+def test_the_weights_of_the_targets_decide() -> None:
+    layout = a_layout(seed=1)
+    landscape = a_landscape(layout, n_targets=2, seed=1)
+    for target in (0, 1):
+        weights = np.eye(2)[target]
+        found = Frontier(layout).solve(landscape, weights)
+        fastest = landscape.ratios_of(every_assignment(layout))[:, target].min()
+        assert np.isclose(landscape.ratios_of(found)[:, target].min(), fastest)
+
+
+def test_regions_that_all_touch_are_left_to_the_integer_program() -> None:
+    layout = a_layout(16, share_of_edges=1.0)
+    assert not Labelling(16, layout.edges).is_narrow
+    landscape = a_landscape(layout)
+    found = Frontier(layout).solve(landscape, ONE)
+    assert layout.allowed[np.arange(16), found].all()
+    assert (landscape.noise_of(found) <= 0.1).all()
+
+
+def test_nothing_but_allowed_schemes_is_proposed() -> None:
+    layout = a_layout()
+    found = Frontier(layout).solve(a_landscape(layout), ONE)
+    rows = np.arange(len(layout.regions))
+    assert all(layout.allowed[rows, codes].all() for codes in found)
+    assert len({codes.tobytes() for codes in found}) == len(found)
+    assert any(len(set(pair)) == 2 for pair in itertools.pairwise(map(bytes, found)))

@@ -1,0 +1,51 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.study.gain import Gain
+from autoquant.study.surrogate import Prediction
+
+points = st.lists(st.tuples(st.floats(-20, 90), st.floats(0.2, 1.3)), max_size=12)
+
+
+def gain_of(found: list[tuple[float, float]], **limits: float) -> Gain:
+    snr_db, ratios = np.array(found, dtype=float).reshape(-1, 2).T
+    return Gain.of(snr_db, ratios, **limits)
+
+
+def mean_saving(gain: Gain) -> float:
+    return float(1 - gain.best.mean())
+
+
+@given(points, st.floats(-20, 90), st.floats(0.2, 1.3))
+def test_the_gain_of_a_point_is_what_it_adds_to_the_mean_saving(
+    found: list[tuple[float, float]], snr_db: float, ratio: float
+) -> None:
+    added = mean_saving(gain_of([*found, (snr_db, ratio)])) - mean_saving(gain_of(found))
+    assert np.isclose(gain_of(found).of_points(np.array([snr_db]), np.array([ratio]))[0], added)
+
+
+@given(points)
+def test_members_have_all_of_the_saving(found: list[tuple[float, float]]) -> None:
+    snr_db, ratios = np.array(found, dtype=float).reshape(-1, 2).T
+    members = gain_of(found).of_members(snr_db, ratios)
+    assert np.isclose(mean_saving(gain_of([found[i] for i in members])), mean_saving(gain_of(found)))
+
+
+def test_what_is_of_no_interest_gains_nothing() -> None:
+    gain = gain_of([], min_snr_db=40.0, max_ratio=0.7)
+    gains = gain.of_points(np.array([30.0, 60.0, 60.0]), np.array([0.4, 0.8, 0.6]))
+    assert gains[0] == gains[1] == 0
+    assert gains[2] > 0
+
+
+def test_doubt_is_worth_something_beside_the_front() -> None:
+    gain = gain_of([(40.0, 0.5)])
+    sure = Prediction(np.array([30.0]), np.zeros(1), np.array([[0.55]]), np.zeros((1, 1)))
+    unsure = Prediction(np.array([30.0]), np.zeros(1), np.array([[0.55]]), np.full((1, 1), 0.1))
+    normals = np.random.default_rng(0).standard_normal((64, 2))
+    assert gain.expected(sure, np.ones(1), normals, (1.0, 1.0))[0] == 0
+    assert gain.expected(unsure, np.ones(1), normals, (1.0, 1.0))[0] > 0
+    assert gain.expected(unsure, np.ones(1), normals, (1.0, 2.0)) > gain.expected(
+        unsure, np.ones(1), normals, (1.0, 1.0)
+    )

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from autoquant.study.surrogate import Observations, Prediction
+from autoquant.study.trust import Trust
+
+
+def told(trust: Trust, errors: float, n: int = 40, seed: int = 0) -> Trust:
+    """Evaluations whose errors are so many times what was predicted."""
+    rng = np.random.default_rng(seed)
+    predicted = Prediction(np.full(n, 30.0), np.full(n, 2.0), np.full((n, 1), 0.5), np.full((n, 1), 0.02))
+    snr_db = 30 + errors * 2 * rng.standard_normal((n, 1))
+    ratios = 0.5 + errors * 0.02 * rng.standard_normal((n, 1))
+    trust.compare(
+        predicted, Observations(np.zeros((n, 1), dtype=np.int64), snr_db, ratios, np.zeros(n), np.zeros(n, bool))
+    )
+    return trust
+
+
+@pytest.mark.parametrize("errors", [0.7, 1.0, 1.7])
+def test_intervals_are_stretched_to_the_errors_that_were_seen(errors: float) -> None:
+    trust = told(Trust(), errors)
+    assert trust.stretch == pytest.approx((errors, errors), rel=0.25)
+    assert trust.generic_share == 0
+
+
+def test_models_that_are_refuted_lose_a_growing_share_and_win_it_back() -> None:
+    trust = told(Trust(), 2.6)
+    share = trust.generic_share
+    assert 0.2 < share < told(Trust(), 4.0).generic_share <= 0.75
+    assert told(told(trust, 0.5), 0.5).generic_share == 0
+
+
+def test_a_few_evaluations_refute_nothing() -> None:
+    assert told(Trust(), 5.0, n=10).generic_share == 0
+
+
+def test_stretched_intervals_hold_about_what_they_say() -> None:
+    for errors in (0.7, 1.6):
+        trust = Trust()
+        for i in range(120):
+            told(trust, errors, n=1, seed=i)
+        assert all(0.8 <= share <= 0.98 for share in trust.coverage())
