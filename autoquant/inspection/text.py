@@ -19,6 +19,7 @@ _WORDS = {
     Runs.DYNAMIC: "dynamic kernels",
     Runs.CONVERSION: "conversions (Q, DQ)",
     Runs.REORDER: "layout reorders",
+    Runs.CONTROL: "control flow",
     Runs.OTHER: "shapes and indices",
 }
 
