@@ -28,7 +28,7 @@ from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
-from autoquant.model.io import input_signatures, load_model
+from autoquant.model.io import input_signatures, load_model, non_tensors
 from autoquant.model.ops import activations
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
@@ -74,11 +74,8 @@ def signatures_of(path: Path) -> tuple[InputSignature, ...]:
         ModelError: It has none, or others.
     """
     model = load_model(path)
-    for value in (*model.graph.input, *model.graph.output):
-        if not value.type.HasField("tensor_type"):
-            raise ModelError(
-                f"{path}: '{value.name}' is no tensor; cut the model so that only tensors go in and come out"
-            )
+    for name in non_tensors((*model.graph.input, *model.graph.output)):
+        raise ModelError(f"{path}: '{name}' is no tensor; cut the model so that only tensors go in and come out")
     found = input_signatures(model)
     if not found:
         raise ModelError(f"{path}: the model has no inputs, so there is nothing to measure; give one with inputs")

@@ -97,9 +97,9 @@ class DeviceSession:
 
 
 def on_device(session: ort.InferenceSession) -> Session:
-    """The session itself where its first provider uses the CPU's memory."""
+    """The session itself where its first provider uses the CPU's memory, or not only tensors come out."""
     provider = session.get_providers()[0]
-    if provider not in _DEVICES:
+    if provider not in _DEVICES or not all(output.type.startswith("tensor(") for output in session.get_outputs()):
         found: Session = session
         return found
     device_id = int(session.get_provider_options()[provider].get("device_id", 0))

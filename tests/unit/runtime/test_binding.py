@@ -19,6 +19,7 @@ class Recorded:
 
     provider: str = "CUDAExecutionProvider"
     options: dict[str, str] = field(default_factory=lambda: {"device_id": "1"})
+    type: str = "tensor(float)"
     calls: list[str] = field(default_factory=list)
 
     def get_providers(self) -> list[str]:
@@ -84,6 +85,10 @@ def test_each_stream_has_a_binding_of_its_own() -> None:
 @pytest.mark.parametrize("provider", ["CPUExecutionProvider", "OpenVINOExecutionProvider"])
 def test_a_provider_in_the_memory_of_the_cpu_is_run_plainly(provider: str) -> None:
     assert isinstance(ready(on_device(Recorded(provider)), FEED), HostInference)
+
+
+def test_what_gives_a_sequence_is_run_plainly() -> None:
+    assert isinstance(ready(on_device(Recorded(type="seq(tensor(float))")), FEED), HostInference)
 
 
 def test_a_real_session_gives_the_same_outputs_bound_and_plain() -> None:
