@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -158,6 +159,7 @@ def calibrate(
     cache_folder: Path | None = None,
     on_sample: Callable[[int], None] | None = None,
     seconds: float = math.inf,
+    n_samples: int | None = None,
 ) -> Statistics:
     """Observe every activation that the space may quantize, in one pass; the result is cached by content.
 
@@ -169,16 +171,24 @@ def calibrate(
         cache_folder: Where results are kept, the user's cache folder by default.
         on_sample: Told how many samples are done.
         seconds: Samples that there is no time for are left out, apart from the first; such a result is not cached.
+        n_samples: So many of the first samples, e.g. those that an earlier call had time for; all by default.
 
     Raises:
         DataError: An activation holds NaN or infinity.
     """
     tensors = _observed(prepared, _definition(space, ep))
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
-    feeds = TimedFeeds(samples.feeds, seconds)
+    is_whole = n_samples is None or n_samples == len(samples)
+    data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
+    feeds = TimedFeeds(samples.feeds[:n_samples], seconds)
     try:
         found: Statistics = cached(
-            (prepared.digest, samples.digest, tensors, _observer_version()),
+            (
+                prepared.digest,
+                samples.digest if is_whole else _part_digest(samples.digest, n_samples),
+                tensors,
+                _observer_version(),
+            ),
             prepared=prepared,
             feeds=feeds,
             on_sample=on_sample,
@@ -186,6 +196,11 @@ def calibrate(
     except CutOffError as cut:
         return cut.statistics
     return found
+
+
+def _part_digest(digest: str, n_samples: int | None) -> str:
+    """Of the first samples: statistics of different numbers of them are different ones."""
+    return f"{digest}-{n_samples}"
 
 
 def _cache(folder: Path) -> joblib.Memory:
@@ -214,7 +229,7 @@ def _statistics(
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
     found = collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
     if feeds.is_cut_off:
-        raise CutOffError(found)
+        raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
     return found
 
 
