@@ -185,7 +185,7 @@ def calibrate(
         found: Statistics = cached(
             (
                 prepared.digest,
-                samples.digest if is_whole else _part_digest(samples.digest, n_samples),
+                data_digest,
                 tensors,
                 _observer_version(),
             ),
