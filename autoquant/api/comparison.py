@@ -84,10 +84,25 @@ class Comparison:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The table in words, for a terminal."""
-        has_short_names = len({path.name for path in self.models}) == len(self.models)
-        names = {str(path): path.name if has_short_names else str(path) for path in self.models}
-        return [(names[row["model"]], *_cells(row)) for row in self.table.to_dict("records")]
+        """The table in words, for a terminal; what there is to say of it is in ``verdicts``."""
+        return [(self._names[row["model"]], *_cells(row)) for row in self.table.to_dict("records")]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """A sentence for each model but the baseline, and each target."""
+        names = [self._names[str(path)] for path in self.models]
+        return [
+            f"{name}{f' on {target.name}' if len(self.targets) > 1 else ''}: {self.verdict(index, target.name)}"
+            for index, name in enumerate(names)
+            for target in self.targets
+            if index
+        ]
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """Of the files, without their folders where that is enough."""
+        is_enough = len({path.name for path in self.models}) == len(self.models)
+        return {str(path): path.name if is_enough else str(path) for path in self.models}
 
     @property
     def sentence(self) -> str:
@@ -136,7 +151,7 @@ class Comparison:
 
 
 def _cells(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
-    interval = "" if math.isnan(row["ratio_low"]) else f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+    interval = "" if math.isnan(row["ratio_low"]) else f"{row['ratio_low']:.3f}-{row['ratio_high']:.3f}"
     memory = "" if pd.isna(row["memory_mb"]) else f"{row['memory_mb']:.0f}"
     snr = "" if pd.isna(row["snr_db"]) else f"{row['snr_db']:.1f}"
     return (
@@ -147,7 +162,6 @@ def _cells(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
         snr,
         f"{row['opening_ms']:.0f}",
         memory,
-        row["verdict"],
     )
 
 

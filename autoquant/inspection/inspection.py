@@ -20,7 +20,7 @@ class Remark:
     """What the user should know of a node although it runs as written.
 
     Attributes:
-        name: The node; empty where the whole model is meant.
+        name: The node.
         text: A sentence without a full stop.
     """
 

@@ -56,7 +56,8 @@ def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], co
     arguments = ["bench", "little.onnx", "much.onnx", "--data", "eval.npz", "--time", "5s", "--precision", "0.3"]
     shown = command(*arguments)
     assert shown.exit_code == 0
-    assert "slower" in shown.stdout
+    assert "much.onnx: slower\n" in shown.stdout
+    assert max(map(len, shown.stdout.split("much.onnx: slower")[0].splitlines())) <= 80
     assert "processes" in shown.stdout
     document = json.loads(command(*arguments, "--json").stdout)
     assert [row["verdict"] for row in document["rows"]] == ["baseline", "slower"]
