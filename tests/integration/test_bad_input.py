@@ -304,7 +304,7 @@ def test_too_little_memory_is_one_sentence(search: Command, workplace: Path, mon
     def no_room(*arguments: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("autoquant.api.steps.collect", no_room)
+    monkeypatch.setattr("autoquant.api.steps.calibration.collect", no_room)
     assert_refused(search(), "not enough memory")
 
 
