@@ -13,7 +13,7 @@ import typer
 from autoquant.errors import AutoquantError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
 
     from autoquant.api.inspect import InspectedModel
     from autoquant.api.trials import SearchProgress
@@ -221,6 +221,7 @@ def bench(
     with _errors():
         from autoquant import Target, compare
         from autoquant.api.configuration import cores_of, seconds_of
+        from autoquant.report.terminal import print_table
 
         found = compare(
             models,
@@ -235,8 +236,8 @@ def bench(
         if as_json:
             typer.echo(json.dumps(found.as_dict(), indent=1))
             return
-        _print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB", "verdict"), found.rows)
-        for sentence in (found.sentence, *found.notes):
+        print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB"), found.rows)
+        for sentence in (*found.verdicts, found.sentence, *found.notes):
             typer.echo(sentence)
 
 
@@ -293,37 +294,25 @@ def _print_result(result: object) -> None:
     from autoquant.api.result import SearchResult
     from autoquant.report.summary import run_sentences
     from autoquant.report.tables import member_rows
+    from autoquant.report.terminal import print_table
 
     assert isinstance(result, SearchResult)
     for sentence in (*run_sentences(result.record), *result.record.notes):
         typer.echo(sentence)
-    _print_table(*member_rows(result.record.front))
+    print_table(*member_rows(result.record.front))
     typer.echo(f"{result.folder}/report.html")
 
 
 def _print_inspection(found: "InspectedModel") -> None:
     from autoquant.inspection import text
+    from autoquant.report.terminal import print_table
 
     inspection = found.inspection
-    _print_table(("kernels", "n", "which"), text.kernel_rows(inspection))
+    print_table(("kernels", "n", "which"), text.kernel_rows(inspection))
     for sentence in text.summary_sentences(inspection):
         typer.echo(sentence)
-    _print_table(("n", "operator", "file", "runs", "why", "nodes"), text.finding_rows(inspection))
-    _print_table(("n", "remark", "nodes"), text.remark_rows(inspection))
+    print_table(("n", "operator", "file", "runs", "why, and which nodes"), text.finding_rows(inspection))
+    print_table(("n", "remark, and on which nodes"), text.remark_rows(inspection))
     if found.comparison is not None:
         headings = ("n", "operator", "in the float model", "in this model", "runs", "remark")
-        _print_table(headings, text.fate_rows(found.comparison))
-
-
-def _print_table(headings: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
-    """Nothing where there are no rows; brackets in names are no markup."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*headings, box=SIMPLE, padding=(0, 1))
-    for row in rows:
-        table.add_row(*map(escape, row))
-    if table.row_count:
-        Console().print(table)
+        print_table(headings, text.fate_rows(found.comparison))

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime as ort
-from onnx import numpy_helper, parser
+from onnx import helper, numpy_helper, parser
 
 __all__ = [
+    "a_classifier",
     "a_convnet",
     "a_mlp",
     "a_quantized_chain",
@@ -107,6 +108,18 @@ def a_quantized_chain(*, scale: float = 0.05, middle_is_float: bool = False, bre
         **({"w2_f": floats(4, 4, 1, 1)} if middle_is_float else {}),
     }
     return model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, constants)
+
+
+def a_classifier() -> onnx.ModelProto:
+    """As scikit-learn's converters write them: the output ``p`` is a map for each sample."""
+    model = model_of("(float[N,8] x) => (float[N,4] y)", "y = Gemm(x, w)", {"w": floats(8, 4)})
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    model.graph.node.append(helper.make_node("ZipMap", ["y"], ["p"], domain="ai.onnx.ml", classlabels_int64s=range(4)))
+    values = helper.make_map_type_proto(
+        onnx.TensorProto.INT64, helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    )
+    model.graph.output[0].CopyFrom(helper.make_value_info("p", helper.make_sequence_type_proto(values)))
+    return model
 
 
 def a_mlp() -> onnx.ModelProto:

@@ -15,13 +15,15 @@ from autoquant.api import steps
 from autoquant.api.configuration import check_targets
 from autoquant.calibration.batches import batched, read_samples
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import InputSignature
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval
 from autoquant.measurement.joint import JointMeasurement, Measured
 from autoquant.measurement.latency import REFERENCE
-from autoquant.model.io import input_signatures, load_any
+from autoquant.model.io import input_signatures, load_any, non_tensors
+from autoquant.model.rewrite import Model
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -74,7 +76,7 @@ class Comparison:
 
         Columns: model, target, verdict, ratio with the 95 % interval ratio_low to ratio_high of its mean over
         processes, median_ms with low_ms to high_ms, where the median of a further process lies with 95 %, p90_ms,
-        p99_ms, opening_ms, memory_mb, snr_db against the baseline, n_sessions, n_rounds.
+        p99_ms, opening_ms, memory_mb, snr_db against the baseline where outputs can be compared, n_sessions, n_rounds.
         """
         return pd.DataFrame(
             [self._row(index, target.name) for index in range(len(self.models)) for target in self.targets]
@@ -82,10 +84,25 @@ class Comparison:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The table in words, for a terminal."""
-        has_short_names = len({path.name for path in self.models}) == len(self.models)
-        names = {str(path): path.name if has_short_names else str(path) for path in self.models}
-        return [(names[row["model"]], *_cells(row)) for row in self.table.to_dict("records")]
+        """The table in words, for a terminal; what there is to say of it is in ``verdicts``."""
+        return [(self._names[row["model"]], *_cells(row)) for row in self.table.to_dict("records")]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """A sentence for each model but the baseline, and each target."""
+        names = [self._names[str(path)] for path in self.models]
+        return [
+            f"{name}{f' on {target.name}' if len(self.targets) > 1 else ''}: {self.verdict(index, target.name)}"
+            for index, name in enumerate(names)
+            for target in self.targets
+            if index
+        ]
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """Of the files, without their folders where that is enough."""
+        is_enough = len({path.name for path in self.models}) == len(self.models)
+        return {str(path): path.name if is_enough else str(path) for path in self.models}
 
     @property
     def sentence(self) -> str:
@@ -134,7 +151,7 @@ class Comparison:
 
 
 def _cells(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
-    interval = "" if math.isnan(row["ratio_low"]) else f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+    interval = "" if math.isnan(row["ratio_low"]) else f"{row['ratio_low']:.3f}-{row['ratio_high']:.3f}"
     memory = "" if pd.isna(row["memory_mb"]) else f"{row['memory_mb']:.0f}"
     snr = "" if pd.isna(row["snr_db"]) else f"{row['snr_db']:.1f}"
     return (
@@ -145,7 +162,6 @@ def _cells(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
         snr,
         f"{row['opening_ms']:.0f}",
         memory,
-        row["verdict"],
     )
 
 
@@ -153,6 +169,24 @@ def _verdict(interval: SessionInterval) -> Verdict:
     if interval.high < 1:
         return Verdict.FASTER
     return Verdict.SLOWER if interval.low > 1 else Verdict.SAME
+
+
+def _signatures(path: Path, model: Model) -> tuple[InputSignature, ...]:
+    for name in non_tensors(model.graph.input):
+        raise ModelError(f"{path}: input '{name}' is no tensor, so that no data fit it; leave the model out")
+    return input_signatures(model)
+
+
+def _why_no_snr(paths: Sequence[Path], models: Sequence[Model]) -> list[str]:
+    """A sentence where outputs cannot be compared."""
+    for path, model in zip(paths, models, strict=True):
+        for name in non_tensors(model.graph.output):
+            return [f"no SNR: output '{name}' of {path} is no tensor, so that outputs are not compared"]
+    names = [[output.name for output in model.graph.output] for model in models]
+    for path, others in zip(paths, names, strict=True):
+        if others != names[0]:
+            return [f"no SNR: {path} has other outputs ({', '.join(others)}) than the first ({', '.join(names[0])})"]
+    return []
 
 
 def compare(
@@ -188,11 +222,11 @@ def compare(
     for target in targets:
         provider_of(target.ep)
     protos = [load_any(path) for path in paths]
-    signatures = [input_signatures(proto) for proto in protos]
+    signatures = [_signatures(path, proto) for path, proto in zip(paths, protos, strict=True)]
     samples, *_ = [
         batched(read_samples(data, inputs, role="evaluation"), inputs, targets[0].batch) for inputs in signatures
     ]
-    outputs = {tuple(output.name for output in proto.graph.output) for proto in protos}
+    why_no_snr = _why_no_snr(paths, protos)
     joint = JointMeasurement(
         FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),
         {str(index): path for index, path in enumerate(paths) if index},
@@ -201,7 +235,7 @@ def compare(
         least_sessions=_LEAST_SESSIONS,
         narrow=precision,
         may_drop=False,
-        has_quality=len(outputs) == 1,
+        has_quality=not why_no_snr,
     )
     with steps.running(paths[0]):
         measured = joint.run()
@@ -213,5 +247,5 @@ def compare(
         targets=tuple(targets),
         environment=describe_environment(),
         seconds=time.perf_counter() - started,
-        notes=tuple(joint.notes),
+        notes=(*why_no_snr, *joint.notes),
     )

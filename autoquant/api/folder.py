@@ -26,6 +26,7 @@ _OWN = (
     "report.html",
     "prepared.onnx",
 )
+_BEFORE_TRIALS = ("log.txt", "run.json", "run.json.part")
 _LOG = logging.getLogger("autoquant")
 
 
@@ -33,7 +34,7 @@ class RunFolder:
     """A run's folder: files appear whole or not at all.
 
     Args:
-        path: New or empty, unless a run is resumed.
+        path: New or empty unless a run is resumed; what a run killed before its first trial has left counts as nothing.
         resume: Whether it holds a run that goes on.
 
     Raises:
@@ -51,7 +52,7 @@ class RunFolder:
         with writing(path):
             if resume and not self.journal.exists():
                 raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
-            if not resume and path.exists() and any(path.iterdir()):
+            if not resume and path.exists() and not self._is_unused():
                 raise OutputError(
                     f"{path}: this folder is not empty; use --resume to go on with its run, or another --out"
                 )
@@ -61,6 +62,13 @@ class RunFolder:
                 self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
                 self._mend_journal()
                 self._bring_back()
+
+    def _is_unused(self) -> bool:
+        """Whether nothing is there but what a run leaves that was killed before its first trial."""
+        return not self.journal.exists() and all(
+            entry.name in _BEFORE_TRIALS or (entry == self.models and not any(entry.iterdir()))
+            for entry in self.path.iterdir()
+        )
 
     def _mend_journal(self) -> None:
         """Cut off a last line without an end: Optuna would append to it."""

@@ -14,7 +14,14 @@ from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.model.optimized import read_optimized_nodes
-from autoquant.model.rewrite import Model, constants_as_initializers, infer_shapes, name_nodes, to_bytes
+from autoquant.model.rewrite import (
+    Model,
+    constants_as_initializers,
+    has_named_nodes,
+    infer_shapes,
+    name_nodes,
+    to_bytes,
+)
 from autoquant.runtime.session import open_session
 
 __all__ = ["InspectedModel", "inspect_model"]
@@ -70,8 +77,7 @@ def inspect_model(
 
 def _inspect(path: Path, target: Target) -> Inspection:
     model = load_any(path)
-    names = {node.name for node in model.graph.node}
-    is_named = len(names - {""}) == len(model.graph.node)
+    is_named = has_named_nodes(model)
     named = model if is_named else name_nodes(model)
     with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"

@@ -17,12 +17,13 @@ from autoquant.api.folder import RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
+from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.scoring import FileScorerSetup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import Front, RunRecord
-from autoquant.domain.measurement import Measurement
+from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.errors import OutputError
@@ -34,7 +35,7 @@ from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
 from autoquant.report.tables import front_table, trials_table
-from autoquant.runtime.environment import describe_environment, differences
+from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
@@ -67,6 +68,8 @@ class Run:
     notes: list[str] = field(default_factory=list)
     difference_db: float | None = None
     has_plain_sums: bool = False
+    n_calibration_samples: int = 0
+    earlier: Earlier | None = None
     definition: SpaceDefinition | None = None
     data: SearchData | None = None
     study: Study | None = None
@@ -88,7 +91,8 @@ class Run:
     def run(self, folder: RunFolder) -> SearchResult:
         """All stages; see the module."""
         assert self.data is not None
-        self._check_resumed(folder)
+        if self.configuration.resume:
+            self.earlier = read_earlier(folder, self._configuration())
         with closing(self._evaluator(self.data.search)) as evaluator:
             evaluator.start()
             ingredients = self._ingredients(self.data)
@@ -148,10 +152,13 @@ class Run:
                 samples,
                 space=self.definition,
                 cache_folder=asked.cache,
-                seconds=_CALIBRATION_SHARE * self._budget_s,
+                seconds=math.inf if self.earlier else _CALIBRATION_SHARE * self._budget_s,
+                n_samples=self.earlier.n_calibration_samples if self.earlier else None,
             )
+        self.n_calibration_samples = statistics.n_samples
         if statistics.n_samples < len(samples):
-            self.notes.append(f"there was time for {statistics.n_samples} of the {len(samples)} calibration samples")
+            why = "as before, on" if self.earlier else "there was time for"
+            self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
         return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=self.definition)
 
     def _open_trials(
@@ -163,16 +170,16 @@ class Run:
         if len(found) < len(division):
             self.notes.append(f"there was time for {len(found)} of the {len(division)} evaluation samples")
         space = resolve(ingredients.definition, ingredients.regions)
-        if self.configuration.resume:
-            self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
-        study = self._open_study(folder, space, self._sampler(ingredients, space))
-        known = [e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)]
-        probed = self.has_plain_sums if self.configuration.resume else None
-        note = evaluator.load(ingredients, known, has_plain_sums=probed)
-        self.notes.extend(filter(None, [note]))
-        self.has_plain_sums = evaluator.has_plain_sums
-        if not self.configuration.resume:
-            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
+        sampler = self._sampler(ingredients, space)
+        if self.earlier is None:
+            self._load(evaluator, ingredients, ())
+            folder.write_json(
+                "run.json", self._run_document(ingredients.regions, facts, 0)
+            )  # before there is a journal
+            study = self._open_study(folder, space, sampler)
+        else:
+            study = self._open_study(folder, space, sampler)
+            self._load(evaluator, ingredients, study.evaluations)
 
         def on_progress(progress: SearchProgress) -> None:
             self.on_progress(progress)
@@ -192,6 +199,15 @@ class Run:
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
         return trials
+
+    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients, made: Sequence[Evaluation]) -> None:
+        """Give the evaluator what it builds from, and what was measured already."""
+        known = [evaluation.outcome for evaluation in made if isinstance(evaluation.outcome, Measurement)]
+        note = evaluator.load(
+            ingredients, known, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums
+        )
+        self.notes.extend(filter(None, [note]))
+        self.has_plain_sums = evaluator.has_plain_sums
 
     def _finish(
         self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
@@ -265,26 +281,6 @@ class Run:
         layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
         return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
 
-    def _check_resumed(self, folder: RunFolder) -> None:
-        if not self.configuration.resume:
-            return
-        document = folder.read_json("run.json")
-        earlier, environment = document.get("configuration"), document.get("environment")
-        if not isinstance(earlier, dict) or not isinstance(environment, dict):
-            raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
-        now = self._configuration()
-        for key, name in _FIXED.items():
-            if key in earlier and earlier[key] != now[key]:
-                raise OutputError(
-                    f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
-                    " use the same to go on, or another --out"
-                )
-        if changes := differences(environment, describe_environment()):
-            raise OutputError(
-                f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
-                " go on where it began, or choose another --out"
-            )
-
     def _configuration(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""
         assert self.definition is not None
@@ -309,6 +305,7 @@ class Run:
             "seconds_total": round(self.deadline.elapsed, 3),
             "n_evaluations": n_evaluations,
             "preprocessed_difference_db": self.difference_db,
+            "n_calibration_samples": self.n_calibration_samples,
             "plain_sums": self.has_plain_sums,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
             "notes": self.notes,
@@ -342,16 +339,3 @@ _ENDED = {
     "exhausted": "no assignment is left that runs as another graph",
     "interrupted": ENDED_BY_USER,
 }
-_FIXED = {
-    "model_sha256": "model",
-    "weights_sha256": "set of external weights",
-    "targets": "target",
-    "space": "space",
-    "space_digest": "space",
-    "n_regions": "number of regions",
-    "dims": "--dim",
-    "calibration_digest": "calibration data",
-    "evaluation_digest": "evaluation data",
-    "held_out_digest": "held-out data",
-}
-"""What a resumed run shares with the first one, and what it is called."""

@@ -1,14 +1,15 @@
 """An inspection: everything that one look at a model finds."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
-from autoquant.inspection.matching import Matching, match
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.products import wrong_numbers
+from autoquant.inspection.scopes import Scope, scopes
 from autoquant.inspection.written import Written, dequantizer, quantization_of
+from autoquant.model.bodies import n_body_nodes
 from autoquant.model.graph import Graph
 
 __all__ = ["Inspection", "Remark", "inspect_graphs"]
@@ -19,7 +20,7 @@ class Remark:
     """What the user should know of a node although it runs as written.
 
     Attributes:
-        name: The node; empty where the whole model is meant.
+        name: The node.
         text: A sentence without a full stop.
     """
 
@@ -32,9 +33,9 @@ class Inspection:
     """What really runs of a model.
 
     Attributes:
-        nodes: Of the given file, without Q, DQ and constants, in its order.
-        kernels: How often each operator is in the optimised graph, by what it computes on.
-        dequantized: Constants that become float again at every inference.
+        nodes: Of the given file, without Q, DQ and constants, in its order; those inside If, Loop and Scan behind them.
+        kernels: How often each operator is in the optimised graph and in its bodies, by what it computes on.
+        dequantized: Constants that become float again at every inference, or every time that their body runs.
         remarks: What may be slow or wrong although it runs as written.
     """
 
@@ -58,36 +59,47 @@ def inspect_graphs(given: Graph, optimized: Graph, *, ep: str, machine: str) -> 
         ep: Execution provider.
         machine: ``platform.machine()``.
     """
-    matching = match(given, optimized)
-    nodes = tuple(inspect_nodes(given, optimized, matching, ep=ep, machine=machine))
+    found = {scope.path: scope for scope in scopes(given, optimized)}
+    nodes = {path: tuple(inspect_nodes(scope, ep=ep, machine=machine)) for path, scope in found.items()}
     return Inspection(
-        nodes=nodes,
-        kernels=_kernels(optimized, matching, nodes),
-        dequantized=tuple(dequantized_constants(optimized)),
-        remarks=tuple(_remarks(given, nodes)),
+        nodes=tuple(node for inside in nodes.values() for node in inside),
+        kernels=_kernels((found[path], inside) for path, inside in nodes.items()),
+        dequantized=tuple(constant for scope in found.values() for constant in _dequantized(scope)),
+        remarks=tuple(remark for path, inside in nodes.items() for remark in _remarks(found[path], inside)),
     )
 
 
-def _kernels(optimized: Graph, matching: Matching, nodes: tuple[InspectedNode, ...]) -> dict[Runs, dict[str, int]]:
+def _kernels(found: Iterable[tuple[Scope, Sequence[InspectedNode]]]) -> dict[Runs, dict[str, int]]:
     """What a kernel computes on is sometimes known from the given node only."""
-    runs_of = {node.name: node.runs for node in nodes}
-    found: dict[Runs, Counter[str]] = {runs: Counter() for runs in Runs}
-    for kernel in optimized.nodes:
-        runs = Runs.REORDER if kernel.index in matching.reorders else runs_as(kernel, optimized)
-        leader = matching.leader.get(kernel.index)
-        if runs is Runs.FLOAT and leader is not None:
-            runs = runs_of.get(leader.name, runs)
-        found[runs][kernel.op_type] += 1
-    return {runs: dict(counter.most_common()) for runs, counter in found.items() if counter}
+    counters: dict[Runs, Counter[str]] = {runs: Counter() for runs in Runs}
+    for scope, nodes in found:
+        runs_of = {node.name: node.runs for node in nodes}
+        for kernel in scope.optimized.nodes:
+            is_reorder = kernel.index in scope.matching.reorders
+            runs = Runs.REORDER if is_reorder else runs_as(kernel, scope.optimized)
+            leader = scope.matching.leader.get(kernel.index)
+            if runs is Runs.FLOAT and leader is not None:
+                runs = runs_of.get(scope.place(leader.name), runs)
+            counters[runs][kernel.op_type] += 1
+    return {runs: dict(counter.most_common()) for runs, counter in counters.items() if counter}
 
 
-def _remarks(given: Graph, nodes: tuple[InspectedNode, ...]) -> Iterator[Remark]:
-    by_name = {node.name: node for node in given.nodes}
+def _dequantized(scope: Scope) -> Iterator[DequantizedConstant]:
+    for constant in dequantized_constants(scope.optimized):
+        yield replace(
+            constant,
+            tensor=scope.place_of_constant(constant.tensor),
+            readers=tuple(map(scope.place, constant.readers)),
+        )
+
+
+def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
+    by_name = {scope.place(node.name): node for node in scope.given.nodes}
     for found in nodes:
         if found.written is Written.PARTLY and found.causes:
             yield Remark(name=found.name, text=f"stays in float, partly quantized: {'; '.join(found.causes)}")
         if found.runs is Runs.INTEGER and found.fused_into is None:
-            yield from (Remark(name=found.name, text=text) for text in wrong_numbers(by_name[found.name], given))
+            yield from (Remark(name=found.name, text=text) for text in wrong_numbers(by_name[found.name], scope.given))
         if found.kernel == "ConvInteger":
             yield Remark(
                 name=found.name,
@@ -100,12 +112,17 @@ def _remarks(given: Graph, nodes: tuple[InspectedNode, ...]) -> Iterator[Remark]
                 text="the weight-only kernel rounds activations to 8 bits unless the session option"
                 " session.qdq_matmulnbits_accuracy_level is 0 or 1",
             )
-    yield from _double_pairs(given)
-    if given.n_subgraph_nodes:
-        yield Remark(name="", text=f"{given.n_subgraph_nodes} nodes inside If, Loop or Scan are not inspected")
+    yield from _double_pairs(scope)
+    for node in scope.gone:
+        yield Remark(
+            name=scope.place(node.name),
+            text=f"the {n_body_nodes(scope.given, node)} nodes inside it are not inspected: onnxruntime took the"
+            f" {node.op_type} away, or put one of its bodies in its place",
+        )
 
 
-def _double_pairs(given: Graph) -> Iterator[Remark]:
+def _double_pairs(scope: Scope) -> Iterator[Remark]:
+    given = scope.given
     for node in given.nodes:
         if base_op(node) != "QuantizeLinear":
             continue
@@ -115,7 +132,7 @@ def _double_pairs(given: Graph) -> Iterator[Remark]:
         first, second = quantization_of(before, given), quantization_of(node, given)
         if first.dtype == second.dtype and first.dtype.endswith("int8") and not first.is_equal(second):
             yield Remark(
-                name=node.name,
+                name=scope.place(node.name),
                 text="two Q/DQ pairs with different parameters in a row: onnxruntime drops one of them and picks new"
                 " parameters, so numbers change; use the same ones or session.disable_double_qdq_remover=1",
             )

@@ -8,7 +8,16 @@ from autoquant.domain.region import NodeName, TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
 
-__all__ = ["INTEGER_DTYPES", "MOVING", "DequantizedConstant", "Runs", "base_op", "dequantized_constants", "runs_as"]
+__all__ = [
+    "CONTROL",
+    "INTEGER_DTYPES",
+    "MOVING",
+    "DequantizedConstant",
+    "Runs",
+    "base_op",
+    "dequantized_constants",
+    "runs_as",
+]
 
 MOVING = frozenset(
     (
@@ -36,6 +45,9 @@ MOVING = frozenset(
 INTEGER_DTYPES = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (2, 4, 8, 16))
 """Types that QuantizeLinear writes and that count as quantized."""
 
+CONTROL = ("If", "Loop", "Scan")
+"""Operators whose attributes are graphs."""
+
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 _BITS = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 _QGEMM_OUTPUT_ZERO_POINT = 8
@@ -50,6 +62,8 @@ class Runs(StrEnum):
     DYNAMIC = "dynamic"
     CONVERSION = "conversion"
     REORDER = "reorder"
+    CONTROL = "control flow"
+    """If, Loop and Scan; what they compute is in their bodies."""
     OTHER = "other"
     """Shapes, indices and truth values."""
     FOLDED = "folded"
@@ -84,6 +98,8 @@ def runs_as(node: Node, graph: Graph) -> Runs:
         return Runs.CONVERSION
     if op in ("ReorderInput", "ReorderOutput"):
         return Runs.REORDER
+    if op in CONTROL:
+        return Runs.CONTROL
     if op in ("MatMulNBits", "GatherBlockQuantized"):
         return Runs.WEIGHT_ONLY
     if is_integer_op(op):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from autoquant.domain.region import NodeName
 from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
-from autoquant.inspection.matching import Matching
+from autoquant.inspection.scopes import Scope
 from autoquant.inspection.written import Written, dequantizer, is_conversion, written_as
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
@@ -29,7 +29,8 @@ class InspectedNode:
     """One node of the given file; Q, DQ and constants are no such.
 
     Attributes:
-        name: Its name, one given where the file has none.
+        name: Its name, one given where the file has none; inside If, Loop and Scan behind where that is, as in
+            ``outer/then_branch/conv``.
         op_type: Operator, with the domain before it unless that is ONNX's own.
         written: How the file wants it to run.
         runs: How it runs.
@@ -49,18 +50,15 @@ class InspectedNode:
     causes: tuple[str, ...]
 
 
-def inspect_nodes(
-    given: Graph, optimized: Graph, matching: Matching, *, ep: str, machine: str
-) -> Iterator[InspectedNode]:
-    """Every node of the given file in its order.
+def inspect_nodes(scope: Scope, *, ep: str, machine: str) -> Iterator[InspectedNode]:
+    """Every node of one graph of the given file in its order.
 
     Args:
-        given: The file, its nodes named uniquely.
-        optimized: What onnxruntime runs.
-        matching: Of the two.
+        scope: The graph, its nodes named uniquely, and what onnxruntime runs of it.
         ep: Execution provider; causes are known for the CPU's.
         machine: ``platform.machine()``.
     """
+    given, optimized, matching = scope.given, scope.optimized, scope.matching
     for node in given.nodes:
         if is_conversion(node):
             continue
@@ -74,12 +72,12 @@ def inspect_nodes(
         if causes == (UNKNOWN,) and ep == "cpu" and runs is Runs.FLOAT:
             causes = causes_of(node, given, written, machine)
         yield InspectedNode(
-            name=node.name,
+            name=scope.place(node.name),
             op_type=node.op_type,
             written=written,
             runs=runs,
             kernel=kernel.op_type if kernel is not None else None,
-            fused_into=leader.name if leader is not node else None,
+            fused_into=scope.place(leader.name) if leader is not node else None,
             is_as_written=not causes or written is Written.PARTLY,
             causes=causes,
         )
@@ -102,7 +100,7 @@ def _causes(
     expected = {
         Written.FLOAT: frozenset(Runs),
         Written.PARTLY: frozenset(Runs) - ({Runs.FLOAT} if has_kernel(node) else set()),
-        Written.QUANTIZED: frozenset({Runs.INTEGER, Runs.FOLDED, Runs.REMOVED, Runs.OTHER}),
+        Written.QUANTIZED: frozenset({Runs.INTEGER, Runs.CONTROL, Runs.FOLDED, Runs.REMOVED, Runs.OTHER}),
         Written.WEIGHT_ONLY: frozenset(Runs) - {Runs.FLOAT},
         Written.OPERATOR: frozenset({Runs.INTEGER, Runs.DYNAMIC, Runs.FOLDED, Runs.REMOVED}),
         Written.DYNAMIC: frozenset({Runs.DYNAMIC, Runs.INTEGER, Runs.FOLDED}),

@@ -1,7 +1,7 @@
 """An inspection in words: rows for a terminal."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from autoquant.inspection.comparison import Comparison
 from autoquant.inspection.inspection import Inspection, Remark
@@ -19,6 +19,7 @@ _WORDS = {
     Runs.DYNAMIC: "dynamic kernels",
     Runs.CONVERSION: "conversions (Q, DQ)",
     Runs.REORDER: "layout reorders",
+    Runs.CONTROL: "control flow",
     Runs.OTHER: "shapes and indices",
 }
 
@@ -45,24 +46,24 @@ def summary_sentences(inspection: Inspection) -> Iterator[str]:
 
 
 def finding_rows(inspection: Inspection) -> Iterator[Row]:
-    """How many, operator, as the file says, as it runs, why, for example: nodes alike are one row."""
+    """How many, operator, as the file says, as it runs, why with examples: nodes alike are one row."""
     alike: dict[Row, list[InspectedNode]] = {}
     for node in inspection.unlike_written:
         why = "; ".join(_QUOTED.sub("'...'", cause) for cause in node.causes)
         alike.setdefault((node.op_type, node.written, node.runs, why), []).append(node)
     for (op_type, written, runs, why), nodes in sorted(alike.items(), key=lambda item: -len(item[1])):
         shown = "; ".join(nodes[0].causes) if len(nodes) == 1 else why
-        yield str(len(nodes)), op_type, written, runs, shown, _examples(node.name for node in nodes)
+        yield str(len(nodes)), op_type, written, runs, _with_nodes(shown, [node.name for node in nodes])
 
 
 def remark_rows(inspection: Inspection) -> Iterator[Row]:
-    """How many nodes, what the user should know of them, for example."""
+    """How many nodes, what the user should know of them with examples."""
     alike: dict[str, list[Remark]] = {}
     for remark in inspection.remarks:
         alike.setdefault(_QUOTED.sub("'...'", remark.text), []).append(remark)
     for text, remarks in alike.items():
         shown = remarks[0].text if len(remarks) == 1 else text
-        yield str(len(remarks)), shown, _examples(remark.name for remark in remarks if remark.name)
+        yield str(len(remarks)), _with_nodes(shown, [remark.name for remark in remarks])
 
 
 def fate_rows(comparison: Comparison) -> Iterator[Row]:
@@ -70,13 +71,17 @@ def fate_rows(comparison: Comparison) -> Iterator[Row]:
     for fate in comparison.fates:
         lost = "float, but not the float model's kernel" if fate.is_slower_float else ""
         there = fate.kernel or ("gone" if fate.runs is not None else "gone, or under another name")
-        yield str(fate.n_nodes), fate.op_type, fate.float_kernel or "", there, fate.runs or "", lost
+        yield str(fate.n_nodes), fate.op_type, _short(fate.float_kernel or ""), _short(there), fate.runs or "", lost
 
 
-def _examples(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f" and {len(every) - _N_EXAMPLES} more" if len(every) > _N_EXAMPLES else ""
-    return ", ".join(every[:_N_EXAMPLES]) + more
+def _short(kernel: str) -> str:
+    """Without onnxruntime's own domain; of a blocked layout there is left ``nchwc:Conv``."""
+    return kernel.replace("com.microsoft:", "").replace("com.microsoft.", "")
+
+
+def _with_nodes(text: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _N_EXAMPLES} more" if len(names) > _N_EXAMPLES else ""
+    return f"{text}\n({', '.join(names[:_N_EXAMPLES])}{more})"
 
 
 def _bytes(n: float) -> str:

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from autoquant.isolation.messages import Answer, Request, Start, receive, send
+from autoquant.isolation.patience import Patience
 
 __all__ = ["SCRATCH", "Worker", "WorkerLostError", "memory_folder"]
 
@@ -55,7 +55,7 @@ class Worker:
     _process: "subprocess.Popen[bytes] | None" = None
     _errors: IO[bytes] | None = None
     _scratch: str | None = None
-    _is_late: bool = field(default=False, init=False)
+    _patience: Patience = field(init=False)
 
     @property
     def is_running(self) -> bool:
@@ -81,6 +81,7 @@ class Worker:
             env={**_environment(), SCRATCH: self._scratch},
             process_group=0 if os.name == "posix" else None,
         )
+        self._patience = Patience(None, self._process.kill)
         self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
 
     def ready(self, *, seconds: float | None = None) -> None:
@@ -122,22 +123,19 @@ class Worker:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
-        watch = threading.Timer(max(seconds, 0.0), self._kill_late) if seconds is not None else None
-        self._is_late = False
-        if watch is not None:
-            watch.daemon = True
-            watch.start()
+        assert self._process is not None
+        self._patience = Patience(seconds, self._process.kill)
         try:
             self._send(Request(method, arguments))
             answer = self._receive()
+            if not self._patience.end():  # the process was ended just after it had answered
+                raise self._lost()
         except BaseException as error:
             if not isinstance(error, WorkerLostError):  # e.g. Ctrl-C: an answer may be half-read
+                self._patience.end()
                 self._kill()
                 self.close()
             raise
-        finally:
-            if watch is not None:
-                watch.cancel()
         if answer.error is not None:
             raise answer.error
         return answer.value
@@ -159,10 +157,6 @@ class Worker:
             raise self._lost() from None
         return answer
 
-    def _kill_late(self) -> None:
-        self._is_late = True
-        self._kill()
-
     def _kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -170,11 +164,11 @@ class Worker:
     def _lost(self) -> WorkerLostError:
         """Why the process is gone."""
         assert self._process is not None
+        is_late = not self._patience.end()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE_S)
         self._process.kill()
         code, said = self._process.wait(), self._last_words()
-        is_late = self._is_late
         self.close()
         if is_late:
             return WorkerLostError("it gave no answer in its time", is_late=True)

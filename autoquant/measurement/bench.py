@@ -20,6 +20,7 @@ from autoquant.isolation.process import memory_folder
 from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_round
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
+from autoquant.runtime.binding import on_device
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 from autoquant.runtime.streams import in_streams
 
@@ -100,7 +101,7 @@ class Bench:
         _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
-        self._pinned = {t.name: in_streams(open_session(self.model, t), t.streams) for t in self.targets}
+        self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
 
     def check(self, feeds: Sequence[Feed]) -> None:
@@ -144,7 +145,9 @@ class Bench:
         others = [open_session(skeleton, target, initializers=values) for target in self.targets[1:]]
         self.opening_s = time.perf_counter() - start
         opened = zip(self.targets, (first, *others), strict=True)
-        return Opened({target.name: in_streams(session, target.streams) for target, session in opened}, optimized)
+        return Opened(
+            {target.name: in_streams(on_device(session), target.streams) for target, session in opened}, optimized
+        )
 
     def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
         """Latencies of the second against the first, interleaved, by target name."""

@@ -15,6 +15,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
+from autoquant.runtime.binding import on_device
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
@@ -112,7 +113,7 @@ class FileBench:
                 session = open_session(path, target)
                 opening_s = time.perf_counter() - start
                 _run_once(session, self.setup.feeds[0], path)
-            self._opened[target.name][key] = in_streams(session, target.streams)
+            self._opened[target.name][key] = in_streams(on_device(session), target.streams)
             self._names = [output.name for output in session.get_outputs()]
             found[target.name] = Footprint(opening_ms=opening_s * 1e3, memory_mb=growth.megabytes)
         return found

@@ -112,11 +112,6 @@ class Graph:
         return frozenset(found)
 
     @cached_property
-    def n_subgraph_nodes(self) -> int:
-        """Nodes inside the subgraphs of If, Loop and Scan, at any depth."""
-        return sum(_n_subgraph_nodes(proto) for proto in self.model.graph.node)
-
-    @cached_property
     def _types(self) -> dict[TensorName, tuple[int, tuple[int, ...] | None]]:
         graph = self.model.graph
         return {TensorName(v.name): _type_of(v) for v in (*graph.input, *graph.value_info, *graph.output)}
@@ -145,11 +140,6 @@ def _subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
             for node in graph.node:
                 yield from node.input
                 yield from _subgraph_reads(node)
-
-
-def _n_subgraph_nodes(proto: onnx.NodeProto) -> int:
-    graphs = [g for a in proto.attribute for g in ([a.g] if a.HasField("g") else a.graphs)]
-    return sum(len(graph.node) + sum(map(_n_subgraph_nodes, graph.node)) for graph in graphs)
 
 
 def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:

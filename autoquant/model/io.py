@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -20,6 +20,7 @@ __all__ = [
     "load_any",
     "load_model",
     "model_digest",
+    "non_tensors",
     "save_model",
     "sha256_of",
     "size_bytes_of",
@@ -83,6 +84,11 @@ def _signature(value: onnx.ValueInfoProto) -> InputSignature:
         d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else d.dim_param or None for d in tensor.shape.dim
     )
     return InputSignature(value.name, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, dims)
+
+
+def non_tensors(values: Iterable[onnx.ValueInfoProto]) -> list[str]:
+    """Names of inputs or outputs that are sequences, maps, optional or sparse."""
+    return [value.name for value in values if not value.type.HasField("tensor_type")]
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Rewrites of a whole model: each leaves its argument untouched."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -16,6 +16,7 @@ __all__ = [
     "free_dimensions",
     "freeze",
     "from_bytes",
+    "has_named_nodes",
     "infer_shapes",
     "name_nodes",
     "opset_of",
@@ -133,17 +134,38 @@ def infer_shapes(model: Model) -> Model:
         return model
 
 
+def has_named_nodes(model: Model) -> bool:
+    """Whether every node has a name that is unique in its graph."""
+    return all(_is_named(graph) for graph in _graphs(model.graph))
+
+
 def name_nodes(model: Model) -> Model:
-    """Every node of the main graph with a unique name."""
+    """Every node with a name that is unique in its graph."""
     copy = _copy(model)
+    for graph in _graphs(copy.graph):
+        _name(graph)
+    return copy
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and the bodies inside it, at any depth."""
+    yield graph
+    for attribute in (a for node in graph.node for a in node.attribute if a.HasField("g")):
+        yield from _graphs(attribute.g)
+
+
+def _is_named(graph: onnx.GraphProto) -> bool:
+    return len({node.name for node in graph.node} - {""}) == len(graph.node)
+
+
+def _name(graph: onnx.GraphProto) -> None:
     seen: set[str] = set()
-    for i, node in enumerate(copy.graph.node):
+    for i, node in enumerate(graph.node):
         name = node.name or f"{node.op_type}_{i}"
         while name in seen:
             name = f"{name}_{i}"
         node.name = name
         seen.add(name)
-    return copy
 
 
 def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None]) -> Model:

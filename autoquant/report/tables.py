@@ -63,7 +63,7 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
         row += [f"{member.snr_held_out.worst_db:.1f}" if member.snr_held_out else ""] * has_held_out
         if name is not None:
             row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
-        row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f} to {latency.ratio_high:.3f}" if quality else ""]
+        row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f}-{latency.ratio_high:.3f}" if quality else ""]
         n_quantized = sum(scheme != FLOAT for scheme in member.assignment.values())
         rows.append([*row, f"{latency.median_ms:.3f}", str(n_quantized)])
     return headings, rows

@@ -13,7 +13,7 @@ import onnxruntime as ort
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, TargetError
 from autoquant.runtime.providers import provider_of
 
 __all__ = ["Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
@@ -60,7 +60,7 @@ def open_session(
 
     Raises:
         ModelError: onnxruntime refuses the model.
-        TargetError: The execution provider is not installed.
+        TargetError: The execution provider is not installed, or does not start.
     """
     provider = provider_of(target.ep), dict(target.options)
     options = ort.SessionOptions()
@@ -72,7 +72,7 @@ def open_session(
     if optimized_path is not None:
         _write_optimized(options, optimized_path)
     try:
-        return ort.InferenceSession(
+        session = ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),
             options,
             providers=[provider],
@@ -80,6 +80,12 @@ def open_session(
     except Exception as error:
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot open it: {_one_line(error)}") from error
+    if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone
+        raise TargetError(
+            f"execution provider '{target.ep}' is installed but does not start here; install its driver and libraries,"
+            " or choose another --ep"
+        )
+    return session
 
 
 def _write_optimized(options: ort.SessionOptions, path: Path) -> None:

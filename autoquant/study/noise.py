@@ -24,8 +24,8 @@ class NoiseModel:
     """Log noise power of each region under each scheme, for one output.
 
     The prior is a level, a region effect, one for its kind of operators, a scheme effect and a rest, so that one probe
-    of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum over
-    regions is fitted by Gauss-Newton.
+    of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum
+    over regions is fitted by Gauss-Newton.
 
     Corrections for neighbours, and effects that repeated blocks share, were tried on recorded searches of seven models
     and predicted no better (decision 0014).

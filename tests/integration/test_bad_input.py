@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from tests.integration.conftest import Command
-from tests.models import floats, model_of
+from tests.models import a_classifier, floats, model_of
 
 
 def assert_refused(result: Result, *phrases: str, out: str = "run") -> None:
@@ -82,6 +82,11 @@ def test_a_model_that_is_quantized_already_is_refused(search: Command) -> None:
 def test_a_model_without_tensors_to_feed_is_refused(search: Command, signature: str, body: str, phrase: str) -> None:
     onnx.save(model_of(signature, body, {"c": floats(8)}), "odd.onnx")
     assert_refused(search(model="odd.onnx"), phrase)
+
+
+def test_a_model_that_gives_maps_is_refused(search: Command) -> None:
+    onnx.save(a_classifier(), "odd.onnx")
+    assert_refused(search(model="odd.onnx"), "odd.onnx", "'p' is no tensor", "cut the model")
 
 
 SAMPLES = floats(6, 8, seed=3)
@@ -299,7 +304,7 @@ def test_too_little_memory_is_one_sentence(search: Command, workplace: Path, mon
     def no_room(*arguments: object, **options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("autoquant.api.steps.collect", no_room)
+    monkeypatch.setattr("autoquant.api.steps.calibration.collect", no_room)
     assert_refused(search(), "not enough memory")
 
 

@@ -9,7 +9,7 @@ import pytest
 from autoquant import AutoquantError, Target, compare
 from autoquant.api.comparison import Verdict
 from tests.integration.conftest import Command
-from tests.models import floats, model_of
+from tests.models import a_classifier, floats, model_of
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], co
     arguments = ["bench", "little.onnx", "much.onnx", "--data", "eval.npz", "--time", "5s", "--precision", "0.3"]
     shown = command(*arguments)
     assert shown.exit_code == 0
-    assert "slower" in shown.stdout
+    assert "much.onnx: slower\n" in shown.stdout
+    assert max(map(len, shown.stdout.split("much.onnx: slower")[0].splitlines())) <= 80
     assert "processes" in shown.stdout
     document = json.loads(command(*arguments, "--json").stdout)
     assert [row["verdict"] for row in document["rows"]] == ["baseline", "slower"]
@@ -80,6 +81,38 @@ def test_a_quantized_model_may_be_the_baseline_and_inputs_must_fit(models: tuple
         compare([models[0], "other.onnx"], "eval.npz")
     with pytest.raises(AutoquantError, match="there is 1 model to compare"):
         compare([models[0]], "eval.npz")
+
+
+def with_sequence() -> onnx.ModelProto:
+    source = "a = Gemm(x, w) y = Relu(a) s = SequenceConstruct(a, y)"
+    return model_of("(float[N,8] x) => (float[N,4] y, seq(float[N,4]) s)", source, {"w": floats(8, 4)})
+
+
+@pytest.mark.parametrize(("model", "name"), [(with_sequence(), "s"), (a_classifier(), "p")], ids=["sequence", "maps"])
+def test_outputs_that_are_no_tensors_are_timed_and_not_compared(
+    models: tuple[Path, Path, Path], command: Command, model: onnx.ModelProto, name: str
+) -> None:
+    onnx.save(model, "odd.onnx")
+    arguments = ["bench", "odd.onnx", "odd.onnx", "--data", "eval.npz", "--time", "2s"]
+    document = json.loads(command(*arguments, "--json").stdout)
+    assert [row["snr_db"] for row in document["rows"]] == [None, None]
+    assert document["rows"][0]["median_ms"] > 0
+    assert f"no SNR: output '{name}' of odd.onnx is no tensor" in document["notes"][0]
+
+
+def test_models_with_other_outputs_are_timed_and_not_compared(models: tuple[Path, Path, Path]) -> None:
+    onnx.save(model_of("(float[N,8] x) => (float[N,256] z)", "z = MatMul(x, w)", {"w": floats(8, 256)}), "other.onnx")
+    found = compare([models[0], "other.onnx"], "eval.npz", seconds=1)
+    assert "no SNR: other.onnx has other outputs (z) than the first (y)" in found.notes
+    assert found.table["snr_db"].isna().all()
+
+
+def test_an_input_that_is_no_tensor_is_refused(models: tuple[Path, Path, Path], command: Command) -> None:
+    source = "i = Constant<value_int=0>() y = SequenceAt(x, i)"
+    onnx.save(model_of("(seq(float[N,8]) x) => (float[N,8] y)", source), "odd.onnx")
+    result = command("bench", "odd.onnx", "little.onnx", "--data", "eval.npz")
+    assert result.exit_code == 2
+    assert "odd.onnx: input 'x' is no tensor" in result.stderr
 
 
 @pytest.mark.parametrize(

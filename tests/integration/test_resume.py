@@ -144,3 +144,45 @@ def test_other_external_weights_are_another_model(search: Command) -> None:
     result = search("--resume", model="external.onnx", trials="1")
     assert result.exit_code == 2
     assert "its run has another set of external weights" in result.stderr
+
+
+def test_a_calibration_that_was_cut_off_is_the_same_with_more_time(
+    search: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("autoquant.api.run._CALIBRATION_SHARE", 0.0)
+        assert search(trials="3", time="60s").exit_code == 0
+    first = json.loads(Path("run/run.json").read_text())
+    assert first["n_calibration_samples"] == 1
+    assert "calibration: there was time for 1 of the 12 samples" in first["notes"]
+    assert search(trials="3", out="whole").exit_code == 0  # which caches the calibration on all samples
+    assert search("--resume", trials="3", time="600s").exit_code == 0
+    document = json.loads(Path("run/run.json").read_text())
+    assert document["n_calibration_samples"] == 1
+    assert "calibration: as before, on 1 of the 12 samples" in document["notes"]
+
+
+def test_a_whole_calibration_is_not_cut_off_with_less_time(
+    search: Command, run: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.api.run._CALIBRATION_SHARE", 0.0)
+    monkeypatch.setenv("AUTOQUANT_CACHE", "another")
+    assert search("--resume", trials="1", time="60s").exit_code == 0
+    assert json.loads(Path("run/run.json").read_text())["n_calibration_samples"] == 12
+
+
+def test_a_run_that_was_killed_before_its_first_trial_is_begun_again(search: Command, run: dict[Path, bytes]) -> None:
+    for path in run:
+        if path.name not in ("log.txt", "run.json"):
+            path.unlink()
+    assert "there is no run to resume" in search("--resume").stderr
+    assert search(trials="2").exit_code == 0
+
+
+def test_the_configuration_is_there_before_the_study(search: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        assert Path("run/run.json").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autoquant.api.run.Study", killed)
+    assert search(trials="2").exit_code == 130

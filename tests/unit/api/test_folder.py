@@ -32,6 +32,24 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_what_a_run_leaves_that_was_killed_before_its_first_trial_is_no_run(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_json("run.json", {})
+    folder.write_text("log.txt", "began")
+    with pytest.raises(OutputError, match="there is no run to resume; leave out --resume"):
+        RunFolder(tmp_path, resume=True)
+    again = RunFolder(tmp_path, resume=False)
+    (again.models / "mine.onnx").touch()
+    with pytest.raises(OutputError, match="this folder is not empty"):
+        RunFolder(tmp_path, resume=False)
+
+
+def test_a_journal_is_a_run(tmp_path: Path) -> None:
+    a_run(tmp_path)
+    with pytest.raises(OutputError, match="use --resume to go on with its run"):
+        RunFolder(tmp_path, resume=False)
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.write_text("")

@@ -166,3 +166,17 @@ def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignme
         for kept in range(2 ** len(regions)):
             chosen = {region.id: scheme.name for i, region in enumerate(regions) if kept >> i & 1}
             assert build(prepared, regions, statistics, chosen).skeleton
+
+
+def test_statistics_of_the_first_samples_are_those_of_a_calibration_that_was_cut_off_there(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    cut = calibrate(prepared, samples, cache_folder=tmp_path / "cache", seconds=0)
+    whole = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    again = calibrate(prepared, samples, cache_folder=tmp_path / "cache", n_samples=1)
+    assert (cut.n_samples, whole.n_samples, again.n_samples) == (1, 6, 1)
+    assert cut.digest == again.digest != whole.digest
+    for name, found in again.tensors.items():
+        np.testing.assert_array_equal(found.counts, cut.tensors[name].counts)
+    assert calibrate(prepared, samples, cache_folder=tmp_path / "cache", n_samples=6).digest == whole.digest

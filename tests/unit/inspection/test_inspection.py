@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -71,24 +70,6 @@ def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path:
     model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))
     (remark,) = inspected(model, tmp_path).remarks
     assert remark.text.startswith("the weight-only kernel rounds activations to 8 bits")
-
-
-def with_branches() -> onnx.ModelProto:
-    branches = [
-        onnx.parser.parse_graph(f"{name} () => (float[4] {name}_out) {{ {name}_out = {op}(x) }}")
-        for name, op in (("yes", "Exp"), ("no", "Sin"))
-    ]
-    model = model_of("(float[4] x, bool c) => (float[4] y)", "y = Cos(x)")
-    node = helper.make_node("If", ["c"], ["i"], "i", then_branch=branches[0], else_branch=branches[1])
-    model.graph.node.insert(0, node)
-    model.graph.node[1].input[0] = "i"
-    return model
-
-
-def test_nodes_inside_subgraphs_are_said_to_be_left_out(tmp_path: Path) -> None:
-    found = inspected(with_branches(), tmp_path)
-    assert [remark.text for remark in found.remarks] == ["2 nodes inside If, Loop or Scan are not inspected"]
-    assert [node.name for node in found.nodes] == ["i", "y"]
 
 
 def test_scales_in_constant_nodes_are_read(tmp_path: Path) -> None:

@@ -121,6 +121,24 @@ def test_whoever_gives_no_answer_in_time_is_ended(worker: Worker) -> None:
     assert worker.call("count", seconds=60) == 1
 
 
+def test_an_answer_at_the_very_end_of_its_time_is_either_late_or_leaves_the_process_alone(worker: Worker) -> None:
+    worker.ready()
+    usual = []
+    for _ in range(20):
+        start = time.perf_counter()
+        worker.call("count")
+        usual.append(time.perf_counter() - start)
+    lost: list[WorkerLostError] = []
+    for k in range(30):
+        worker.ready()
+        try:
+            worker.call("count", seconds=sorted(usual)[10] * (0.7 + 0.02 * k))
+            worker.call("count")
+        except WorkerLostError as error:
+            lost.append(error)
+    assert all(error.is_late for error in lost)
+
+
 @pytest.mark.skipif(not is_linux, reason="only Linux limits the memory of a process")
 def test_whoever_wants_more_memory_than_allowed_gets_none(worker: Worker) -> None:
     with pytest.raises(MemoryError):

@@ -99,12 +99,3 @@ def test_what_constants_alone_lead_to_is_known() -> None:
     graph = Graph(model_of("(float[2] x) => (float[2] y)", "a = Exp(w) b = Sin(a) y = Mul(x, b)", {"w": floats(2)}))
     assert graph.constant_nodes == {0, 1}
     assert [name for name in "wabxy" if graph.is_known(TensorName(name))] == ["w", "a", "b"]
-
-
-def test_nodes_of_subgraphs_are_counted_at_any_depth() -> None:
-    branch = "then_branch = g{0} () => (float[2] d{0}) {{ d{0} = Exp(x) }}"
-    other = "else_branch = g9 () => (float[2] e) { s = Sin(x) e = If(p) <" + branch.format(1) + ", "
-    other += branch.format(2).replace("then", "else") + "> }"
-    model = model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{branch.format(3)}, {other}>")
-    assert Graph(model).n_subgraph_nodes == 5
-    assert Graph(a_convnet()).n_subgraph_nodes == 0

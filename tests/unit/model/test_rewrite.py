@@ -14,6 +14,7 @@ from autoquant.model.rewrite import (
     free_dimensions,
     freeze,
     from_bytes,
+    has_named_nodes,
     infer_shapes,
     name_nodes,
     opset_of,
@@ -119,6 +120,14 @@ def test_unnamed_and_equally_named_nodes_get_unique_names_and_others_keep_theirs
     assert all(names)
     assert (names[1], names[5]) == ("twin", "own")
     assert names == [node.name for node in name_nodes(model).graph.node]
+    assert (has_named_nodes(model), has_named_nodes(name_nodes(model))) == (False, True)
+
+
+def test_nodes_of_bodies_get_names_too() -> None:
+    then, other = (f"{k}_branch = {k} () => (float[2] {k}_y) {{ {k}_y = Exp(x) }}" for k in ("then", "else"))
+    model = model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{then}, {other}>")
+    assert not has_named_nodes(model)
+    assert has_named_nodes(name_nodes(model))
 
 
 def test_further_outputs_are_added_once() -> None:

@@ -135,7 +135,7 @@ def test_a_terminal_shows_the_first_metric_and_what_was_held_out() -> None:
     headings, rows = member_rows(a_front(a_member("m1", snr_db=30, drops={"top1": 0.03, "cosine": 0.1})))
 
     assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "regions"]
-    assert rows[0] == ["m1", "30.0", "29.0", "0.87", "3.00", "0.500", "0.490 to 0.510", "5.000", "2"]
+    assert rows[0] == ["m1", "30.0", "29.0", "0.87", "3.00", "0.500", "0.490-0.510", "5.000", "2"]
     assert rows[1] == ["float", "inf", "", "0.9", "0.00", "1.000", "", "10.000", "0"]
 
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
 from autoquant.domain.target import Target
@@ -101,3 +102,12 @@ def test_a_model_that_cannot_be_optimized_is_a_model_error() -> None:
 def test_idle_threads_of_a_session_leave_the_cores_to_the_others() -> None:
     session = open_session(a_convnet().SerializeToString(), Target(threads=2))
     assert session.get_session_options().get_session_config_entry("session.force_spinning_stop") == "1"
+
+
+def test_a_provider_that_does_not_start_is_not_replaced_by_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    with (
+        pytest.warns(UserWarning, match="CUDAExecutionProvider"),
+        pytest.raises(TargetError, match="'cuda' is installed but does not start here"),
+    ):
+        open_session(a_convnet().SerializeToString(), Target("cuda"))

@@ -1,0 +1,66 @@
+"""What a resumed run shares with the one that it goes on with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoquant.api.folder import RunFolder
+from autoquant.errors import OutputError
+from autoquant.runtime.environment import describe_environment, differences
+
+__all__ = ["Earlier", "read_earlier"]
+
+_FIXED = {
+    "model_sha256": "model",
+    "weights_sha256": "set of external weights",
+    "targets": "target",
+    "space": "space",
+    "space_digest": "space",
+    "n_regions": "number of regions",
+    "dims": "--dim",
+    "calibration_digest": "calibration data",
+    "evaluation_digest": "evaluation data",
+    "held_out_digest": "held-out data",
+}
+"""What both runs have in their configuration, and what it is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What the first run found out, and later ones go on with, so that equal assignments stay equal models.
+
+    Attributes:
+        n_calibration_samples: That there was time for.
+        has_plain_sums: What probing the forms gave.
+    """
+
+    n_calibration_samples: int
+    has_plain_sums: bool
+
+
+def read_earlier(folder: RunFolder, now: Mapping[str, object]) -> Earlier:
+    """Read ``run.json``, which is there before the first trial.
+
+    Args:
+        folder: Of the run.
+        now: The configuration of the resumed one.
+
+    Raises:
+        OutputError: It is missing or damaged, or tells of another search or environment.
+    """
+    document = folder.read_json("run.json")
+    earlier, environment = document.get("configuration"), document.get("environment")
+    n_samples = document.get("n_calibration_samples")
+    if not isinstance(earlier, dict) or not isinstance(environment, dict) or not isinstance(n_samples, int):
+        raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
+    for key, name in _FIXED.items():
+        if key in earlier and earlier[key] != now[key]:
+            raise OutputError(
+                f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
+                " use the same to go on, or another --out"
+            )
+    if changes := differences(environment, describe_environment()):
+        raise OutputError(
+            f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
+            " go on where it began, or choose another --out"
+        )
+    return Earlier(n_calibration_samples=n_samples, has_plain_sums=document.get("plain_sums") is True)

@@ -1,0 +1,24 @@
+"""The steps of a search, one by one, for notebooks and jobs that use a part."""
+
+from autoquant.api.steps.calibration import calibrate
+from autoquant.api.steps.candidates import build, builder_of, probe_residual_norms, ranges_of
+from autoquant.api.steps.measurement import measure, open_bench
+from autoquant.api.steps.models import model_path, read_data, running, signatures_of
+from autoquant.api.steps.preparation import find_regions, prepare, prepare_without_data
+
+__all__ = [
+    "build",
+    "builder_of",
+    "calibrate",
+    "find_regions",
+    "measure",
+    "model_path",
+    "open_bench",
+    "prepare",
+    "prepare_without_data",
+    "probe_residual_norms",
+    "ranges_of",
+    "read_data",
+    "running",
+    "signatures_of",
+]

@@ -1,0 +1,134 @@
+"""Statistics of the activations, cached by content."""
+
+import logging
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import joblib
+
+from autoquant.api.steps.preparation import definition_of, find_regions
+from autoquant.calibration.collect import collect
+from autoquant.calibration.timed import CutOffError, TimedFeeds
+from autoquant.domain.feed import Samples
+from autoquant.domain.region import TensorName
+from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.statistics import N_BINS, Statistics
+from autoquant.domain.target import Target
+from autoquant.model.ops import activations
+from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.qdq.plan import is_clipped, is_quantizable
+from autoquant.runtime.session import open_session
+
+__all__ = ["calibrate"]
+
+_LOG = logging.getLogger("autoquant")
+_CALIBRATION = Target()
+
+
+def calibrate(
+    prepared: PreparedModel,
+    samples: Samples,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+    cache_folder: Path | None = None,
+    on_sample: Callable[[int], None] | None = None,
+    seconds: float = math.inf,
+    n_samples: int | None = None,
+) -> Statistics:
+    """Observe every activation that the space may quantize, in one pass; the result is cached by content.
+
+    Args:
+        prepared: The preprocessed model.
+        samples: Calibration samples.
+        space: Says which operators may be quantized.
+        ep: Execution provider whose section of the space counts.
+        cache_folder: Where results are kept, the user's cache folder by default.
+        on_sample: Told how many samples are done.
+        seconds: Samples that there is no time for are left out, apart from the first; such a result is not cached.
+        n_samples: So many of the first samples, e.g. those that an earlier call had time for; all by default.
+
+    Raises:
+        DataError: An activation holds NaN or infinity.
+    """
+    tensors = _observed(prepared, definition_of(space, ep))
+    cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
+    is_whole = n_samples is None or n_samples == len(samples)
+    data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
+    feeds = TimedFeeds(samples.feeds[:n_samples], seconds)
+    try:
+        found: Statistics = cached(
+            (
+                prepared.digest,
+                data_digest,
+                tensors,
+                _observer_version(),
+            ),
+            prepared=prepared,
+            feeds=feeds,
+            on_sample=on_sample,
+        )
+    except CutOffError as cut:
+        return cut.statistics
+    return found
+
+
+def _part_digest(digest: str, n_samples: int | None) -> str:
+    """Of the first samples: statistics of different numbers of them are different ones."""
+    return f"{digest}-{n_samples}"
+
+
+def _cache(folder: Path) -> joblib.Memory:
+    """One that keeps nothing where the folder cannot be written."""
+    try:
+        return joblib.Memory(folder, verbose=0)
+    except OSError as error:
+        _LOG.warning("calibration results are not kept: %s", error)
+        return joblib.Memory(None, verbose=0)
+
+
+def _observer_version() -> str:
+    """Of what makes the statistics: results of another version are not taken from the cache."""
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS}"
+
+
+def _statistics(
+    key: tuple[str, str, tuple[TensorName, ...], str],
+    prepared: PreparedModel,
+    feeds: TimedFeeds,
+    on_sample: Callable[[int], None] | None,
+) -> Statistics:
+    model_digest, data_digest, tensors, _ = key
+    graph = prepared.graph
+    inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
+    session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
+    found = collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
+    if feeds.is_cut_off:
+        raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
+    return found
+
+
+def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[TensorName, ...]:
+    """What some assignment may quantize: inputs and outputs of quantizable nodes, but not what a Relu or Clip clips."""
+    graph = prepared.graph
+    finest = find_regions(prepared, space=definition, n_regions=len(graph.nodes) + 1)
+    region_of = {node: region.id for region in finest for node in region.nodes}
+    names: dict[TensorName, None] = {}
+    for node in graph.nodes:
+        if node.op_type in definition.op_types and is_quantizable(node, graph):
+            names.update(dict.fromkeys((*activations(node, graph), *node.outputs)))
+    return tuple(
+        name
+        for name in names
+        if name in graph.float_tensors and not graph.is_constant(name) and not is_clipped(name, graph, region_of)
+    )
+
+
+def _user_cache() -> Path:
+    base = os.environ.get("AUTOQUANT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "autoquant"

@@ -1,0 +1,100 @@
+"""Candidates from assignments."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from autoquant.api.steps.preparation import definition_of
+from autoquant.calibration.methods import choose_range
+from autoquant.domain.region import Assignment, Region, TensorName
+from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
+from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.statistics import CalibrationRange, Statistics
+from autoquant.errors import ModelError, UsageError
+from autoquant.measurement.bench import Bench
+from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.ports import Ranges
+
+__all__ = ["build", "builder_of", "probe_residual_norms", "ranges_of"]
+
+_PROBE_ROUNDS = 30
+_PROBE_SECONDS = 2.0
+
+
+def ranges_of(statistics: Statistics) -> Ranges:
+    """Calibration ranges from statistics, each chosen once."""
+
+    @cache
+    def ranges(tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
+        return choose_range(statistics.tensors[tensor], method, tensor_format)
+
+    return ranges
+
+
+def builder_of(
+    prepared: PreparedModel,
+    found: Sequence[Region],
+    statistics: Statistics,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+) -> Builder:
+    """A builder of candidates; keep it to build many."""
+    definition = definition_of(space, ep)
+    schemes = {scheme.name: scheme for scheme in definition.schemes}
+    return Builder(prepared.graph, found, schemes, definition.op_types, ranges_of(statistics))
+
+
+def build(
+    prepared: PreparedModel,
+    found: Sequence[Region],
+    statistics: Statistics,
+    assignment: Assignment,
+    *,
+    space: str | SpaceDefinition = "default",
+    ep: str = "cpu",
+) -> Candidate:
+    """Build one candidate.
+
+    Raises:
+        UsageError: The assignment names an unknown region or scheme.
+    """
+    definition = definition_of(space, ep)
+    schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
+    regions_there = [region.id for region in found]
+    for region, scheme in assignment.items():
+        if region not in regions_there:
+            raise UsageError(f"the assignment names region '{region}', but there is: {', '.join(regions_there)}")
+        if scheme not in schemes:
+            raise UsageError(
+                f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
+            )
+    return builder_of(prepared, found, statistics, space=definition, ep=ep).build(assignment)
+
+
+def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
+    """Measure whether the fused kernel for Add and LayerNormalization pays here, and build accordingly.
+
+    onnxruntime fuses the two into SkipLayerNormalization where shapes are static; on some processors that is slower.
+
+    Returns:
+        A sentence for the user where the fusion is avoided.
+    """
+    if not builder.has_residual_norms:
+        return None
+    fused = builder.build({})
+    builder.write_plain_sums(True)
+    plain = builder.build({})
+    try:
+        pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
+    except ModelError:
+        builder.write_plain_sums(False)
+        return None
+    n_rounds = int(max(5, min(_PROBE_ROUNDS, _PROBE_SECONDS / (2 * sum(bench.float_s.values())))))
+    timings = bench.compare(*pair, n_rounds).values()
+    ratio = max(timing.ratio for timing in timings)
+    if all(timing.ratio + 2 * timing.error < 1 for timing in timings):
+        return f"Add before LayerNormalization is written as Sum: not fused, float takes {ratio:.3f} of its latency"
+    builder.write_plain_sums(False)
+    return None

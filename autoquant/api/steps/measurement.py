@@ -1,0 +1,87 @@
+"""Candidates against the float model."""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from autoquant.api.steps.models import model_path, running
+from autoquant.domain.feed import Samples
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import Assignment, Region
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError
+from autoquant.measurement.bench import Bench, Observer, Progress
+from autoquant.measurement.effective import effective_assignment
+from autoquant.qdq.candidate import Candidate
+
+__all__ = ["measure", "open_bench"]
+
+
+def open_bench(
+    model: str | os.PathLike[str],
+    samples: Samples,
+    *,
+    targets: Sequence[Target] = (Target("cpu"),),
+    seed: int = 0,
+    seconds: float = math.inf,
+) -> Bench:
+    """Open the float model, which candidates are measured against, on every target.
+
+    Args:
+        model: The user's own file: latencies are ratios to it, its outputs are the reference.
+        samples: Evaluation samples; they are held in memory, as every candidate runs them again.
+        targets: Where candidates are timed.
+        seed: Of orders and resampling.
+        seconds: For running the float model; samples that there is no time for are left out, apart from two.
+
+    Raises:
+        ModelError: The model cannot be opened, or not run on these samples.
+        TargetError: An execution provider is not installed.
+    """
+    path = model_path(model)
+    with running(path):
+        return Bench(path, targets, tuple(samples.feeds), seed, seconds)
+
+
+def measure(
+    bench: Bench,
+    candidate: Candidate,
+    assignment: Assignment,
+    found: Sequence[Region],
+    *,
+    n_rounds: int = 8,
+    goes_on: Callable[[Progress], bool] = lambda _: True,
+    known: Mapping[str, Measurement] | None = None,
+    observe: Observer = lambda *_: None,
+) -> Measurement | Failure:
+    """Open a candidate, read back what really runs, and measure it.
+
+    Args:
+        bench: What ``open_bench`` gives.
+        candidate: What to measure.
+        assignment: What it was built from.
+        found: The partition.
+        n_rounds: Samples that are run, each once.
+        goes_on: Asked after a third of the rounds.
+        known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again.
+        observe: Told the outputs of each sample.
+    """
+    try:
+        opened = bench.open(candidate.skeleton, candidate.constants)
+        digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
+        if known is not None and digest in known:
+            return known[digest]
+        quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on, observe)
+    except AutoquantError as error:
+        return Failure(stage="open", reason=str(error))
+    except Exception as error:  # onnxruntime raises its own types from run
+        return Failure(stage="run", reason=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+    return Measurement(
+        quality=quality,
+        latency=latency,
+        digest=digest,
+        effective=effective_assignment(
+            assignment, found, opened.optimized, candidate.integer_nodes, candidate.float_nodes
+        ),
+        is_complete=is_complete,
+    )

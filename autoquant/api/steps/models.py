@@ -1,0 +1,62 @@
+"""The user's own model and its samples."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autoquant.calibration.batches import read_samples
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import InputSignature, Samples
+from autoquant.errors import ModelError
+from autoquant.examples import example
+from autoquant.model.io import input_signatures, load_model, non_tensors
+
+__all__ = ["model_path", "read_data", "running", "signatures_of"]
+
+
+def model_path(model: str | os.PathLike[str]) -> Path:
+    """The file of a model, ``example:NAME`` for one that ships with the package.
+
+    Raises:
+        ModelError: There is no such example.
+    """
+    text = os.fspath(model)
+    return example(text.removeprefix("example:")).model if text.startswith("example:") else Path(text)
+
+
+def read_data(model: str | os.PathLike[str], source: DataSource, *, role: str = "calibration") -> Samples:
+    """Samples of a model, checked against its inputs.
+
+    Raises:
+        DataError: The data do not fit the model.
+        ModelError: The model cannot be read.
+    """
+    return read_samples(source, signatures_of(model_path(model)), role=role)
+
+
+def signatures_of(path: Path) -> tuple[InputSignature, ...]:
+    """The inputs of a model that can be searched: it has some, and only tensors go in and come out.
+
+    Raises:
+        ModelError: It has none, or others.
+    """
+    model = load_model(path)
+    for name in non_tensors((*model.graph.input, *model.graph.output)):
+        raise ModelError(f"{path}: '{name}' is no tensor; cut the model so that only tensors go in and come out")
+    found = input_signatures(model)
+    if not found:
+        raise ModelError(f"{path}: the model has no inputs, so there is nothing to measure; give one with inputs")
+    return found
+
+
+@contextmanager
+def running(path: Path) -> Iterator[None]:
+    """Whatever onnxruntime raises while it runs the user's own model is about the model or the data."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("onnxruntime."):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {reason}") from error

@@ -1,0 +1,79 @@
+"""From a file to what is searched: the preprocessed model and its regions."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from autoquant.api.steps.models import model_path, read_data, running, signatures_of
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import Samples
+from autoquant.domain.region import Region
+from autoquant.domain.space import SpaceDefinition
+from autoquant.errors import DataError
+from autoquant.examples import example
+from autoquant.graph import preprocess, regions
+from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.plan import is_quantizable
+from autoquant.space.schema import read_space
+
+__all__ = ["definition_of", "find_regions", "prepare", "prepare_without_data"]
+
+
+def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
+    """Preprocess a float model: freeze, fold, convert, name; see ``autoquant.graph.preprocess``.
+
+    Raises:
+        ModelError: The model cannot be read or preprocessed.
+    """
+    path = model_path(model)
+    _check_dims(path, samples, dims or {})
+    with running(path):
+        return preprocess.prepare(path, samples.feeds, dims=dims)
+
+
+def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
+    for signature in signatures_of(path) if dims else ():
+        for axis, name in enumerate(signature.shape):
+            if not isinstance(name, str) or name not in dims:
+                continue
+            for feed in samples.feeds:
+                if feed[signature.name].shape[axis] != dims[name]:
+                    raise DataError(
+                        f"--dim {name}={dims[name]}: but samples of '{signature.name}' in {samples.source} have the"
+                        f" shape {feed[signature.name].shape}; leave out --dim or give data of that size"
+                    )
+
+
+def prepare_without_data(
+    model: str | os.PathLike[str], calibration: DataSource | None, *, dims: Mapping[str, int] | None = None
+) -> PreparedModel:
+    """Preprocess with the data's shapes where there are data, otherwise with those of ``dims`` alone, unchecked.
+
+    Raises:
+        ModelError: The model cannot be read or preprocessed.
+    """
+    path = model_path(model)
+    if calibration is None and os.fspath(model).startswith("example:"):
+        calibration = example(os.fspath(model).removeprefix("example:")).calibration
+    feeds = read_data(path, calibration).feeds if calibration is not None else ()
+    return preprocess.prepare(path, feeds, dims=dims)
+
+
+def find_regions(
+    prepared: PreparedModel, *, space: str | SpaceDefinition = "default", ep: str = "cpu", n_regions: int = 40
+) -> tuple[Region, ...]:
+    """Partition the nodes that some scheme of the space could quantize.
+
+    Raises:
+        SpaceError: The space cannot be read, or a group of it matches nothing.
+    """
+    definition = definition_of(space, ep)
+    graph = prepared.graph
+    chosen = [n.name for n in graph.nodes if n.op_type in definition.op_types and is_quantizable(n, graph)]
+    groups = {group.name: group.nodes for group in definition.groups}
+    return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
+
+
+def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
+    """Read a space, unless it was read already."""
+    return space if isinstance(space, SpaceDefinition) else read_space(space, ep=ep)

@@ -1,0 +1,60 @@
+"""The bodies of If, Loop and Scan as graphs of their own."""
+
+from collections.abc import Iterator
+
+import onnx
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph, Node
+from autoquant.model.rewrite import Model, constants_as_initializers, infer_shapes
+
+__all__ = ["body_graphs", "n_body_nodes"]
+
+
+def body_graphs(graph: Graph, node: Node) -> Iterator[tuple[str, Graph]]:
+    """The bodies of a node, with the attributes that they are: ``then_branch``, ``else_branch``, ``body``.
+
+    Constants of the graphs around it that a body reads are its constants too, as they are for onnxruntime; all else
+    that it reads from there are inputs, behind its own. Constant nodes are initializers, types are inferred.
+    """
+    for name, body in _bodies(graph.model.graph.node[node.index]):
+        yield name, Graph(infer_shapes(constants_as_initializers(_closed(body, graph))))
+
+
+def n_body_nodes(graph: Graph, node: Node) -> int:
+    """Nodes inside the bodies of a node, at any depth."""
+    return _n_nodes(graph.model.graph.node[node.index])
+
+
+def _bodies(proto: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    return ((attribute.name, attribute.g) for attribute in proto.attribute if attribute.HasField("g"))
+
+
+def _n_nodes(proto: onnx.NodeProto) -> int:
+    return sum(len(body.node) + sum(map(_n_nodes, body.node)) for _, body in _bodies(proto))
+
+
+def _closed(body: onnx.GraphProto, around: Graph) -> Model:
+    """A model that reads nothing from outside."""
+    model = onnx.ModelProto(ir_version=around.model.ir_version, opset_import=around.model.opset_import)
+    model.graph.CopyFrom(body)
+    outer = around.model.graph
+    types = {value.name: value for value in (*outer.value_info, *outer.output, *outer.input)}
+    for name in sorted(_captured(body)):
+        constant = around.constants.get(TensorName(name))
+        if constant is not None:
+            model.graph.initializer.append(constant)
+        else:
+            model.graph.input.append(types.get(name, onnx.ValueInfoProto(name=name)))
+    return model
+
+
+def _captured(graph: onnx.GraphProto) -> set[str]:
+    """Tensors that a body, or one inside it, reads from outside."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {name for node in graph.node for name in node.output}
+    read = {value.name for value in graph.output} | {name for node in graph.node for name in node.input if name}
+    for node in graph.node:
+        for _, body in _bodies(node):
+            read |= _captured(body)
+    return read - own

@@ -1,0 +1,62 @@
+"""Tables for a terminal, whole at 80 columns."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["print_table"]
+
+_SHORT = 16
+"""A column whose cells have no more characters keeps them in one line; others share what is left, and fold."""
+_LEAST = 12
+"""What a column that folds should have."""
+_HEADINGS = (8, 6, 4)
+"""Where a heading over shorter cells is broken: the first at which the table fits."""
+_GAP = 2
+Columns = Sequence[Sequence[str]]
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None) -> None:
+    """Print rows, nothing where there are none; nothing is cut off, and brackets in names are no markup.
+
+    Args:
+        headings: One for each column.
+        rows: As many cells each; they may have several lines.
+        console: Where to; the terminal by default.
+    """
+    cells, printed = list(rows), console or Console()
+    if not cells:
+        return
+    columns = list(zip(*cells, strict=True))
+    folded = [_folded(headings, columns, width) for width in _HEADINGS]
+    chosen = next((found for found in folded if _least_width(found, columns) <= printed.width), None)
+    table = Table(box=SIMPLE, show_edge=False, padding=(0, _GAP - 1, 0, 0))
+    for heading, column in zip(chosen or folded[-1], columns, strict=True):
+        table.add_column(escape(heading), no_wrap=chosen is not None and _width(column) <= _SHORT, overflow="fold")
+    for row in cells:
+        table.add_row(*map(escape, row))
+    printed.print()
+    printed.print(table)
+    printed.print()
+
+
+def _folded(headings: Sequence[str], columns: Columns, width: int) -> list[str]:
+    pairs = zip(headings, columns, strict=True)
+    return ["\n".join(textwrap.wrap(heading, max(_width(column), width))) for heading, column in pairs]
+
+
+def _least_width(headings: Sequence[str], columns: Columns) -> int:
+    widths = map(_width, columns)
+    short = [
+        _LEAST if width > _SHORT else max(width, _width(heading.splitlines()))
+        for heading, width in zip(headings, widths, strict=True)
+    ]
+    return sum(short) + _GAP * len(short)
+
+
+def _width(cells: Sequence[str]) -> int:
+    return max(map(len, cells))
