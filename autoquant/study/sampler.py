@@ -20,9 +20,10 @@ _QUICK_WEIGHT = 0.3
 _QUICK_ERROR = 0.03
 _MAX_OUTPUTS = 3
 _SNR_LIMIT_DB = 200.0
-SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output"})
+SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output"})
 """User attributes of a trial that the sampler reads where they are.
 
+``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
 of every output: noise power adds up output by output, not in the worst of them.
 """
@@ -36,8 +37,9 @@ class StructureSampler(BaseSampler):
     The demand walks through the useful SNRs in a low-discrepancy sequence; the assignment is found by local search over
     runs of consecutive regions, from the best evaluated assignments.
 
-    The study maximises SNR in dB and minimises a latency ratio; the parameters are regions, categorical over schemes in
-    the layout's order.
+    Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
+    don't maximises the SNR and minimises a latency ratio, in this order. The parameters are regions, categorical over
+    schemes in the layout's order.
 
     Args:
         layout: Regions, schemes and borders.
@@ -99,11 +101,11 @@ class StructureSampler(BaseSampler):
         if len(trials) > _MAX_OBSERVATIONS:
             trials = trials[: _MAX_OBSERVATIONS // 3] + trials[-(_MAX_OBSERVATIONS * 2 // 3) :]
         codes = np.array([self._layout.encode(t.params) for t in trials])
-        values = np.array([t.values for t in trials], dtype=float)
+        ratios = np.array([max(_ratios(t)) for t in trials])
         quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials])
         errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
         self._fit_noise(codes, _snr_by_output(trials), np.where(quick, _QUICK_WEIGHT, 1.0))
-        self._latency.fit(codes, values[:, 1:].max(axis=1), np.maximum(errors, quick * _QUICK_ERROR))
+        self._latency.fit(codes, ratios, np.maximum(errors, quick * _QUICK_ERROR))
 
     def _fit_noise(self, codes: Codes, snr_db: Floats, weights: Floats) -> None:
         """One model for each of the outputs that are the worst one most often."""
@@ -155,12 +157,20 @@ class StructureSampler(BaseSampler):
 
 def _snr_by_output(trials: list[FrozenTrial]) -> Floats:
     """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
-    rows = [t.user_attrs.get("snr_by_output") or [t.values[0]] for t in trials]
+    rows = [t.user_attrs.get("snr_by_output") or [_snr_db(t)] for t in trials]
     if len({len(row) for row in rows}) > 1:
-        rows = [[t.values[0]] for t in trials]
+        rows = [[_snr_db(t)] for t in trials]
     return np.asarray(np.clip(np.array(rows, dtype=float), -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
 
 
 def _dominates(a: FrozenTrial, b: FrozenTrial) -> bool:
-    x, y = a.values, b.values
-    return bool(x[0] >= y[0] and x[1] <= y[1] and (x[0] > y[0] or x[1] < y[1]))
+    x, y = (-_snr_db(a), _ratios(a)[0]), (-_snr_db(b), _ratios(b)[0])
+    return x != y and x[0] <= y[0] and x[1] <= y[1]
+
+
+def _snr_db(trial: FrozenTrial) -> float:
+    return float(trial.user_attrs.get("snr_db", trial.values[0]))
+
+
+def _ratios(trial: FrozenTrial) -> list[float]:
+    return list(trial.user_attrs.get("ratios", trial.values[1:]))
