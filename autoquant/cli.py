@@ -73,6 +73,14 @@ def search(
         list[str] | None,
         typer.Option(metavar="[NAME=]DROP", help="Largest drop of a metric, or of every one, e.g. 0.5%."),
     ] = None,
+    minimize: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Objectives: latency, size, metrics. Default latency."),
+    ] = None,
+    maximize: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Objectives: snr, metrics. Default snr."),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
@@ -94,6 +102,7 @@ def search(
     ] = "default",
     min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
+    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = 40,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
@@ -101,11 +110,12 @@ def search(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
 ) -> None:
-    """Search the mixed-precision models that no other one beats in both latency and SNR."""
+    """Search the mixed-precision models that no other one beats in latency, SNR or what else is asked for."""
     started = time.perf_counter()
     with _errors():
         from autoquant import Budget, Demands, Target
-        from autoquant.api.configuration import DEFAULT_SECONDS, cores_of, drops_of, seconds_of
+        from autoquant.api.configuration import DEFAULT_SECONDS, bytes_of, cores_of, drops_of, seconds_of
+        from autoquant.api.objectives import objective_names
         from autoquant.api.search import search as run
 
         seconds = None if time_ is None else seconds_of(time_, "--time")
@@ -120,6 +130,7 @@ def search(
                 held_out=held_out,
                 labels=labels,
                 metrics=metric or (),
+                objectives=objective_names(minimize, maximize, metric or ()),
                 targets=[
                     Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
                 ],
@@ -132,6 +143,7 @@ def search(
                 demands=Demands(
                     min_snr_db=min_snr,
                     max_latency_ratio=max_latency_ratio,
+                    max_size_bytes=None if max_size is None else bytes_of(max_size, "--max-size"),
                     max_drop=drops_of(max_drop or [], metric or []),
                 ),
                 out=out,

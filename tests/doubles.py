@@ -62,7 +62,8 @@ class MisbehavingSetup:
         self.setup, self.faults = setup, faults
 
     def __call__(self) -> Misbehaving:
-        found = Misbehaving(self.setup().bench)
+        made = self.setup()
+        found = Misbehaving(made.bench, made.float_bytes)
         found.faults = self.faults
         return found
 

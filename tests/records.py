@@ -131,6 +131,7 @@ def a_measured(
     is_complete: bool = True,
     assignment: Mapping[str, str] | None = None,
     target: str = "cpu-1t",
+    size_bytes: int = 3_000_000,
     drops: Mapping[str, float] | None = None,
 ) -> Evaluation:
     """An evaluation with numbers; without a latency where ``ratio`` is None."""
@@ -141,6 +142,7 @@ def a_measured(
         digest=f"digest{number}",
         effective=schemes,
         is_complete=is_complete,
+        size_bytes=size_bytes,
         drops=drops or {},
     )
     return Evaluation(trial=Trial(number=number, assignment=schemes), outcome=measurement)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.metric import Metric
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 from autoquant.metrics.grammar import parse_drop, parse_metrics
@@ -20,6 +21,7 @@ __all__ = [
     "Budget",
     "Configuration",
     "Demands",
+    "bytes_of",
     "check_targets",
     "cores_of",
     "drops_of",
@@ -29,6 +31,7 @@ __all__ = [
 DEFAULT_SECONDS = 120.0
 MAX_SEED = 2**32 - 1
 MAX_THREADS = 1024
+_BYTES = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -68,12 +71,14 @@ class Demands:
     Attributes:
         min_snr_db: Members keep at least this SNR.
         max_latency_ratio: Members take at most this share of the float model's latency.
+        max_size_bytes: Files of members have at most so many bytes, external data included.
         max_drop: Members are at most this much worse than float over all evaluation samples, in every metric or by the
             name of one; 0.005 is half a percentage point of a share.
     """
 
     min_snr_db: float | None = None
     max_latency_ratio: float | None = None
+    max_size_bytes: int | None = None
     max_drop: float | Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
@@ -81,6 +86,8 @@ class Demands:
             raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
             raise UsageError(f"the highest latency ratio is {self.max_latency_ratio}, it must lie in (0, 1]")
+        if self.max_size_bytes is not None and self.max_size_bytes < 1:
+            raise UsageError(f"the largest size is {self.max_size_bytes} bytes, it must be at least 1, e.g. 4000000")
         drops = self.max_drop if isinstance(self.max_drop, Mapping) else {"": self.max_drop}
         for drop in drops.values():
             if drop is not None and not 0 <= drop <= 1:
@@ -98,6 +105,7 @@ class Configuration:
         held_out: What only the last measurement sees; None takes a part of the evaluation samples.
         labels: File with labels of the evaluation samples, None where the data bring their own.
         metrics: Beside SNR.
+        objectives: What members are compared in.
         targets: Where candidates are timed, at least one.
         budget: When the search ends.
         demands: What is of interest.
@@ -126,6 +134,7 @@ class Configuration:
     held_out: DataSource | None = None
     labels: Path | None = None
     metrics: tuple[Metric, ...] = ()
+    objectives: Objectives = DEFAULT_OBJECTIVES
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -161,6 +170,16 @@ class Configuration:
         return dict.fromkeys(self._metric_names, asked)
 
     @property
+    def bounds(self) -> Bounds:
+        """The demands, drops by metric."""
+        return Bounds(
+            min_snr_db=self.demands.min_snr_db,
+            max_latency_ratio=self.demands.max_latency_ratio,
+            max_size_bytes=self.demands.max_size_bytes,
+            max_drops=self.max_drops,
+        )
+
+    @property
     def batch(self) -> int:
         """Samples of one inference."""
         return self.targets[0].batch
@@ -174,6 +193,7 @@ class Configuration:
             "held_out": None if self.held_out is None else _spelled(self.held_out),
             "labels": None if self.labels is None else str(self.labels),
             "metrics": [str(metric) for metric in self.metrics],
+            "objectives": self.objectives.spelled(),
             "targets": [_plain_target(target) for target in self.targets],
             "seconds": self.budget.seconds,
             "trials": self.budget.trials,
@@ -181,6 +201,7 @@ class Configuration:
             "trial_memory_mb": self.budget.trial_memory_mb,
             "min_snr_db": self.demands.min_snr_db,
             "max_latency_ratio": self.demands.max_latency_ratio,
+            "max_size_bytes": self.demands.max_size_bytes,
             "max_drop": dict(self.max_drops),
             "space": self.space,
             "n_regions": self.n_regions,
@@ -280,6 +301,23 @@ def seconds_of(text: str, where: str) -> float:
     if seconds == 0:
         raise UsageError(f"{where} {text}: the time budget must be positive, e.g. 120s")
     return seconds
+
+
+def bytes_of(text: str, where: str) -> int:
+    """Read a size such as ``800kB`` or ``4MB``, in powers of ten.
+
+    Args:
+        text: What the user wrote.
+        where: Begins the message, e.g. ``"--max-size"``.
+
+    Raises:
+        UsageError: It is no size, or none at all.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b)?", text.strip(), re.IGNORECASE)
+    size = round(float(match[1]) * _BYTES[(match[2] or "B").lower()]) if match else 0
+    if size < 1:
+        raise UsageError(f"{where} {text}: write a positive number with a unit, e.g. 800kB or 4MB")
+    return size
 
 
 def _spelled(source: DataSource) -> str:

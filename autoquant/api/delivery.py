@@ -4,12 +4,11 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from autoquant.api.configuration import Demands
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.folder import RunFolder, writing
@@ -17,6 +16,7 @@ from autoquant.api.steps import running
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.objective import Bounds, Objectives, Standing
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
@@ -52,8 +52,8 @@ class Delivery:
     memory_bytes: int | None
     folder: RunFolder
     calibration_digest: str
-    demands: Demands
-    max_drops: Mapping[str, float]
+    objectives: Objectives
+    bounds: Bounds
     is_ended: Callable[[], bool]
     notes: list[str]
 
@@ -65,13 +65,14 @@ class Delivery:
         _LOG.info("%d finalists", len(files))
         measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
-        within = {name: found for name, found in measured.items() if keeps_drops(found.metrics, self.max_drops)}
+        within = {name: found for name, found in measured.items() if keeps_drops(found.metrics, self.bounds.max_drops)}
         _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
-            {name: (found.quality, found.latency) for name, found in within.items() if found.quality is not None},
+            dict(_standings(within, files)),
             lambda name, other: other in within[name].faster_than,
-            min_snr_db=self.demands.min_snr_db,
-            max_latency_ratio=self.demands.max_latency_ratio,
+            float_bytes=size_bytes_of(self.prepared.source),
+            objectives=self.objectives,
+            bounds=self.bounds,
         )
         for name in set(files) - set(kept):
             for file in list(files_of(files[name])):
@@ -83,6 +84,7 @@ class Delivery:
             model_sha256=self.prepared.source_sha256,
             targets=tuple(self.files.targets),
             members=(*members, self._float_member(float_path, baseline)),
+            objectives=self.objectives.goals,
         )
 
     def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
@@ -109,11 +111,12 @@ class Delivery:
         finalists: dict[str, Evaluation] = {}
         files: dict[str, Path] = {}
         n_samples = len(self.division)
-        opening_s = LEAST_SESSIONS * reading_seconds(self.opening_s, size_bytes_of(self.prepared.source))
+        float_bytes = size_bytes_of(self.prepared.source)
+        opening_s = LEAST_SESSIONS * reading_seconds(self.opening_s, float_bytes)
         needed = finalist_seconds(2 * sum(self.facts.float_s.values()), n_samples) + opening_s + WRITING_S
         writing_s = 0.0
         chosen = choose_finalists(
-            evaluations, N_FINALISTS, min_snr_db=self.demands.min_snr_db, max_drops=self.max_drops
+            evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
         )
         for evaluation in chosen:
             needed += finalist_seconds(_seconds(evaluation), n_samples) + opening_s
@@ -208,6 +211,17 @@ class Delivery:
             note="the given model",
             metrics=measured.metrics,
         )
+
+
+def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> Iterator[tuple[str, Standing]]:
+    for name, found in measured.items():
+        if found.quality is not None:
+            drops = {metric: value.drop.all.value for metric, value in found.metrics.items()}
+            size_bytes = size_bytes_of(files[name])
+            yield (
+                name,
+                Standing(quality=found.quality, latency=found.latency, size_bytes=size_bytes, drops=drops),
+            )
 
 
 def _seconds(evaluation: Evaluation) -> float:

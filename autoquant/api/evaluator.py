@@ -9,13 +9,15 @@ from autoquant.api import steps
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.metric import Metric
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Objectives
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
-from autoquant.metrics.evaluator import MetricEvaluator
+from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
+from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -77,6 +79,7 @@ class EvaluatorSetup:
         seconds: For running the float model on the samples; those that there is no time for are left out.
         metrics: Tried on the float model before anything is built.
         has_drops: Whether candidates are scored too.
+        objectives: What candidates are compared in; those with metrics need ``has_drops``.
     """
 
     model: Path
@@ -87,6 +90,7 @@ class EvaluatorSetup:
     seconds: float = math.inf
     metrics: tuple[Metric, ...] = ()
     has_drops: bool = False
+    objectives: Objectives = DEFAULT_OBJECTIVES
 
     def __call__(self) -> "Evaluator":
         """Open the float model and run it.
@@ -98,8 +102,9 @@ class EvaluatorSetup:
         if len(bench.feeds) == len(self.samples):
             with steps.running(self.model):
                 bench.check(self.held_out)
+        float_bytes = size_bytes_of(self.model)
         if not self.metrics:
-            return Evaluator(bench)
+            return Evaluator(bench, float_bytes, self.objectives)
         metrics = MetricEvaluator(
             metrics=self.metrics,
             names=bench.names,
@@ -109,7 +114,7 @@ class EvaluatorSetup:
             seed=self.seed,
         )
         metrics.evaluate(bench.reference, has_intervals=False)
-        return Evaluator(bench, metrics if self.has_drops else None)
+        return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None)
 
 
 @dataclass(slots=True)
@@ -118,10 +123,14 @@ class Evaluator:
 
     Attributes:
         bench: The float model.
+        float_bytes: Size of its file.
+        objectives: What candidates are compared in.
         metrics: By which candidates are scored on the samples that they run; None for no scores.
     """
 
     bench: Bench
+    float_bytes: int
+    objectives: Objectives = DEFAULT_OBJECTIVES
     metrics: MetricEvaluator | None = None
     _builder: Builder | None = None
     _regions: Sequence[Region] = ()
@@ -166,31 +175,57 @@ class Evaluator:
             assignment,
             self._regions,
             n_rounds=n_rounds,
-            goes_on=self._may_join,
+            goes_on=lambda progress: self._may_join(progress, candidate.size_bytes, meter),
             known=self._known,
             observe=meter.add if meter else lambda *_: None,
         )
         if meter is None or isinstance(found, Failure) or found.digest in self._known:
             return found
         try:
-            results = meter.results(has_intervals=False)
+            return replace(found, drops=self._drops(meter))
         except MetricError as error:
             return Failure(stage="metric", reason=str(error))
-        n_all = len(self.bench.feeds)
-        return replace(
-            found,
-            drops={name: result.drop.value * result.drop.n_samples / n_all for name, result in results.items()},
-        )
 
-    def _may_join(self, progress: Progress) -> bool:
-        """Whether a candidate could still join the front: nothing known beats it by more than the margins."""
-        snr = progress.quality.worst_db
+    def _drops(self, meter: MetricMeter) -> dict[str, float]:
+        """Over all samples, if the candidate is as good as float on those that it did not run so far."""
+        n_all = len(self.bench.feeds)
+        results = meter.results(has_intervals=False)
+        return {name: result.drop.value * result.drop.n_samples / n_all for name, result in results.items()}
+
+    def _may_join(self, progress: Progress, size_bytes: int, meter: MetricMeter | None) -> bool:
+        """Whether a candidate could still join the front: nothing known beats it, and it may be better than float.
+
+        To be beaten is to be behind one known candidate in every objective, and in nothing else: an SNR that is no
+        objective stops nobody. SNR and ratios have to be behind by a margin, as they are estimates. Sizes are exact. A
+        drop counts as it will be stored: as if the candidate is as good as float on all samples that it has not run, so
+        that those still to come can't make it look better than it does (this is exact for scores that cannot beat
+        float's, such as ``top1`` and ``cosine``). A function of the user's own that has no value on the few samples so
+        far stops nobody either.
+
+        A candidate that is slower than float by the margin on every target goes on only where the size is an objective
+        and it is smaller.
+        """
         margin = _RATIO_MARGIN * math.sqrt(2 / progress.n_rounds)
-        if min(progress.ratios.values()) > 1 + margin:
+        is_smaller = self.objectives.has_size and size_bytes < self.float_bytes
+        if min(progress.ratios.values()) > 1 + margin and not is_smaller:
             return False
-        return not any(
+        ahead = [known for known in self._known.values() if self._is_ahead(known, progress, size_bytes, margin)]
+        if not ahead or not self.objectives.metrics:
+            return not ahead
+        assert meter is not None
+        try:
+            drops = self._drops(meter)
+        except MetricError:
+            return True
+        names = [metric.name for metric in self.objectives.metrics]
+        return not any(all(known.drops[name] <= drops[name] for name in names) for known in ahead)
+
+    def _is_ahead(self, known: Measurement, progress: Progress, size_bytes: int, margin: float) -> bool:
+        """Whether a known candidate beats one in all objectives that are no metrics."""
+        has_snr, has_size = self.objectives.has_snr, self.objectives.has_size
+        return (
             known.is_complete
-            and known.quality.worst_db >= snr + _SNR_MARGIN_DB
+            and not (has_snr and known.quality.worst_db < progress.quality.worst_db + _SNR_MARGIN_DB)
+            and not (has_size and known.size_bytes > size_bytes)
             and all(known.latency[name].ratio_high <= ratio - margin / 2 for name, ratio in progress.ratios.items())
-            for known in self._known.values()
         )

@@ -13,6 +13,7 @@ _FIXED = {
     "model_sha256": "model",
     "weights_sha256": "set of external weights",
     "targets": "target",
+    "objectives": "set of objectives",
     "space": "space",
     "space_digest": "space",
     "n_regions": "number of regions",

@@ -114,7 +114,8 @@ class Run:
             held_out=() if self.data is None or self.data.held_out is None else self.data.held_out.feeds,
             seconds=_FLOAT_SHARE * self._budget_s,
             metrics=asked.metrics,
-            has_drops=bool(asked.max_drops),
+            has_drops=bool(asked.max_drops or asked.objectives.metrics),
+            objectives=asked.objectives,
         )
         return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
 
@@ -225,8 +226,8 @@ class Run:
             memory_bytes=self._available_bytes,
             folder=folder,
             calibration_digest=ingredients.statistics.digest,
-            demands=self.configuration.demands,
-            max_drops=self.configuration.max_drops,
+            objectives=self.configuration.objectives,
+            bounds=self.configuration.bounds,
             is_ended=lambda: interrupts.n_pressed > n_before,
             notes=self.notes,
         )
@@ -255,8 +256,11 @@ class Run:
         )
 
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
+        asked = self.configuration
         try:
-            self.study = Study(folder.journal, space, sampler, len(self.configuration.targets))
+            self.study = Study(
+                folder.journal, space, sampler, len(asked.targets), objectives=asked.objectives, bounds=asked.bounds
+            )
         except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
         return self.study

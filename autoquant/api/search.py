@@ -11,6 +11,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, is_disk_full
+from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
@@ -30,6 +31,7 @@ def search(
     held_out: DataSource | None = None,
     labels: str | os.PathLike[str] | None = None,
     metrics: Sequence[str] = (),
+    objectives: Sequence[str] = ("latency", "snr"),
     targets: Sequence[Target] = (Target("cpu"),),
     budget: Budget | None = None,
     demands: Demands | None = None,
@@ -43,7 +45,7 @@ def search(
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
 ) -> SearchResult:
-    """Search the mixed-precision QDQ models of a float model that no other one beats in both latency and SNR.
+    """Search the mixed-precision QDQ models of a float model that no other one beats in all objectives.
 
     Args:
         model: The float model's file, or ``example:digits``.
@@ -53,7 +55,9 @@ def search(
             are enough.
         labels: File with labels of the evaluation samples, ``.npz`` or ``.npy``; arrays ``label*`` of the data without.
         metrics: Beside SNR, as ``autoquant.metrics.grammar`` spells them, e.g. ``top1`` or ``module:function``.
-        targets: Where candidates are timed; each is an objective of its own.
+        objectives: What members are compared in: ``latency``, which must be there, ``size``, ``snr`` and names of
+            metrics, at least one of these two.
+        targets: Where candidates are timed; the latency on each is an objective of its own.
         budget: When the search ends; 120 s by default.
         demands: What is of interest.
         out: Folder of the run, new or empty unless ``resume``.
@@ -77,6 +81,7 @@ def search(
         budget = Budget(seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)
     calibration, evaluation = _with_example(model, calibration, evaluation)
+    parsed = parse_metrics(metrics)
     configuration = Configuration(
         model=steps.model_path(model),
         calibration=calibration,
@@ -93,7 +98,8 @@ def search(
         cache=cache,
         held_out=held_out,
         labels=None if labels is None else Path(labels),
-        metrics=parse_metrics(metrics),
+        metrics=parsed,
+        objectives=objectives_of(objectives, parsed),
     )
     run = Run(configuration, deadline, on_progress)
     run.check()

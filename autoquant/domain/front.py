@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
 
@@ -56,12 +57,14 @@ class Front:
         model_sha256: Of that file.
         targets: Where latency was measured.
         members: The float model is always one of them.
+        objectives: What the members were compared in, by name; SNR and latency by default.
     """
 
     model_path: str
     model_sha256: str
     targets: tuple[Target, ...]
     members: tuple[Member, ...]
+    objectives: Mapping[str, Goal] = field(default_factory=lambda: DEFAULT_OBJECTIVES.goals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

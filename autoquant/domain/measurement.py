@@ -106,8 +106,9 @@ class Measurement:
         digest: Of the graph that onnxruntime runs; equal digests are equal candidates.
         effective: Name of the scheme that each region really runs.
         is_complete: Whether it was measured to the end; a clear loser is stopped early.
+        size_bytes: Of the serialized candidate; the delivered file has metadata too, a few kB.
         drops: By metric, how much worse than float the candidate is over all search samples if it is as good on those
-            that it didn't run. Empty where no drop is demanded.
+            that it didn't run. Empty where no metric is an objective and no drop is demanded.
     """
 
     quality: Quality
@@ -115,6 +116,7 @@ class Measurement:
     digest: str
     effective: Assignment
     is_complete: bool
+    size_bytes: int
     drops: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, seconds_of
+from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, bytes_of, seconds_of
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
@@ -39,6 +39,8 @@ class ModelSearch:
         labels: File with labels of the evaluation data.
         metrics: Beside SNR, as the command takes them.
         max_drop: Largest drop by metric, or of every one.
+        objectives: What members are compared in.
+        max_size_bytes: Largest file of a member.
         targets: Where candidates are timed.
         seconds: Of each search; None where trials count alone.
         trials: Largest number of trials.
@@ -57,6 +59,8 @@ class ModelSearch:
     labels: str | None
     metrics: tuple[str, ...]
     max_drop: float | Mapping[str, float] | None
+    objectives: tuple[str, ...]
+    max_size_bytes: int | None
     targets: tuple[Target, ...]
     seconds: float | None
     trials: int | None
@@ -132,6 +136,8 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
         labels=_located_data(model.labels, folder),
         metrics=tuple(model.metrics),
         max_drop=model.max_drop,
+        objectives=tuple(options.objectives),
+        max_size_bytes=options.max_size,
         targets=tuple(Target(t.ep, t.threads, t.options) for t in model.targets)
         or (Target(options.ep, options.threads),),
         seconds=seconds,
@@ -160,6 +166,13 @@ def _seconds(value: object) -> float:
         return seconds_of(str(value), "time")
     except AutoquantError as error:
         raise ValueError(str(error).removeprefix(f"time {value}: ")) from error
+
+
+def _bytes(value: object) -> int:
+    try:
+        return bytes_of(str(value), "max_size")
+    except AutoquantError as error:
+        raise ValueError(str(error).removeprefix(f"max_size {value}: ")) from error
 
 
 def _demands(values: dict[str, float]) -> dict[str, float]:
@@ -195,6 +208,8 @@ class _Table(BaseModel):
 class _Options(_Table):
     time: Annotated[float | None, PlainValidator(lambda value: value if value is None else _seconds(value))] = None
     trials: int | None = Field(default=None, ge=1)
+    objectives: list[str] = Field(default_factory=lambda: ["latency", "snr"])
+    max_size: Annotated[int | None, PlainValidator(lambda value: value if value is None else _bytes(value))] = None
     threads: int = Field(default=1, ge=1, le=MAX_THREADS)
     ep: str = "cpu"
     space: str = "default"

@@ -37,6 +37,11 @@ class Candidate:
         return hashlib.sha256(labels.encode()).hexdigest()[:16]
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the model with its constants, without metadata."""
+        return len(self.skeleton) + sum(values.nbytes for values in self.constants.values())
+
+    @property
     def digest(self) -> str:
         """Equal for equal models."""
         return hashlib.sha256(self.skeleton).hexdigest() + self.variants_digest

@@ -3,12 +3,14 @@
 import json
 import math
 from dataclasses import fields
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
@@ -26,7 +28,9 @@ def front_json(front: Front) -> str:
 
     An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, so that equal outputs are 200.0 dB. The float model's
     ``snr_db.worst`` is null. A member with integer or boolean outputs has ``agreement`` beside ``snr_db``. In
-    ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what is not known is null.
+    ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what is not known is null. ``objectives`` says what the
+    members were compared in: ``latency`` (on each target), ``size``, ``snr`` and metrics by name, to ``minimize`` or
+    ``maximize``.
 
     Args:
         front: What is delivered.
@@ -49,6 +53,7 @@ def front_json(front: Front) -> str:
             }
             for target in front.targets
         ],
+        "objectives": dict(front.objectives),
         "members": [_member_document(member) for member in front.members],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -57,7 +62,8 @@ def front_json(front: Front) -> str:
 def front_from_json(text: str) -> Front:
     """Read what ``front_json`` wrote.
 
-    Unknown keys are left aside. The file does not say ``n_samples``, which is 0 in the result.
+    Unknown keys are left aside. The file does not say ``n_samples``, which is 0 in the result. Files without
+    ``objectives`` are of SNR and latency.
 
     Raises:
         OutputError: The text is no ``front.json`` of schema version 1.
@@ -77,6 +83,7 @@ def front_from_json(text: str) -> Front:
         model_sha256=document.model.sha256,
         targets=targets,
         members=tuple(_read_member(member) for member in document.members),
+        objectives=document.objectives,
     )
 
 
@@ -182,6 +189,7 @@ class _MemberDocument(_Part):
 class _FrontDocument(_Part):
     model: _ModelDocument
     targets: list[_TargetDocument]
+    objectives: dict[str, Annotated[Goal, Field(strict=False)]] = DEFAULT_OBJECTIVES.goals
     members: list[_MemberDocument]
 
 

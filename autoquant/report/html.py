@@ -13,17 +13,18 @@ import jinja2
 import plotly.offline
 
 from autoquant.domain.front import Front, Member, RunRecord
-from autoquant.domain.measurement import Evaluation, Failure, Measurement, SnrInterval
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, SnrInterval
 from autoquant.domain.metric import MetricValue
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.target import Target
 from autoquant.report.summary import (
-    DEMANDS_DB,
-    best_member_at,
+    best_members,
     evaluations_sentence,
     headline,
     interval_text,
+    objectives_sentence,
+    quality_metric,
     ratio_text,
     schemes_text,
 )
@@ -55,7 +56,7 @@ _REJECTED_MARKER = {"color": "#9aa6b4", "opacity": 0.7, "size": 6, "symbol": "ci
 _EVALUATED_MARKER = {"color": "#7f93ab", "opacity": 0.5, "size": 6}
 
 _Point = tuple[Evaluation, float, float]
-"""An evaluation with its latency ratio and its SNR in dB."""
+"""An evaluation with its latency ratio and what the plot has upwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,41 @@ class _Plot:
     target: str
     figure: Mapping[str, object]
     caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """What the plot has upwards: SNR in dB, or in % how a metric compares with float where SNR is no objective."""
+
+    metric: str | None
+
+    @property
+    def name(self) -> str:
+        return "SNR" if self.metric is None else escape(self.metric)
+
+    @property
+    def title(self) -> str:
+        return "SNR of the worst output, dB" if self.metric is None else f"{self.name} against float, %"
+
+    @property
+    def least_height(self) -> float:
+        return 5.0 if self.metric is None else 1.0
+
+    def of_member(self, member: Member) -> float | None:
+        drops = {name: found.drop.all.value for name, found in member.metrics.items()}
+        return None if member.quality is None else self._of(member.quality, drops)
+
+    def of_measurement(self, measurement: Measurement) -> float | None:
+        return self._of(measurement.quality, measurement.drops)
+
+    def text(self, value: float) -> str:
+        return f"SNR {value:.1f} dB" if self.metric is None else f"{self.name} {value:+.2f} %"
+
+    def _of(self, quality: Quality, drops: Mapping[str, float]) -> float | None:
+        """None where it is not known or not finite."""
+        if self.metric is not None:
+            return -100 * drops[self.metric] + 0.0 if self.metric in drops else None
+        return quality.worst_db if math.isfinite(quality.worst_db) else None
 
 
 def report_html(record: RunRecord) -> str:
@@ -108,7 +144,8 @@ def report_html(record: RunRecord) -> str:
         record=record,
         front=front,
         headline=headline(record),
-        demands=[(demand, best_member_at(front, demand)) for demand in DEMANDS_DB],
+        objectives=objectives_sentence(front),
+        demands=best_members(front),
         quantized=[member for member in front.members if member.quality is not None],
         ms_digits={target.name: _ms_digits(front, target) for target in front.targets},
         metrics=list(front.members[-1].metrics),
@@ -200,68 +237,70 @@ def _plain_text(value: object) -> str:
 
 
 def _plot(record: RunRecord, target: Target) -> _Plot:
+    axis = _Axis(quality_metric(record.front))
     members = sorted(
-        (member for member in record.front.members if member.quality is not None and _is_finite(member)),
+        (member for member in record.front.members if axis.of_member(member) is not None),
         key=lambda member: member.latency[target.name].ratio,
     )
-    points = list(_points(record.evaluations, target.name))
+    heights = [height for member in members if (height := axis.of_member(member)) is not None]
+    points = list(_points(record.evaluations, target.name, axis))
     complete = [point for point in points if _is_complete(point[0])]
     rejected = [point for point in points if not _is_complete(point[0])]
     n_regions = len(record.regions)
     traces = [
-        _points_trace("rejected early", rejected, n_regions, _REJECTED_MARKER),
-        _points_trace("evaluated", complete, n_regions, _EVALUATED_MARKER),
-        _stairs_trace(members, target.name),
-        _members_trace(members, target.name, n_regions),
+        _points_trace("rejected early", rejected, n_regions, axis) | {"marker": _REJECTED_MARKER},
+        _points_trace("evaluated", complete, n_regions, axis) | {"marker": _EVALUATED_MARKER},
+        _stairs_trace([member.latency[target.name].ratio for member in members], heights),
+        _members_trace(members, target.name, n_regions, axis),
     ]
-    ranges = _ranges(members, points, target.name)
+    latencies = [member.latency[target.name] for member in members]
+    ranges = _ranges(latencies, heights, points, axis)
     data = [trace for trace in traces if trace["x"]]
-    caption = _caption(record.evaluations, points, ranges) if data else "No measured SNR and latency to draw."
-    return _Plot(target.name, {"data": data, "layout": _layout(*ranges)}, caption)
-
-
-def _is_finite(member: Member) -> bool:
-    return member.quality is not None and math.isfinite(member.quality.worst_db)
+    caption = (
+        _caption(record.evaluations, points, ranges, axis)
+        if data
+        else f"No measured {axis.metric or 'SNR'} and latency to draw."
+    )
+    return _Plot(target.name, {"data": data, "layout": _layout(*ranges, axis.title)}, caption)
 
 
 def _is_complete(evaluation: Evaluation) -> bool:
     return isinstance(evaluation.outcome, Measurement) and evaluation.outcome.is_complete
 
 
-def _points(evaluations: Iterable[Evaluation], target: str) -> Iterable[_Point]:
+def _points(evaluations: Iterable[Evaluation], target: str, axis: _Axis) -> Iterable[_Point]:
     for evaluation in evaluations:
         outcome = evaluation.outcome
-        if isinstance(outcome, Measurement) and target in outcome.latency and math.isfinite(outcome.quality.worst_db):
-            yield evaluation, outcome.latency[target].ratio, outcome.quality.worst_db
+        if isinstance(outcome, Measurement) and target in outcome.latency:
+            height = axis.of_measurement(outcome)
+            if height is not None:
+                yield evaluation, outcome.latency[target].ratio, height
 
 
-def _points_trace(
-    name: str, points: Sequence[_Point], n_regions: int, marker: Mapping[str, object]
-) -> dict[str, object]:
+def _points_trace(name: str, points: Sequence[_Point], n_regions: int, axis: _Axis) -> dict[str, object]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "x": [ratio for _, ratio, _ in points],
-        "y": [snr for _, _, snr in points],
+        "y": [height for _, _, height in points],
         "text": [
-            f"<b>trial {evaluation.trial.number}</b>, {name}<br>ratio {ratio:.3f}<br>SNR {snr:.1f} dB<br>"
+            f"<b>trial {evaluation.trial.number}</b>, {name}<br>ratio {ratio:.3f}<br>{axis.text(height)}<br>"
             + _hover_schemes(schemes_text(evaluation.trial.assignment, n_regions))
-            for evaluation, ratio, snr in points
+            for evaluation, ratio, height in points
         ],
         "hovertemplate": "%{text}<extra></extra>",
-        "marker": marker,
     }
 
 
-def _members_trace(members: Sequence[Member], target: str, n_regions: int) -> dict[str, object]:
+def _members_trace(members: Sequence[Member], target: str, n_regions: int, axis: _Axis) -> dict[str, object]:
     latencies = [member.latency[target] for member in members]
     return {
         "type": "scatter",
         "mode": "markers+text",
         "name": "on the front, 95 % interval",
         "x": [latency.ratio for latency in latencies],
-        "y": [member.quality.worst_db for member in members if member.quality is not None],
+        "y": [axis.of_member(member) for member in members],
         "error_x": {
             "type": "data",
             "symmetric": False,
@@ -276,7 +315,7 @@ def _members_trace(members: Sequence[Member], target: str, n_regions: int) -> di
         "textfont": {"color": "#1553a8", "size": 11},
         "hovertext": [
             f"<b>{escape(member.id)}</b><br>ratio {ratio_text(latency, 3)} ({interval_text(latency, 3)})<br>"
-            f"{latency.median_ms:.3g} ms<br>SNR {_snr_text(member)}<br>"
+            f"{latency.median_ms:.3g} ms<br>SNR {_snr_text(member)}<br>{_metric_line(member, axis)}"
             + _hover_schemes(schemes_text(member.assignment, n_regions))
             for member, latency in zip(members, latencies, strict=True)
         ],
@@ -285,13 +324,17 @@ def _members_trace(members: Sequence[Member], target: str, n_regions: int) -> di
     }
 
 
-def _stairs_trace(members: Sequence[Member], target: str) -> dict[str, object]:
-    """The least ratio that each demand can have: right along a member's SNR to the next member, then up."""
+def _metric_line(member: Member, axis: _Axis) -> str:
+    height = axis.of_member(member)
+    return "" if axis.metric is None or height is None else f"{axis.text(height)}<br>"
+
+
+def _stairs_trace(ratios: Sequence[float], heights: Sequence[float]) -> dict[str, object]:
+    """The least ratio that each demand can have: right along a member's height to the next member, then up."""
     steps: list[tuple[float, float]] = []
-    for member in members:
-        assert member.quality is not None
-        if not steps or member.quality.worst_db > steps[-1][1]:
-            steps.append((member.latency[target].ratio, member.quality.worst_db))
+    for ratio, height in zip(ratios, heights, strict=True):
+        if not steps or height > steps[-1][1]:
+            steps.append((ratio, height))
     corners = [(right[0], left[1]) for left, right in pairwise(steps)]
     path = [point for pair in zip(steps, corners, strict=False) for point in pair] + steps[-1:]
     path += [(1.0, steps[-1][1])] if steps and steps[-1][0] < 1 else []
@@ -313,14 +356,12 @@ def _hover_schemes(text: str) -> str:
 
 
 def _ranges(
-    members: Sequence[Member], points: Sequence[_Point], target: str
+    latencies: Sequence[Latency], heights: Sequence[float], points: Sequence[_Point], axis: _Axis
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    latencies = [member.latency[target] for member in members]
     ratios = [end for latency in latencies for end in (latency.ratio_low, latency.ratio_high)]
-    snrs = [member.quality.worst_db for member in members if member.quality is not None]
     xs = [*ratios, *_central([ratio for _, ratio, _ in points]), 1.0]
-    ys = [*snrs, *_central([snr for _, _, snr in points])] or [0.0, 50.0]
-    return _padded(min(xs), max(xs), 0.1), _padded(min(ys), max(ys), 5.0)
+    ys = [*heights, *_central([height for _, _, height in points])] or [0.0, 10 * axis.least_height]
+    return _padded(min(xs), max(xs), 0.1), _padded(min(ys), max(ys), axis.least_height)
 
 
 def _central(values: Sequence[float]) -> list[float]:
@@ -335,14 +376,14 @@ def _padded(low: float, high: float, least: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _layout(x_range: tuple[float, float], y_range: tuple[float, float]) -> dict[str, object]:
+def _layout(x_range: tuple[float, float], y_range: tuple[float, float], y_title: str) -> dict[str, object]:
     axis = {"gridcolor": "#e8ebef", "zeroline": False, "linecolor": "#c3cad3", "ticks": "outside", "ticklen": 4}
     axis |= {"tickcolor": "#c3cad3", "title": {"standoff": 10}}
     float_line = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "above"}
     float_label = {"x": 1, "yref": "paper", "y": 0, "text": "float", "showarrow": False, "xanchor": "left"}
     return {
         "xaxis": axis | {"title": {"text": "latency ratio against float", "standoff": 10}, "range": list(x_range)},
-        "yaxis": axis | {"title": {"text": "SNR of the worst output, dB", "standoff": 8}, "range": list(y_range)},
+        "yaxis": axis | {"title": {"text": y_title, "standoff": 8}, "range": list(y_range)},
         "shapes": [float_line | {"line": {"color": "#5d6775", "width": 1.5, "dash": "dash"}}],
         "annotations": [float_label | {"yanchor": "bottom", "xshift": 3, "font": {"color": "#5d6775", "size": 13}}],
         "legend": {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top", "traceorder": "reversed"},
@@ -360,13 +401,16 @@ def _caption(
     evaluations: Sequence[Evaluation],
     points: Sequence[_Point],
     ranges: tuple[tuple[float, float], tuple[float, float]],
+    axis: _Axis,
 ) -> str:
     (left, right), (bottom, top) = ranges
-    n_outside = sum(not (left <= ratio <= right and bottom <= snr <= top) for _, ratio, snr in points)
+    n_outside = sum(not (left <= ratio <= right and bottom <= height <= top) for _, ratio, height in points)
     n_missing = sum(isinstance(evaluation.outcome, Measurement) for evaluation in evaluations) - len(points)
-    sentences = ["Further left is faster, further up is closer to the float model."]
+    up = "closer to the float model" if axis.metric is None else f"better in {axis.metric}"
+    sentences = [f"Further left is faster, further up is {up}."]
     if n_outside:
         sentences.append(f"Outside the first view: {n_outside} of the evaluations; a double-click shows them.")
     if n_missing:
-        sentences.append(f"Not drawn, for want of a latency here or of a finite SNR: {n_missing} of the evaluations.")
+        missing = "finite SNR" if axis.metric is None else f"value of {axis.metric}"
+        sentences.append(f"Not drawn, for want of a latency here or of a {missing}: {n_missing} of the evaluations.")
     return " ".join(sentences)

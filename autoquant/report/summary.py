@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.errors import UsageError
@@ -13,12 +14,15 @@ from autoquant.errors import UsageError
 __all__ = [
     "DEMANDS_DB",
     "JobRow",
+    "best_members",
     "best_member_at",
     "best_ratio_at",
     "evaluations_sentence",
     "headline",
     "interval_text",
     "job_summary_markdown",
+    "objectives_sentence",
+    "quality_metric",
     "ratio_text",
     "run_sentences",
     "schemes_text",
@@ -28,6 +32,9 @@ DEMANDS_DB = (30, 40, 50)
 """SNR demands at which fronts are compared."""
 
 _HEADLINE_DEMAND_DB = 40.0
+_DEMANDS = ("min_snr_db", "max_latency_ratio", "max_size_bytes")
+_DROPS = (0.0, 0.005, 0.01)
+"""Demands of a metric where it takes the place of SNR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +88,44 @@ def best_ratio_at(front: Front, demand_db: float, target: str | None = None) -> 
     return 1.0 if member.id == FLOAT_ID else member.latency[_target_name(front, target)].ratio
 
 
+def best_members(front: Front, target: str | None = None) -> dict[str, Member]:
+    """The fastest member at each of some demands, by the demand in words.
+
+    They are of SNR or, where that is no objective, of the metric that is one.
+
+    Raises:
+        UsageError: The front has no such target.
+    """
+    metric = quality_metric(front)
+    if metric is None:
+        return {f"{demand} dB": best_member_at(front, demand, target) for demand in DEMANDS_DB}
+    name = _target_name(front, target)
+    found = {}
+    for drop in _DROPS:
+        kept = (member for member in front.members if member.metrics[metric].drop.all.value <= drop)
+        demand = f"a drop of {metric} by {100 * drop:g} %" if drop else f"no drop of {metric}"
+        found[demand] = min(kept, key=lambda member: member.latency[name].ratio)
+    return found
+
+
+def quality_metric(front: Front) -> str | None:
+    """The metric by which members are good where SNR is no objective, else None."""
+    if SNR in front.objectives:
+        return None
+    return next(name for name in front.objectives if name not in (LATENCY, SIZE))
+
+
+def objectives_sentence(front: Front) -> str:
+    """What the members were compared in, like ``Objectives: higher snr, lower latency``."""
+    words = {Goal.MAXIMIZE: "higher", Goal.MINIMIZE: "lower"}
+    return f"Objectives: {', '.join(f'{words[goal]} {name}' for name, goal in front.objectives.items())}."
+
+
 def headline(record: RunRecord) -> str:
     """One sentence: the fastest member that keeps the demand.
 
-    That is ``max_drop`` of the configuration, else ``min_snr_db``, else 40 dB.
+    That is ``max_drop`` of the configuration, else ``min_snr_db``, else 40 dB; where SNR is no objective and nothing is
+    demanded, it is the fastest member of all.
     """
     front = record.front
     if len(front.members) == 1:
@@ -92,7 +133,9 @@ def headline(record: RunRecord) -> str:
     drops = record.configuration.get("max_drop")
     if isinstance(drops, Mapping) and drops:
         return _fastest_within(record, drops)
-    asked = record.configuration.get("min_snr_db")
+    asked, metric = record.configuration.get("min_snr_db"), quality_metric(front)
+    if metric is not None and asked is None:
+        return _fastest(record, metric)
     demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
     member = best_member_at(front, demand)
     start = f"Fastest model that keeps {demand:g} dB"
@@ -110,18 +153,20 @@ def headline(record: RunRecord) -> str:
 def run_sentences(record: RunRecord) -> list[str]:
     """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
 
-    A largest drop that was demanded comes first.
+    A largest drop that was demanded comes first, and objectives that are not SNR and latency.
     """
+    usual = record.front.objectives == DEFAULT_OBJECTIVES.goals
+    objectives = [] if usual else [objectives_sentence(record.front)]
     if len(record.front.members) == 1:
-        return [_nothing_pays(record), *_evaluations_lines(record.evaluations)]
+        return [*objectives, _nothing_pays(record), *_evaluations_lines(record.evaluations)]
     several = len(record.front.targets) > 1
     lines = [
-        (f"{target.name}, at" if several else "At") + f" {demand} dB: {_demand_phrase(record, demand, target.name)}."
+        (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
         for target in record.front.targets
-        for demand in DEMANDS_DB
+        for demand, member in best_members(record.front, target.name).items()
     ]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
-    return [*asked, *lines, *_evaluations_lines(record.evaluations)]
+    return [*objectives, *asked, *lines, *_evaluations_lines(record.evaluations)]
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
@@ -186,6 +231,18 @@ def _ratio_phrase(latency: Latency) -> str:
     return f"{ratio_text(latency)} of float's latency ({interval_text(latency)})"
 
 
+def _fastest(record: RunRecord, metric: str) -> str:
+    target = record.front.targets[0].name
+    member = min(record.front.members, key=lambda member: member.latency[target].ratio)
+    if member.id == FLOAT_ID:
+        return f"No member is faster than float on {target}."
+    drop = 100 * member.metrics[metric].drop.all.value + 0.0
+    return (
+        f"Fastest model: {_ratio_phrase(member.latency[target])}, {metric} drops by {drop:.3g} %,"
+        f" {_regions_phrase(member, record)}."
+    )
+
+
 def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
     """Of the members, which all keep the demand."""
     target = record.front.targets[0].name
@@ -204,8 +261,7 @@ def _regions_phrase(member: Member, record: RunRecord) -> str:
     return schemes_text(member.assignment, len(record.regions))
 
 
-def _demand_phrase(record: RunRecord, demand: int, target: str) -> str:
-    member = best_member_at(record.front, demand, target)
+def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
     if member.quality is None:
         return "nothing is faster than float"
     snr = member.quality.worst_db
@@ -217,6 +273,8 @@ def _nothing_pays(record: RunRecord) -> str:
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
+        if any(record.configuration.get(demand) is not None for demand in _DEMANDS):
+            return "Nothing better than float was found that keeps what is demanded."
         return "Nothing pays: the float model alone is on the front."
     return "No candidate was measured: the float model alone is on the front."
 

@@ -8,6 +8,7 @@ import pandas as pd
 from autoquant.domain.front import Front, Member
 from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement
 from autoquant.domain.metric import MemberMetric, PartValues
+from autoquant.domain.objective import SIZE
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT
 
@@ -50,12 +51,17 @@ def front_table(front: Front) -> pd.DataFrame:
 
 
 def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
-    """The front on its first target with the first metric, in words, for a terminal: headings, then the rows."""
+    """The front on its first target with one metric, in words, for a terminal: headings, then the rows.
+
+    The metric is an objective, or else the first one; sizes are there where they are an objective.
+    """
     target = front.targets[0].name
     has_held_out = any(member.snr_held_out for member in front.members)
-    name = next(iter(front.members[-1].metrics), None)
+    known = front.members[-1].metrics
+    name = next((name for name in front.objectives if name in known), next(iter(known), None))
+    has_size = SIZE in front.objectives
     headings = ["id", "SNR dB", *["held out"] * has_held_out, *([] if name is None else [name, "drop, %"])]
-    headings += ["ratio", "95 %", "ms", "regions"]
+    headings += ["ratio", "95 %", "ms", *["MB"] * has_size, "regions"]
     rows = []
     for member in front.members:
         latency, quality = member.latency[target], member.quality
@@ -65,7 +71,8 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
             row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
         row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f}-{latency.ratio_high:.3f}" if quality else ""]
         n_quantized = sum(scheme != FLOAT for scheme in member.assignment.values())
-        rows.append([*row, f"{latency.median_ms:.3f}", str(n_quantized)])
+        row += [f"{latency.median_ms:.3f}", *[f"{member.size_bytes / 1e6:.3f}"] * has_size]
+        rows.append([*row, str(n_quantized)])
     return headings, rows
 
 
@@ -73,8 +80,9 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
     """One row per evaluation, in order.
 
     Columns: number, state (``complete``, ``rejected-early`` or ``failed``), snr_db, n_samples, ratio, ratio_low,
-    ratio_high, median_ms, n_rounds (per target as in ``front_table``), digest, reason, ``drop[NAME]`` of each metric
-    that candidates are scored by, and ``scheme[REGION]``: what was asked of each region.
+    ratio_high, median_ms, n_rounds (per target as in ``front_table``), size_bytes (of the
+    serialized candidate), digest, reason, ``drop[NAME]`` of each metric that candidates are scored by, and
+    ``scheme[REGION]``: what was asked of each region.
 
     Args:
         evaluations: What the study made.
@@ -85,7 +93,8 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
     """
     targets = _target_names(evaluations)
     ids = _region_ids(evaluations, regions)
-    columns = ["number", "state", "snr_db", "n_samples", *_names(targets, _TRIAL_LATENCY), "digest", "reason"]
+    columns = ["number", "state", "snr_db", "n_samples", *_names(targets, _TRIAL_LATENCY)]
+    columns += ["size_bytes", "digest", "reason"]
     metrics = _metric_names(evaluations)
     columns += [f"drop[{name}]" for name in metrics]
     columns += [f"scheme[{region}]" for region in ids]
@@ -140,6 +149,7 @@ def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> di
         "snr_db": outcome.quality.worst_db,
         "n_samples": outcome.quality.n_samples,
         **_cells(targets, outcome.latency.get, _TRIAL_LATENCY),
+        "size_bytes": outcome.size_bytes,
         "digest": outcome.digest,
         "reason": "",
         **{f"drop[{name}]": drop for name, drop in outcome.drops.items()},

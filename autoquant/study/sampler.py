@@ -27,9 +27,10 @@ _SNR_LIMIT_DB = 200.0
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
 _N_INEFFECTIVE = 2
-SAMPLER_ATTRIBUTES = frozenset({"state", "ratio_error", "snr_by_output", "effective"})
+SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective"})
 """User attributes of a trial that the sampler reads where they are.
 
+``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
 of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
 region really ran.
@@ -43,8 +44,9 @@ class StructureSampler(BaseSampler):
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler.
 
-    The study maximises SNR in dB and minimises latency ratios, one a target; the parameters are regions, categorical
-    over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
+    Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
+    don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
+    categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
 
     Args:
         layout: Regions, schemes and borders.
@@ -93,8 +95,8 @@ class StructureSampler(BaseSampler):
         complete = [t for t in known if t.state is TrialState.COMPLETE]
         asked = [self._layout.encode(t.params) for t in known]
         ran = [self._ran(t) for t in complete]
-        if self._surrogate is None:
-            self._surrogate = Surrogate(self._layout, max(1, len(study.directions) - 1))
+        if self._surrogate is None or not complete:
+            self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1)
         found = _observations(complete, ran, self._surrogate.n_targets)
         if len(complete) > self._n_fitted:
             self._learn(found, [self._layout.encode(t.params) for t in complete])
@@ -190,7 +192,7 @@ def _observations(trials: Sequence[FrozenTrial], ran: Sequence[Codes], n_targets
     return Observations(
         codes=np.array(ran, dtype=np.int64),
         snr_db=_snr_by_output(trials),
-        ratios=np.array([t.values[1:] for t in trials], dtype=float).reshape(-1, n_targets),
+        ratios=np.array([_ratios(t) for t in trials], dtype=float).reshape(-1, n_targets),
         errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
         is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
     )
@@ -198,8 +200,16 @@ def _observations(trials: Sequence[FrozenTrial], ran: Sequence[Codes], n_targets
 
 def _snr_by_output(trials: Sequence[FrozenTrial]) -> Floats:
     """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
-    rows = [t.user_attrs.get("snr_by_output") or [t.values[0]] for t in trials]
+    rows = [t.user_attrs.get("snr_by_output") or [_snr_db(t)] for t in trials]
     if len({len(row) for row in rows}) > 1:
-        rows = [[t.values[0]] for t in trials]
+        rows = [[_snr_db(t)] for t in trials]
     found = np.array(rows, dtype=float).reshape(len(trials), max(map(len, rows), default=1))
     return np.asarray(np.clip(found, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
+
+
+def _snr_db(trial: FrozenTrial) -> float:
+    return float(trial.user_attrs.get("snr_db", trial.values[0]))
+
+
+def _ratios(trial: FrozenTrial) -> list[float]:
+    return list(trial.user_attrs.get("ratios", trial.values[1:]))

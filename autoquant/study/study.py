@@ -1,5 +1,6 @@
 """The Optuna study of one search."""
 
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,17 +14,17 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, SNR_LIMIT_DB, Bounds, Objectives, standing_of
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.study.sampler import SAMPLER_ATTRIBUTES
 
-__all__ = ["SNR_LIMIT_DB", "Study"]
+__all__ = ["Study"]
 
-SNR_LIMIT_DB = 200.0
-"""Equal outputs count as this much: Optuna's values must be finite to be shown."""
 _NAME = "autoquant"
+_SNR = "snr_db"
 
 
 class Study:
@@ -32,19 +33,33 @@ class Study:
     Trials are asked in memory and stored when they are told: Optuna's journal takes a write and a sync for each
     parameter of a running trial, which costs more than measuring does with many regions.
 
+    The values of a trial are the objectives: ``snr_db`` (maximised), then, all of them minimised, ``drop[METRIC]``,
+    ``ratio_0`` and so on for the targets, ``size_bytes``. What is demanded are Optuna's constraints of a trial, so that
+    Optuna tells feasible trials and any sampler heeds them. In the journal they are those of the demands when the trial
+    was told; a sampler sees those of now.
+
     Args:
         path: The journal file; trials that it holds already are taken over.
         space: The choices.
         sampler: Any Optuna sampler; None for Optuna's default.
-        n_targets: One objective each, after the SNR.
+        n_targets: One objective each.
+        objectives: What the values are.
+        bounds: What is demanded.
     """
 
     def __init__(
-        self, path: Path, space: SearchSpace, sampler: optuna.samplers.BaseSampler | None, n_targets: int = 1
+        self,
+        path: Path,
+        space: SearchSpace,
+        sampler: optuna.samplers.BaseSampler | None,
+        n_targets: int = 1,
+        objectives: Objectives = DEFAULT_OBJECTIVES,
+        bounds: Bounds = NO_BOUNDS,
     ) -> None:
-        self._space = space
+        self._space, self._objectives, self._bounds = space, objectives, bounds
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        directions = [StudyDirection.MAXIMIZE, *[StudyDirection.MINIMIZE] * n_targets]
+        names = _value_names(objectives, n_targets)
+        directions = [StudyDirection.MAXIMIZE if name == _SNR else StudyDirection.MINIMIZE for name in names]
         self._distributions: dict[str, BaseDistribution] = {
             region: CategoricalDistribution(list(names)) for region, names in space.choices.items()
         }
@@ -54,28 +69,27 @@ class Study:
             directions=directions,
             load_if_exists=True,
         )
-        if self._stored.directions != directions:
-            raise OutputError(
-                f"{path}: its trials have another number of targets; use the same --target or another --out"
-            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            if self._stored.metric_names is None:
+                self._stored.set_metric_names(names)
+        if self._stored.metric_names != names:
+            raise OutputError(f"{path}: its trials have other objectives or targets; use the same or another --out")
         self._asked = optuna.create_study(storage=InMemoryStorage(), directions=directions, sampler=sampler)
         self._queue: list[dict[str, str]] = []
         self._running: dict[int, optuna.Trial] = {}
         self.evaluations: list[Evaluation] = []
         for trial in self._stored.get_trials(deepcopy=False):
             self._take_over(trial, path)
-        if not self.evaluations:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExperimentalWarning)
-                self._stored.set_metric_names(["snr_db", *(f"ratio_{i}" for i in range(n_targets))])
 
     def _take_over(self, trial: FrozenTrial, path: Path) -> None:
         if dict(trial.distributions) != self._distributions:
             raise OutputError(
                 f"{path}: its trials have other regions or schemes; use the same --space and --regions or another --out"
             )
-        self._asked.add_trial(trial)
-        self.evaluations.append(_evaluation(trial))
+        evaluation = _evaluation(trial)
+        self._asked.add_trial(self._frozen(evaluation))
+        self.evaluations.append(evaluation)
 
     def enqueue(self, assignment: Assignment) -> None:
         """Propose this one before the sampler is asked, unless it was evaluated already."""
@@ -101,30 +115,43 @@ class Study:
 
     def tell(self, evaluation: Evaluation) -> None:
         """Keep an evaluation, in the journal too."""
-        trial, outcome = evaluation.trial, evaluation.outcome
-        attributes = _attributes(outcome)
-        if isinstance(outcome, Failure):
-            values, state = None, TrialState.FAIL
-        else:
-            values, state = _values(outcome), TrialState.COMPLETE
-        running = self._running.pop(trial.number)
-        for key in SAMPLER_ATTRIBUTES & attributes.keys():
-            running.set_user_attr(key, attributes[key])
-        self._asked.tell(running, values, state=state)
-        self._stored.add_trial(
-            create_trial(
-                state=state,
-                params={str(region): name for region, name in trial.assignment.items()},
-                distributions=self._distributions,
-                values=values,
-                user_attrs=attributes,
-            )
-        )
+        running, told = self._running.pop(evaluation.trial.number), self._frozen(evaluation)
+        for key in SAMPLER_ATTRIBUTES & told.user_attrs.keys():
+            running.set_user_attr(key, told.user_attrs[key])
+        for name, beyond in told.constraints.items():
+            running.set_constraint(name, beyond)
+        self._asked.tell(running, told.values, state=told.state)
+        self._stored.add_trial(told)
         self.evaluations.append(evaluation)
 
+    def _frozen(self, evaluation: Evaluation) -> FrozenTrial:
+        outcome = evaluation.outcome
+        return create_trial(
+            state=TrialState.FAIL if isinstance(outcome, Failure) else TrialState.COMPLETE,
+            params={str(region): name for region, name in evaluation.trial.assignment.items()},
+            distributions=self._distributions,
+            values=None if isinstance(outcome, Failure) else self._values(outcome),
+            user_attrs=_attributes(outcome),
+            constraints=None if isinstance(outcome, Failure) else self._constraints(outcome),
+        )
 
-def _values(measurement: Measurement) -> list[float]:
-    return [_finite(measurement.quality.worst_db), *(latency.ratio for latency in measurement.latency.values())]
+    def _values(self, measurement: Measurement) -> list[float]:
+        losses = self._objectives.losses(standing_of(measurement))
+        return [-losses[0], *losses[1:]] if self._objectives.has_snr else losses
+
+    def _constraints(self, measurement: Measurement) -> dict[str, float]:
+        """An infinite SNR is so many decibels from what is demanded as JSON can spell."""
+        found = self._bounds.violations(standing_of(measurement))
+        return {k: v if math.isfinite(v) else math.copysign(SNR_LIMIT_DB, v) for k, v in found.items()}
+
+
+def _value_names(objectives: Objectives, n_targets: int) -> list[str]:
+    return [
+        *([_SNR] if objectives.has_snr else []),
+        *(f"drop[{metric.name}]" for metric in objectives.metrics),
+        *(f"ratio_{i}" for i in range(n_targets)),
+        *(["size_bytes"] if objectives.has_size else []),
+    ]
 
 
 def _finite(snr_db: float) -> float:
@@ -138,10 +165,13 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "state": "complete" if outcome.is_complete else "rejected-early",
         "quality": _plain(outcome.quality),
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
+        "snr_db": _finite(outcome.quality.worst_db),
+        "ratios": [latency.ratio for latency in outcome.latency.values()],
         "snr_by_output": [_finite(snr) for snr in outcome.quality.per_output.values()],
         "ratio_error": max((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
+        "size_bytes": outcome.size_bytes,
         "drops": dict(outcome.drops),
     }
 
@@ -163,6 +193,7 @@ def _evaluation(trial: FrozenTrial) -> Evaluation:
         digest=found["digest"],
         effective=found["effective"],
         is_complete=found["state"] == "complete",
-        drops=found.get("drops", {}),
+        size_bytes=found["size_bytes"],
+        drops=found["drops"],
     )
     return Evaluation(trial=asked, outcome=outcome)

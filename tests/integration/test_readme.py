@@ -52,6 +52,15 @@ def test_the_metric_of_the_readme_is_searched_with(files: Path) -> None:
     assert set(front_from_json((files / "run" / "front.json").read_text()).members[0].metrics) == {"hits", "cosine"}
 
 
+@pytest.mark.usefixtures("files")
+def test_the_objectives_of_the_readme_are_searched_with() -> None:
+    command = next(block for block in blocks("sh") if "--out smallest" in block).split()
+    assert command.pop(0) == "autoquant"
+    result = CliRunner().invoke(app, [*command, "--trials", "4"])
+    assert result.exit_code == 0, result.output
+    assert list(front_from_json(Path("smallest/front.json").read_text()).objectives) == ["accuracy", "latency", "size"]
+
+
 def test_every_option_of_the_readme_is_one_of_the_command() -> None:
     usage = next(block for block in blocks("sh") if "--min-snr" in block)
     wanted = set(re.findall(r"--[\w-]+", usage.split("autoquant regions")[0]))

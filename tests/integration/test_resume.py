@@ -64,6 +64,7 @@ def contents() -> dict[Path, bytes]:
     ("options", "name"),
     [
         ({"space": "quick"}, "space"),
+        ({"minimize": "latency,size"}, "set of objectives"),
         ({"regions": "2"}, "number of regions"),
         ({"threads": "2"}, "target"),
         ({"dim": "N=1"}, "--dim"),

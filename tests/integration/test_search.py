@@ -93,7 +93,7 @@ def test_the_front_is_one(digits: autoquant.SearchResult) -> None:
     assert snrs == sorted(snrs)
     assert all(member.latency["cpu-1t"].ratio_high < 1 for member in front.members[:-1])
     document = json.loads(text)
-    assert list(document) == ["schema_version", "model", "targets", "members"]
+    assert list(document) == ["schema_version", "model", "targets", "objectives", "members"]
     keys = ["id", "path", "sha256", "size_bytes", "snr_db", "latency", "assignment", "note"]
     assert all(list(member)[:8] == keys for member in document["members"])
     assert document["members"][-1]["snr_db"] == {"worst": None, "per_output": {}}

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from autoquant.api.steps.models import model_path, running
 from autoquant.domain.feed import Samples
@@ -63,14 +64,15 @@ def measure(
         found: The partition.
         n_rounds: Samples that are run, each once.
         goes_on: Asked after a third of the rounds.
-        known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again.
+        known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again,
+            only its size is its own.
         observe: Told the outputs of each sample.
     """
     try:
         opened = bench.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
         if known is not None and digest in known:
-            return known[digest]
+            return replace(known[digest], size_bytes=candidate.size_bytes)
         quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on, observe)
     except AutoquantError as error:
         return Failure(stage="open", reason=str(error))
@@ -84,4 +86,5 @@ def measure(
             assignment, found, opened.optimized, candidate.integer_nodes, candidate.float_nodes
         ),
         is_complete=is_complete,
+        size_bytes=candidate.size_bytes,
     )

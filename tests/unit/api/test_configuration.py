@@ -14,11 +14,13 @@ from autoquant.api.configuration import (
     Budget,
     Configuration,
     Demands,
+    bytes_of,
     check_targets,
     cores_of,
     drops_of,
     seconds_of,
 )
+from autoquant.domain.objective import Bounds
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.metrics.grammar import parse_metrics
@@ -170,3 +172,26 @@ def test_what_is_no_drop_is_refused(text: str) -> None:
 def test_metrics_are_of_single_samples() -> None:
     with pytest.raises(UsageError, match="leave the batch at 1"):
         Configuration(**{**VALID, "targets": (Target(batch=2),), "metrics": parse_metrics(["top1"])})
+
+
+@pytest.mark.parametrize(("text", "size"), [("4MB", 4_000_000), ("0.5 kb", 500), ("1.5GB", 1_500_000_000), ("12", 12)])
+def test_sizes_are_read_with_their_unit(text: str, size: int) -> None:
+    assert bytes_of(text, "--max-size") == size
+
+
+@pytest.mark.parametrize("text", ["", "small", "-4MB", "0MB", "0.3", "4MiB", "30%"])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--max-size .*4MB"):
+        bytes_of(text, "--max-size")
+
+
+def test_a_size_below_one_byte_is_refused() -> None:
+    with pytest.raises(UsageError, match="the largest size is 0 bytes"):
+        Demands(max_size_bytes=0)
+
+
+def test_demands_are_bounds_by_metric() -> None:
+    metrics = parse_metrics(["top1", "cosine"])
+    asked = Configuration(**{**VALID, "metrics": metrics, "demands": Demands(max_size_bytes=9, max_drop=0.1)})
+    assert asked.bounds == Bounds(max_size_bytes=9, max_drops={"top1": 0.1, "cosine": 0.1})
+    assert asked.plain()["objectives"] == ["snr", "latency"]

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,13 +8,17 @@ import pytest
 from autoquant.api import steps
 from autoquant.api.evaluator import EvaluatorSetup, Ingredients
 from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
+from autoquant.model.fragments import inline_external
+from autoquant.model.io import save_model, size_bytes_of
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
+from tests.records import a_measured
 
 N_SAMPLES = 24
 HERE = "tests.unit.api.test_evaluator"
@@ -84,3 +89,49 @@ def test_a_metric_that_fails_on_a_candidate_is_its_failure(place: Place) -> None
 def test_a_metric_that_does_not_fit_is_refused_before_anything_is_built(place: Place, metric: str, phrase: str) -> None:
     with pytest.raises(MetricError, match=phrase):
         replace(place.setup, metrics=parse_metrics([metric]))()
+
+
+TOP1 = parse_metrics(["top1"])
+ANSWERS = Objectives(has_snr=False, metrics=TOP1, has_size=True)
+"""The size is an objective in what follows, as then nobody is stopped for being slower than float."""
+
+
+def a_rival(*, snr_db: float, drop: float = 0.0, size_bytes: int = 0) -> Measurement:
+    outcome = a_measured(99, snr_db=snr_db, ratio=0.02, drops={"top1": drop}, size_bytes=size_bytes).outcome
+    assert isinstance(outcome, Measurement)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("objectives", "rival", "is_stopped"),
+    [
+        (Objectives(has_size=True), a_rival(snr_db=math.inf), True),
+        (Objectives(has_size=True), a_rival(snr_db=-90), False),
+        (Objectives(has_size=True), a_rival(snr_db=math.inf, size_bytes=10**9), False),
+        (ANSWERS, a_rival(snr_db=-90), True),
+        (ANSWERS, a_rival(snr_db=math.inf, drop=1.0), False),
+        (Objectives(metrics=TOP1, has_size=True), a_rival(snr_db=-90), False),
+    ],
+)
+def test_a_candidate_is_stopped_where_one_that_is_known_beats_it_in_every_objective(
+    place: Place, objectives: Objectives, rival: Measurement, is_stopped: bool
+) -> None:
+    evaluator = replace(place.setup, metrics=TOP1, has_drops=True, objectives=objectives)()
+    evaluator.float_bytes = 10**9
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    *first, last = place.quantized
+    for assignment in first:
+        evaluator.evaluate(assignment, 6)
+    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    outcome = evaluator.evaluate(last, 6).outcome
+    assert isinstance(outcome, Measurement)
+    assert outcome.is_complete is not is_stopped
+
+
+def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_path: Path) -> None:
+    builder = place.ingredients.builder()
+    for assignment, outcome in zip(({}, *place.quantized), place.outcomes("top1"), strict=True):
+        assert isinstance(outcome, Measurement)
+        candidate = builder.build(assignment)
+        save_model(inline_external(candidate.skeleton, candidate.constants, {}), tmp_path / "model.onnx")
+        assert outcome.size_bytes == pytest.approx(size_bytes_of(tmp_path / "model.onnx"), rel=0.05)

@@ -86,6 +86,7 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ("{ threads = 4 }", "{ treads = 4 }", "models[1].targets[1].treads: 'treads' is unknown, did you mean"),
         ("schema = 1", "schema = 2", "schema: input should be 1, it is 2"),
         ("schema = 1\n", "", "schema: this key is missing, add it"),
+        ("seed = 3", 'max_size = "big"', "defaults.max_size: write a positive number with a unit"),
         ('"2m"', '"soon"', "defaults.time: write a number with a unit"),
         ("threads = 2", "threads = 0", "defaults.threads: input should be greater than or equal to 1, it is 0"),
         ('"40" = 0.7', '"41" = 0.7', "models[0].demands: '41' is no SNR in dB"),
@@ -116,3 +117,14 @@ def test_the_nightly_job_is_valid_and_lists_the_models_that_the_zoo_makes() -> N
     assert job.name == "nightly"
     listed = (NIGHTLY.parent / "models.toml").read_text()
     assert all(f"[models.{search.name}]" in listed for search in job.searches if search.name != "digits")
+
+
+def test_objectives_and_a_largest_size_may_be_said_for_all_models_and_for_one(job_file: Path) -> None:
+    job_file.write_text(SMALL)
+    digits, _ = read_job(job_file).searches
+    assert (digits.objectives, digits.max_size_bytes) == (("latency", "snr"), None)
+    more = 'seed = 3\nobjectives = ["latency", "size", "snr"]\nmax_size = "4MB"'
+    job_file.write_text(SMALL.replace("seed = 3", more).replace('time = "10s"', "max_size = 500"))
+    digits, other = read_job(job_file).searches
+    assert (digits.objectives, digits.max_size_bytes) == (("latency", "size", "snr"), 4_000_000)
+    assert (other.objectives, other.max_size_bytes) == (("latency", "size", "snr"), 500)

@@ -1,16 +1,20 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.measurement import Evaluation, Latency, Measurement
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives, Standing
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
+from autoquant.metrics.grammar import parse_metrics
 from tests.records import a_failure, a_latency, a_measured, a_metric
 
 Pair = tuple[float, float]
+FLOAT_BYTES = 10_000_000
 snrs = st.floats(-20, 140) | st.integers(2, 8).map(lambda tens: 10.0 * tens) | st.sampled_from([math.inf, -math.inf])
 ratios = st.floats(0.2, 1.4) | st.integers(3, 12).map(lambda tenths: tenths / 10)
 pairs = st.lists(st.tuples(snrs, ratios), max_size=40)
@@ -18,6 +22,10 @@ pairs = st.lists(st.tuples(snrs, ratios), max_size=40)
 
 def evaluations_of(given_pairs: Sequence[Pair]) -> list[Evaluation]:
     return [a_measured(i, snr_db=snr, ratio=ratio) for i, (snr, ratio) in enumerate(given_pairs)]
+
+
+def finalists(evaluations: Sequence[Evaluation], limit: int, **bounds: Any) -> list[Evaluation]:
+    return choose_finalists(evaluations, limit, float_bytes=FLOAT_BYTES, bounds=Bounds(**bounds))
 
 
 def numbers(evaluations: Sequence[Evaluation]) -> list[int]:
@@ -28,7 +36,7 @@ def numbers(evaluations: Sequence[Evaluation]) -> list[int]:
 def test_finalists_are_few_different_and_within_the_demand(
     given_pairs: list[Pair], limit: int, min_snr_db: float | None
 ) -> None:
-    chosen = numbers(choose_finalists(evaluations_of(given_pairs), limit, min_snr_db=min_snr_db))
+    chosen = numbers(finalists(evaluations_of(given_pairs), limit, min_snr_db=min_snr_db))
     assert len(chosen) <= limit
     assert len(set(chosen)) == len(chosen)
     for i in chosen:
@@ -40,7 +48,7 @@ def test_finalists_are_few_different_and_within_the_demand(
 @given(given_pairs=pairs, limit=st.integers(2, 25))
 def test_the_most_accurate_and_the_fastest_are_finalists(given_pairs: list[Pair], limit: int) -> None:
     eligible = [(snr, ratio) for snr, ratio in given_pairs if ratio < 1]
-    chosen = [given_pairs[i] for i in numbers(choose_finalists(evaluations_of(given_pairs), limit, min_snr_db=None))]
+    chosen = [given_pairs[i] for i in numbers(finalists(evaluations_of(given_pairs), limit))]
     assert bool(chosen) == bool(eligible)
     if eligible:
         assert max(min(snr, 80) for snr, _ in chosen) == max(min(snr, 80) for snr, _ in eligible)
@@ -49,7 +57,7 @@ def test_the_most_accurate_and_the_fastest_are_finalists(given_pairs: list[Pair]
 
 @given(given_pairs=pairs, limit=st.integers(1, 25))
 def test_a_second_front_is_only_taken_where_the_first_leaves_room(given_pairs: list[Pair], limit: int) -> None:
-    chosen = numbers(choose_finalists(evaluations_of(given_pairs), limit, min_snr_db=None))
+    chosen = numbers(finalists(evaluations_of(given_pairs), limit))
     eligible = [p for p in given_pairs if p[1] < 1]
     front = {p for p in eligible if not any(q[0] >= p[0] and q[1] <= p[1] and q != p for q in eligible)}
     assert {given_pairs[i] for i in chosen} <= front or front <= {given_pairs[i] for i in chosen}
@@ -58,34 +66,35 @@ def test_a_second_front_is_only_taken_where_the_first_leaves_room(given_pairs: l
 def test_a_thinned_front_is_spread_out() -> None:
     crowded = [(40.0 + 0.01 * i, 0.5 + 0.0001 * i) for i in range(30)]
     ends = [(20.0, 0.3), (60.0, 0.8)]
-    chosen = numbers(choose_finalists(evaluations_of([*crowded, *ends]), 3, min_snr_db=None))
+    chosen = numbers(finalists(evaluations_of([*crowded, *ends]), 3))
     assert {30, 31} < set(chosen)
 
 
 def test_failures_and_trials_that_were_stopped_early_are_no_finalists() -> None:
     evaluations = [a_failure(0), a_measured(1, is_complete=False), a_measured(2)]
-    assert numbers(choose_finalists(evaluations, 9, min_snr_db=None)) == [2]
+    assert numbers(finalists(evaluations, 9)) == [2]
 
 
 def test_nothing_that_is_faster_means_no_finalists() -> None:
-    assert choose_finalists([a_measured(ratio=1.2)], 9, min_snr_db=None) == []
-    assert choose_finalists([], 9, min_snr_db=None) == []
+    assert finalists([a_measured(ratio=1.2)], 9) == []
+    assert finalists([], 9) == []
 
 
-def measured(snr_db: float, *latencies: Latency) -> tuple[Quality, dict[str, Latency]]:
+def measured(snr_db: float, *latencies: Latency, size_bytes: int = 3_000_000, **drops: float) -> Standing:
     outcome = a_measured(snr_db=snr_db).outcome
     assert isinstance(outcome, Measurement)
-    return outcome.quality, {f"target{i}": latency for i, latency in enumerate(latencies)}
+    by_target = {f"target{i}": latency for i, latency in enumerate(latencies)}
+    return Standing(quality=outcome.quality, latency=by_target, size_bytes=size_bytes, drops=drops)
 
 
-def members(
-    found: dict[str, tuple[Quality, dict[str, Latency]]], min_snr_db: float | None = None, ratio: float | None = None
-) -> list[str]:
+def members(found: dict[str, Standing], objectives: Objectives = DEFAULT_OBJECTIVES, **bounds: Any) -> list[str]:
     def is_shown_faster(name: str, other: str) -> bool:
-        pairs = zip(found[name][1].values(), found[other][1].values(), strict=True)
+        pairs = zip(found[name].latency.values(), found[other].latency.values(), strict=True)
         return any(own.ratio_high < others.ratio_low for own, others in pairs)
 
-    return choose_members(found, is_shown_faster, min_snr_db=min_snr_db, max_latency_ratio=ratio)
+    return choose_members(
+        found, is_shown_faster, float_bytes=FLOAT_BYTES, objectives=objectives, bounds=Bounds(**bounds)
+    )
 
 
 def test_members_come_by_ascending_ratio_and_beaten_ones_are_dropped() -> None:
@@ -140,8 +149,8 @@ def test_a_model_that_is_better_on_one_target_only_stays() -> None:
 def test_demands_are_kept_exactly() -> None:
     found = {"a": measured(40, a_latency(0.5)), "b": measured(39.99, a_latency(0.4)), "c": measured(50, a_latency(0.6))}
     assert members(found, min_snr_db=40) == ["a", "c"]
-    assert members(found, ratio=0.5) == ["b", "a"]
-    assert members(found, min_snr_db=40, ratio=0.5) == ["a"]
+    assert members(found, max_latency_ratio=0.5) == ["b", "a"]
+    assert members(found, min_snr_db=40, max_latency_ratio=0.5) == ["a"]
     assert members(found, min_snr_db=90) == []
 
 
@@ -167,7 +176,7 @@ def test_members_that_are_known_exactly_are_what_nothing_faster_than_float_beats
 @pytest.mark.parametrize("limit", [2, 3, 4])
 def test_finalists_of_hardly_any_noise_are_different_and_the_best_one_is_among_them(limit: int) -> None:
     given_pairs = [(90.0, 0.5), (100.0, 0.6), (110.0, 0.7), (120.0, 0.8), (130.0, 0.9)]
-    chosen = numbers(choose_finalists(evaluations_of(given_pairs), limit, min_snr_db=None))
+    chosen = numbers(finalists(evaluations_of(given_pairs), limit))
     assert len(set(chosen)) == len(chosen) == limit
     assert 4 in chosen
 
@@ -180,7 +189,7 @@ def test_finalists_on_two_targets_are_different() -> None:
         assert isinstance(outcome, Measurement)
         both = {f"t{k}": a_latency(ratio) for k, ratio in enumerate(found)}
         evaluations.append(Evaluation(trial=a_measured(i).trial, outcome=dataclasses.replace(outcome, latency=both)))
-    chosen = numbers(choose_finalists(evaluations, 3, min_snr_db=None))
+    chosen = numbers(finalists(evaluations, 3))
     assert len(set(chosen)) == 3
 
 
@@ -190,10 +199,10 @@ def test_evaluations_that_clearly_drop_too_much_come_after_the_others() -> None:
         a_measured(1, snr_db=50, ratio=0.6, drops={"top1": 0.01}),
         a_measured(2, snr_db=40, ratio=0.5),
     ]
-    chosen = numbers(choose_finalists(evaluations, 9, min_snr_db=None, max_drops={"top1": 0.01}))
+    chosen = numbers(finalists(evaluations, 9, max_drops={"top1": 0.01}))
     assert chosen[-1] == 0
     assert set(chosen) == {0, 1, 2}
-    assert 0 not in numbers(choose_finalists(evaluations, 2, min_snr_db=None, max_drops={"top1": 0.01}))
+    assert 0 not in numbers(finalists(evaluations, 2, max_drops={"top1": 0.01}))
 
 
 def test_a_drop_is_kept_exactly_and_in_every_metric() -> None:
@@ -206,3 +215,64 @@ def test_a_drop_is_kept_exactly_and_in_every_metric() -> None:
 
 def test_a_metric_that_was_not_measured_is_not_kept() -> None:
     assert not keeps_drops({}, {"top1": 0.01})
+
+
+TOP1 = parse_metrics(["top1"])
+
+
+def test_a_smaller_model_is_a_member_only_where_the_size_is_an_objective() -> None:
+    found = {
+        "fast": measured(40, a_latency(0.5), size_bytes=4_000_000),
+        "small": measured(40, a_latency(0.6), size_bytes=3_000_000),
+        "small and slower than float": measured(40, a_latency(1.2), size_bytes=2_000_000),
+        "neither": measured(90, a_latency(1.2), size_bytes=FLOAT_BYTES),
+    }
+    assert members(found) == ["fast"]
+    assert members(found, Objectives(has_size=True)) == ["fast", "small", "small and slower than float"]
+
+
+def test_without_snr_among_the_objectives_it_decides_nothing() -> None:
+    found = {
+        "answers": measured(20, a_latency(0.5), top1=0.0),
+        "decibels": measured(50, a_latency(0.6), top1=0.01),
+        "fast": measured(10, a_latency(0.4), top1=0.02),
+    }
+    assert members(found) == ["fast", "answers", "decibels"]
+    assert members(found, Objectives(has_snr=False, metrics=TOP1)) == ["fast", "answers"]
+    assert members(found, Objectives(metrics=TOP1)) == ["fast", "answers", "decibels"]
+
+
+def test_a_better_score_than_that_of_float_is_no_reason_to_be_slower() -> None:
+    found = {"lucky": measured(40, a_latency(1.1), top1=-0.1)}
+    assert members(found, Objectives(has_snr=False, metrics=TOP1)) == []
+
+
+def test_a_largest_file_is_kept_exactly_by_members_and_roughly_by_finalists() -> None:
+    found = {"a": measured(40, a_latency(0.5), size_bytes=1001), "b": measured(50, a_latency(0.6), size_bytes=1000)}
+    assert members(found, max_size_bytes=1000) == ["b"]
+    evaluations = [a_measured(i, ratio=0.5 + i / 10, snr_db=40 + i, size_bytes=s) for i, s in enumerate((1001, 1100))]
+    assert numbers(finalists(evaluations, 9, max_size_bytes=1000)) == [0]
+
+
+def test_of_the_files_that_run_as_one_graph_the_smallest_is_a_finalist() -> None:
+    evaluations = [a_measured(i, size_bytes=size) for i, size in enumerate((900, 800, 850))]
+    same = [
+        dataclasses.replace(e, outcome=dataclasses.replace(e.outcome, digest="one"))
+        for e in evaluations
+        if isinstance(e.outcome, Measurement)
+    ]
+    assert numbers(finalists(same, 9)) == [1]
+
+
+def test_the_best_in_each_objective_is_a_finalist() -> None:
+    evaluations = [
+        a_measured(0, snr_db=80, ratio=0.9, size_bytes=9_000_000, drops={"top1": 0.1}),
+        a_measured(1, snr_db=20, ratio=0.3, size_bytes=9_000_000, drops={"top1": 0.1}),
+        a_measured(2, snr_db=20, ratio=0.9, size_bytes=1_000_000, drops={"top1": 0.1}),
+        a_measured(3, snr_db=20, ratio=0.9, size_bytes=9_000_000, drops={"top1": 0.0}),
+        *(a_measured(i, snr_db=50, ratio=0.6, size_bytes=5_000_000 - i, drops={"top1": 0.05}) for i in range(4, 20)),
+    ]
+    chosen = choose_finalists(
+        evaluations, 4, float_bytes=FLOAT_BYTES, objectives=Objectives(metrics=TOP1, has_size=True)
+    )
+    assert set(numbers(chosen)) == {0, 1, 2, 3}

@@ -29,3 +29,7 @@ def test_the_digest_tells_variants_of_a_constant_apart() -> None:
 def test_the_digest_tells_skeletons_apart() -> None:
     assert candidate(b"a").digest != candidate(b"b").digest
     assert candidate(b"a").variants_digest == candidate(b"b").variants_digest
+
+
+def test_the_size_counts_the_constants_that_the_skeleton_leaves_out() -> None:
+    assert candidate(b"model").size_bytes == 5 + 3 * 4

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError
@@ -88,7 +89,13 @@ def fronts(draw: st.DrawFn) -> Front:
         )
         for member_id in ids
     ]
-    return Front(model_path=draw(texts), model_sha256=draw(texts), targets=chosen, members=tuple(members))
+    return Front(
+        model_path=draw(texts),
+        model_sha256=draw(texts),
+        targets=chosen,
+        members=tuple(members),
+        objectives=draw(st.dictionaries(texts, st.sampled_from(Goal))),
+    )
 
 
 def edited(change: Callable[[dict[str, object]], object]) -> str:
@@ -105,8 +112,9 @@ def test_a_front_is_read_back_as_it_is_written(front: Front) -> None:
 def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
     document = json.loads(front_json(a_front(a_member(assignment={"z": "u8s8", "a": "u16s8"}))))
 
-    assert list(document) == ["schema_version", "model", "targets", "members"]
+    assert list(document) == ["schema_version", "model", "targets", "objectives", "members"]
     assert document["schema_version"] == 1
+    assert document["objectives"] == {"snr": "maximize", "latency": "minimize"}
     assert document["model"] == {"path": "data/model.onnx", "sha256": "ef" * 32}
     own = {"name": "cpu-1t", "ep": "cpu", "options": {}, "threads": 1}
     assert document["targets"] == [{**own, "batch": 1, "streams": 1, "affinity": []}]
@@ -236,4 +244,14 @@ def test_metrics_are_written_by_part_and_what_is_not_known_is_null() -> None:
 def test_an_interval_that_is_none_is_refused() -> None:
     text = edited(lambda document: document["members"][0].update(snr_db_search={"worst": "high"}))  # type: ignore[index]
     with pytest.raises(OutputError, match=r"members\.0\.snr_db_search"):
+        front_from_json(text)
+
+
+def test_a_front_that_does_not_say_its_objectives_is_of_snr_and_latency() -> None:
+    assert front_from_json(edited(lambda document: document.pop("objectives"))).objectives == DEFAULT_OBJECTIVES.goals
+
+
+def test_an_objective_of_no_known_direction_is_refused() -> None:
+    text = edited(lambda document: document.update(objectives={"snr": "up"}))
+    with pytest.raises(OutputError, match=r"front\.json, objectives\.snr: input should be 'maximize' or 'minimize'"):
         front_from_json(text)

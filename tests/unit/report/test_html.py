@@ -10,7 +10,9 @@ import pytest
 
 from autoquant.domain.front import RunRecord
 from autoquant.domain.measurement import Quality
+from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.html import report_html
 from tests.records import a_failure, a_front, a_measured, a_member, a_record, a_region
 
@@ -247,3 +249,26 @@ def test_without_parts_nothing_is_said_of_them() -> None:
 
     assert "held out" not in html
     assert "held-out" not in html
+
+
+def test_a_metric_is_drawn_upwards_where_it_takes_the_place_of_snr() -> None:
+    goals = Objectives(has_snr=False, metrics=parse_metrics(["top1"])).goals
+    front = replace(a_front(a_member("m1", ratio=0.5, drops={"top1": 0.02})), objectives=goals)
+    html = page(a_record(front, evaluations=(a_measured(0, drops={"top1": 0.01}), a_measured(1))))
+
+    assert "Objectives: higher top1, lower latency." in html
+    assert traces(html)["on the front, 95 % interval"]["y"] == [-2.0]
+    assert traces(html)["evaluated"]["y"] == [-1.0]
+    assert "top1 -1.00 %" in traces(html)["evaluated"]["text"][0]
+    assert "SNR 42.0 dB<br>top1 -2.00 %" in traces(html)["on the front, 95 % interval"]["hovertext"][0]
+    assert figures(html)[0]["layout"]["yaxis"]["title"]["text"] == "top1 against float, %"
+    assert "further up is better in top1" in html
+    assert "Not drawn, for want of a latency here or of a value of top1: 1 of the evaluations." in html
+    assert "at no drop of top1" in html
+
+
+def test_snr_stays_upwards_beside_a_metric() -> None:
+    goals = Objectives(metrics=parse_metrics(["top1"])).goals
+    front = replace(a_front(a_member(snr_db=42, drops={"top1": 0.02})), objectives=goals)
+
+    assert traces(page(a_record(front)))["on the front, 95 % interval"]["y"] == [42.0]

@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from autoquant.domain.front import Front, Member
+from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.summary import (
     JobRow,
     best_member_at,
@@ -13,6 +16,8 @@ from autoquant.report.summary import (
     headline,
     interval_text,
     job_summary_markdown,
+    objectives_sentence,
+    quality_metric,
     ratio_text,
     run_sentences,
     schemes_text,
@@ -118,6 +123,13 @@ def test_a_run_where_nothing_pays_says_so() -> None:
     assert headline(record) == "Nothing pays: the float model alone is on the front."
 
 
+@pytest.mark.parametrize("demand", ["min_snr_db", "max_latency_ratio", "max_size_bytes"])
+def test_a_demand_that_nothing_keeps_is_not_called_a_model_that_nothing_pays_for(demand: str) -> None:
+    record = a_record(a_front(), configuration={demand: 1})
+
+    assert headline(record) == "Nothing better than float was found that keeps what is demanded."
+
+
 @pytest.mark.parametrize("evaluations", [(), (a_failure(0),)])
 def test_a_run_without_a_measurement_does_not_claim_that_nothing_pays(evaluations: tuple[()]) -> None:
     record = a_record(a_front(), evaluations=evaluations)
@@ -184,3 +196,39 @@ def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
     without = a_record(front, configuration={"max_drop": {}})
     assert headline(without).startswith("Fastest model that keeps 40 dB")
     assert run_sentences(without)[0].startswith("At 30 dB")
+
+
+def of_a_metric(*members: Member) -> Front:
+    goals = Objectives(has_snr=False, metrics=parse_metrics(["top1"]), has_size=True).goals
+    return replace(a_front(*members), objectives=goals)
+
+
+def test_a_front_of_a_metric_is_told_by_its_drops() -> None:
+    front = of_a_metric(
+        a_member("m1", ratio=0.4, drops={"top1": 0.02}), a_member("m2", ratio=0.6, drops={"top1": 0.004})
+    )
+
+    assert headline(a_record(front)) == (
+        "Fastest model: 0.40 of float's latency (0.39 to 0.41), top1 drops by 2 %, u8s8 in 2 of 3 regions."
+    )
+    assert [line.split(",")[0] for line in run_sentences(a_record(front))[:4]] == [
+        "Objectives: higher top1",
+        "At no drop of top1: nothing is faster than float.",
+        "At a drop of top1 by 0.5 %: 0.60 of float's latency (0.59 to 0.61)",
+        "At a drop of top1 by 1 %: 0.60 of float's latency (0.59 to 0.61)",
+    ]
+    assert headline(a_record(front, configuration={"min_snr_db": 40})).startswith("Fastest model that keeps 40 dB")
+
+
+def test_a_front_of_smaller_models_alone_is_not_called_fast() -> None:
+    front = of_a_metric(a_member(ratio=1.2, drops={"top1": 0.0}))
+
+    assert headline(a_record(front)) == "No member is faster than float on cpu-1t."
+
+
+def test_objectives_are_told() -> None:
+    assert objectives_sentence(FRONT) == "Objectives: higher snr, lower latency."
+    assert quality_metric(FRONT) is None
+    front = of_a_metric(a_member(drops={"top1": 0.0}))
+    assert objectives_sentence(front) == "Objectives: higher top1, lower latency, lower size."
+    assert quality_metric(front) == "top1"

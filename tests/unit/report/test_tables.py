@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from autoquant.domain.measurement import Evaluation
+from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.tables import front_table, member_rows, trials_table
 from tests.records import a_failure, a_float_member, a_front, a_measured, a_member, a_region
 
@@ -151,3 +153,19 @@ def test_trials_that_were_scored_have_their_drops() -> None:
 
     assert table["drop[top1]"].to_list()[0] == 0.02
     assert table["drop[top1]"].isna().to_list() == [False, True, True]
+
+
+def test_trials_have_the_size_of_the_candidate() -> None:
+    table = trials_table([a_measured(0, size_bytes=1234), a_failure(1)])
+
+    assert table["size_bytes"].to_list()[0] == 1234
+    assert table["size_bytes"].isna().to_list() == [False, True]
+
+
+def test_a_terminal_shows_objectives_before_other_metrics_and_sizes_where_they_count() -> None:
+    goals = Objectives(has_snr=False, metrics=parse_metrics(["top1"]), has_size=True).goals
+    front = replace(a_front(a_member("m1", drops={"cosine": 0.1, "top1": 0.03})), objectives=goals)
+    headings, rows = member_rows(front)
+
+    assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "MB", "regions"]
+    assert rows[0][-2:] == ["2.500", "2"]

@@ -147,3 +147,18 @@ def test_a_space_that_was_searched_through_still_gets_a_proposal() -> None:
         found.append(trial.suggest_categorical(REGIONS[0], ("float", "a")))
         study.tell(trial, value(found[-1]))
     assert set(found[:2]) == {"float", "a"}
+
+
+def test_proposals_do_not_depend_on_the_objectives_of_the_study() -> None:
+    """Where they are not SNR and ratio, those are in user attributes."""
+    usual = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=5))
+    other = optuna.create_study(directions=["minimize"] * 3, sampler=StructureSampler(a_layout(), seed=5))
+    for i in range(12):
+        first, second = usual.ask(), other.ask()
+        params = suggested(first)
+        assert suggested(second) == params
+        snr_db, ratio = objectives(params)
+        second.set_user_attr("snr_db", snr_db)
+        second.set_user_attr("ratios", [ratio])
+        usual.tell(first, [snr_db, ratio])
+        other.tell(second, [i % 3 / 10, ratio, 1000.0 + i])

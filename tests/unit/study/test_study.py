@@ -1,6 +1,7 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -9,11 +10,13 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, Trial
+from autoquant.domain.objective import SNR_LIMIT_DB, Bounds, Objectives
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
-from autoquant.study.study import SNR_LIMIT_DB, Study
-from tests.records import a_measured
+from autoquant.metrics.grammar import parse_metrics
+from autoquant.study.study import Study
+from tests.records import a_latency, a_measured
 
 R0, R1 = RegionId("r0"), RegionId("r1")
 SPACE = SearchSpace(choices={R0: ("float", "u8s8", "u8u8"), R1: ("float", "u8s8")}, schemes={})
@@ -183,3 +186,95 @@ def test_a_trial_is_told_once(path: Path) -> None:
     study.tell(evaluation)
     with pytest.raises(KeyError):
         study.tell(evaluation)
+
+
+ALL = Objectives(metrics=parse_metrics(["top1"]), has_size=True)
+WITHOUT_SNR = Objectives(has_snr=False, metrics=parse_metrics(["top1"]))
+
+
+def scored(trial: Trial, **fields: Any) -> Evaluation:
+    outcome = a_measured(snr_db=33.0, ratio=0.7, size_bytes=5000, drops={"top1": 0.02}).outcome
+    assert isinstance(outcome, Measurement)
+    return Evaluation(trial=trial, outcome=dataclasses.replace(outcome, effective=dict(trial.assignment), **fields))
+
+
+@pytest.mark.parametrize(
+    ("objectives", "names", "values", "directions"),
+    [
+        (ALL, ["snr_db", "drop[top1]", "ratio_0", "size_bytes"], [33.0, 0.02, 0.7, 5000.0], "MAX MIN MIN MIN"),
+        (WITHOUT_SNR, ["drop[top1]", "ratio_0"], [0.02, 0.7], "MIN MIN"),
+    ],
+)
+def test_the_values_are_the_objectives(
+    path: Path, objectives: Objectives, names: list[str], values: list[float], directions: str
+) -> None:
+    study = Study(path, SPACE, None, objectives=objectives)
+    told = [scored(study.ask()), failed(study.ask())]
+    for evaluation in told:
+        study.tell(evaluation)
+    assert loaded(path).metric_names == names
+    assert loaded(path).trials[0].values == values
+    assert [direction.name[:3] for direction in loaded(path).directions] == directions.split()
+    assert Study(path, SPACE, None, objectives=objectives).evaluations == told
+
+
+def test_the_journal_of_other_objectives_is_refused(path: Path) -> None:
+    study = Study(path, SPACE, None, objectives=WITHOUT_SNR)
+    study.tell(scored(study.ask()))
+    other = Objectives(has_snr=False, metrics=parse_metrics(["cosine"]))
+    with pytest.raises(OutputError, match="its trials have other objectives or targets; use the same"):
+        Study(path, SPACE, None, objectives=other)
+
+
+def test_demands_are_constraints_that_optuna_judges(path: Path) -> None:
+    bounds = Bounds(min_snr_db=30, max_latency_ratio=0.5, max_size_bytes=4000, max_drops={"top1": 0.05})
+    study = Study(path, SPACE, None, bounds=bounds)
+    for size_bytes, ratio in ((5000, 0.4), (3000, 0.45), (3000, 0.6)):
+        latency = {"cpu-1t": a_latency(ratio)}
+        study.tell(scored(study.ask(), size_bytes=size_bytes, latency=latency))
+    study.tell(failed(study.ask()))
+    trials = loaded(path).trials
+    expected = {"snr_db": -3.0, "latency_ratio": -0.1, "size_bytes": 1000.0, "drop[top1]": -0.03}
+    assert trials[0].constraints == pytest.approx(expected)
+    assert trials[3].constraints == {}
+    assert [trial.number for trial in loaded(path).best_trials] == [1]
+
+
+def test_without_demands_a_trial_has_no_constraints(path: Path) -> None:
+    study = a_study(path)
+    study.tell(evaluated(study.ask()))
+    assert loaded(path).trials[0].constraints == {}
+    assert len(loaded(path).best_trials) == 1
+
+
+def test_an_infinite_snr_gives_a_finite_constraint(path: Path) -> None:
+    study = Study(path, SPACE, None, bounds=Bounds(min_snr_db=30))
+    study.tell(evaluated(study.ask(), snr_db=math.inf))
+    study.tell(evaluated(study.ask(), snr_db=-math.inf))
+    assert [trial.constraints["snr_db"] for trial in loaded(path).trials] == [-SNR_LIMIT_DB, SNR_LIMIT_DB]
+
+
+class Seen(optuna.samplers.RandomSampler):
+    """Remembers the constraints of the trials that it could learn from."""
+
+    def sample_relative(self, study: optuna.Study, *_: Any) -> dict[str, Any]:
+        self.constraints = [trial.constraints for trial in study.get_trials(states=[TrialState.COMPLETE])]
+        return {}
+
+
+def test_samplers_see_the_constraints_of_the_demands_of_now(path: Path) -> None:
+    first = Study(path, SPACE, None, bounds=Bounds(min_snr_db=30))
+    first.tell(evaluated(first.ask(), snr_db=40))
+    sampler = Seen()
+    again = Study(path, SPACE, sampler, bounds=Bounds(min_snr_db=50))
+    again.tell(evaluated(again.ask(), snr_db=45))
+    again.ask()
+    assert sampler.constraints == [{"snr_db": 10.0}, {"snr_db": 5.0}]
+
+
+@pytest.mark.parametrize("sampler", [optuna.samplers.NSGAIISampler(seed=0), optuna.samplers.TPESampler(seed=0)])
+def test_samplers_of_optuna_take_any_objectives_and_demands(path: Path, sampler: optuna.samplers.BaseSampler) -> None:
+    study = Study(path, SPACE, sampler, objectives=ALL, bounds=Bounds(max_size_bytes=4000))
+    for i in range(14):
+        study.tell(scored(study.ask(), size_bytes=3000 + 200 * i))
+    assert len(study.evaluations) == 14

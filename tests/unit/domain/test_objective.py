@@ -1,0 +1,65 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoquant.domain.measurement import Measurement
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Goal, Objectives, Standing, standing_of
+from autoquant.metrics.grammar import parse_metrics
+from tests.records import a_measured
+
+METRICS = parse_metrics(["top1", "mine=tasks:error:min"])
+ALL = Objectives(metrics=METRICS, has_size=True)
+
+
+def a_standing(snr_db: float = 40.0, ratio: float = 0.5, size_bytes: int = 1000, **drops: float) -> Standing:
+    outcome = a_measured(snr_db=snr_db, ratio=ratio, size_bytes=size_bytes, drops=drops).outcome
+    assert isinstance(outcome, Measurement)
+    return standing_of(outcome)
+
+
+def test_losses_and_goals_come_in_one_order() -> None:
+    assert ALL.losses(a_standing(top1=0.1, mine=0.2)) == [-40, 0.1, 0.2, 0.5, 1000]
+    assert list(ALL.goals.items()) == [
+        ("snr", Goal.MAXIMIZE),
+        ("top1", Goal.MAXIMIZE),
+        ("mine", Goal.MINIMIZE),
+        ("latency", Goal.MINIMIZE),
+        ("size", Goal.MINIMIZE),
+    ]
+    assert DEFAULT_OBJECTIVES.losses(a_standing()) == [-40, 0.5]
+    assert (ALL.n_qualities, DEFAULT_OBJECTIVES.n_qualities) == (3, 1)
+
+
+def test_metrics_are_spelled_with_what_they_are() -> None:
+    assert ALL.spelled() == ["snr", "top1", "mine=tasks:error:min", "latency", "size"]
+
+
+@given(st.floats(allow_nan=False))
+def test_losses_are_finite(snr_db: float) -> None:
+    (loss, _) = DEFAULT_OBJECTIVES.losses(a_standing(snr_db))
+    assert json.loads(json.dumps(loss, allow_nan=False)) == loss
+
+
+def test_a_metric_that_was_not_measured_has_no_loss() -> None:
+    with pytest.raises(KeyError):
+        ALL.losses(a_standing(top1=0.1))
+
+
+def test_violations_say_by_how_much_and_bounds_are_kept_exactly() -> None:
+    bounds = Bounds(min_snr_db=40, max_latency_ratio=0.5, max_size_bytes=1000, max_drops={"top1": 0.1})
+    kept = a_standing(40, 0.5, 1000, top1=0.1)
+    assert bounds.violations(kept) == {"snr_db": 0, "latency_ratio": 0, "size_bytes": 0, "drop[top1]": 0}
+    assert bounds.keeps(kept)
+    beyond = bounds.violations(a_standing(30, 0.75, 1001, top1=0.2))
+    assert beyond == {"snr_db": 10, "latency_ratio": 0.25, "size_bytes": 1, "drop[top1]": 0.1}
+    for worse in (a_standing(39.9), a_standing(ratio=0.51), a_standing(size_bytes=1001), a_standing(top1=0.11)):
+        assert not bounds.keeps(worse)
+    assert bounds.keeps(a_standing(math.inf))
+
+
+def test_without_bounds_and_without_a_value_nothing_is_exceeded() -> None:
+    assert NO_BOUNDS.violations(a_standing(-math.inf, 9)) == {}
+    assert Bounds(max_drops={"top1": 0}).violations(a_standing()) == {}
