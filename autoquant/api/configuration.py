@@ -6,12 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.metric import Metric
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 from autoquant.metrics.grammar import parse_drop, parse_metrics
+
+if TYPE_CHECKING:  # Optuna is heavy, and a budget needs none
+    from autoquant.study.samplers import SamplerChoice
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -108,6 +113,7 @@ class Configuration:
         seed: Of every random choice.
         resume: Whether ``out`` holds a run that goes on.
         cache: Folder of calibration results, None for the user's own.
+        sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.
     """
 
     model: Path
@@ -126,6 +132,7 @@ class Configuration:
     held_out: DataSource | None = None
     labels: Path | None = None
     metrics: tuple[Metric, ...] = ()
+    sampler: "SamplerChoice" = SamplerName.STRUCTURE
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -186,6 +193,7 @@ class Configuration:
             "n_regions": self.n_regions,
             "dims": dict(self.dims),
             "seed": self.seed,
+            "sampler": _spelled(self.sampler),
         }
 
 
@@ -282,5 +290,5 @@ def seconds_of(text: str, where: str) -> float:
     return seconds
 
 
-def _spelled(source: DataSource) -> str:
+def _spelled(source: "DataSource | SamplerChoice") -> str:
     return str(source) if isinstance(source, str | Path) else f"<{type(source).__name__}>"

@@ -38,7 +38,7 @@ from autoquant.runtime.environment import describe_environment, differences
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from autoquant.study.sampler import StructureSampler
+from autoquant.study.samplers import BaseSampler, is_structured, make_sampler
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Layout
 
@@ -188,6 +188,7 @@ class Run:
             deadline=self.deadline,
             on_progress=on_progress,
             size_bytes=size_bytes_of(self.configuration.model),
+            is_structured=is_structured(self.configuration.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -238,7 +239,7 @@ class Run:
             make_scorer=scorer if asked.metrics else None,
         )
 
-    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
+    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
         try:
             self.study = Study(folder.journal, space, sampler, len(self.configuration.targets))
         except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
@@ -256,14 +257,14 @@ class Run:
             notes=tuple(self.notes),
         )
 
-    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> StructureSampler | None:
-        regions = ingredients.regions
+    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> BaseSampler | None:
+        regions, asked = ingredients.regions, self.configuration
         if not regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
             return None
         work = {region.id: region.work for region in regions}
         layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
-        return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
+        return make_sampler(asked.sampler, layout, seed=asked.seed, min_snr_db=asked.demands.min_snr_db)
 
     def _check_resumed(self, folder: RunFolder) -> None:
         if not self.configuration.resume:
@@ -279,6 +280,8 @@ class Run:
                     f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
                     " use the same to go on, or another --out"
                 )
+        if earlier.get("sampler", now["sampler"]) != now["sampler"]:
+            self.notes.append(f"the run began with the sampler {earlier['sampler']} and went on with {now['sampler']}")
         if changes := differences(environment, describe_environment()):
             raise OutputError(
                 f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
