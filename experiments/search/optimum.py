@@ -38,7 +38,7 @@ def measure_sampler(table: Table, name: str, *, seeds: int) -> dict[str, Any]:
     Returns:
         Of each seed ``hypervolume`` and ``saving`` by share of the assignments, as shares of what is attainable;
         ``n_to_99``: evaluations after which 99 % of the hypervolume was there, None where that took more than 5 %;
-        ``seconds``: of all replays, nearly all of them the sampler's own.
+        ``seconds``: of all replays.
     """
     points = table.points()
     best = hypervolume(points), mean_saving(points)
