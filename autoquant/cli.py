@@ -106,6 +106,9 @@ def search(
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = 40,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
+    sampler: Annotated[
+        str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
+    ] = "structure",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
@@ -151,6 +154,7 @@ def search(
                 n_regions=regions,
                 dims=_dims(dim or []),
                 seed=seed,
+                sampler=sampler,
                 resume=resume,
                 spent_s=time.perf_counter() - started,
                 on_progress=show,

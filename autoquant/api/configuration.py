@@ -6,13 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 from autoquant.metrics.grammar import parse_drop, parse_metrics
+
+if TYPE_CHECKING:  # Optuna is heavy, and a budget needs none
+    from autoquant.study.samplers import SamplerChoice
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -116,6 +121,7 @@ class Configuration:
         seed: Of every random choice.
         resume: Whether ``out`` holds a run that goes on.
         cache: Folder of calibration results, None for the user's own.
+        sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.
     """
 
     model: Path
@@ -135,6 +141,7 @@ class Configuration:
     labels: Path | None = None
     metrics: tuple[Metric, ...] = ()
     objectives: Objectives = DEFAULT_OBJECTIVES
+    sampler: "SamplerChoice" = SamplerName.STRUCTURE
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -207,6 +214,7 @@ class Configuration:
             "n_regions": self.n_regions,
             "dims": dict(self.dims),
             "seed": self.seed,
+            "sampler": _spelled(self.sampler),
         }
 
 
@@ -320,5 +328,5 @@ def bytes_of(text: str, where: str) -> int:
     return size
 
 
-def _spelled(source: DataSource) -> str:
+def _spelled(source: "DataSource | SamplerChoice") -> str:
     return str(source) if isinstance(source, str | Path) else f"<{type(source).__name__}>"

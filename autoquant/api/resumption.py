@@ -32,10 +32,12 @@ class Earlier:
     Attributes:
         n_calibration_samples: That there was time for.
         has_plain_sums: What probing the forms gave.
+        sampler: That it used.
     """
 
     n_calibration_samples: int
     has_plain_sums: bool
+    sampler: str
 
 
 def read_earlier(folder: RunFolder, now: Mapping[str, object]) -> Earlier:
@@ -64,4 +66,8 @@ def read_earlier(folder: RunFolder, now: Mapping[str, object]) -> Earlier:
             f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
             " go on where it began, or choose another --out"
         )
-    return Earlier(n_calibration_samples=n_samples, has_plain_sums=document.get("plain_sums") is True)
+    return Earlier(
+        n_calibration_samples=n_samples,
+        has_plain_sums=document.get("plain_sums") is True,
+        sampler=str(earlier.get("sampler", now["sampler"])),
+    )

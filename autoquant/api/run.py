@@ -40,7 +40,7 @@ from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
-from autoquant.study.sampler import StructureSampler
+from autoquant.study.samplers import BaseSampler, is_structured, make_sampler
 from autoquant.study.study import Study
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
@@ -92,7 +92,12 @@ class Run:
         """All stages; see the module."""
         assert self.data is not None
         if self.configuration.resume:
-            self.earlier = read_earlier(folder, self._configuration())
+            now = self._configuration()
+            self.earlier = read_earlier(folder, now)
+            if self.earlier.sampler != now["sampler"]:
+                self.notes.append(
+                    f"the run began with the sampler {self.earlier.sampler}, and went on with {now['sampler']}"
+                )
         with closing(self._evaluator(self.data.search)) as evaluator:
             evaluator.start()
             ingredients = self._ingredients(self.data)
@@ -196,6 +201,7 @@ class Run:
             deadline=self.deadline,
             on_progress=on_progress,
             size_bytes=size_bytes_of(self.configuration.model),
+            is_structured=is_structured(self.configuration.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -255,7 +261,7 @@ class Run:
             make_scorer=scorer if asked.metrics else None,
         )
 
-    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: StructureSampler | None) -> Study:
+    def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
         asked = self.configuration
         try:
             self.study = Study(
@@ -276,14 +282,20 @@ class Run:
             notes=tuple(self.notes),
         )
 
-    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> StructureSampler | None:
-        regions = ingredients.regions
+    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> BaseSampler | None:
+        regions, asked = ingredients.regions, self.configuration
         if not regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
             return None
         work = {region.id: region.work for region in regions}
         layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
-        return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
+        return make_sampler(
+            asked.sampler,
+            layout,
+            seed=asked.seed,
+            min_snr_db=asked.demands.min_snr_db,
+            max_latency_ratio=asked.demands.max_latency_ratio,
+        )
 
     def _configuration(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""

@@ -15,10 +15,12 @@ from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, OutputError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
+from autoquant.study.samplers import BaseSampler, parse_sampler
 
 __all__ = ["search"]
 
@@ -40,6 +42,7 @@ def search(
     n_regions: int = 40,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
+    sampler: str | BaseSampler = SamplerName.STRUCTURE,
     resume: bool = False,
     cache: Path | None = None,
     spent_s: float = 0.0,
@@ -65,6 +68,9 @@ def search(
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
         seed: Of every random choice.
+        sampler: What proposes: ``structure``, or to compare with ``tpe``, ``tpe-univariate``, ``nsga2``, ``random`` or
+            an Optuna sampler for several objectives. Each is given the uniform recipes first; the one-region probes
+            that follow are the structure sampler's own. A resumed run may take another one.
         resume: Go on with the run in ``out``.
         cache: Folder of calibration results, the user's cache folder by default.
         spent_s: Seconds of the budget that are gone already.
@@ -100,6 +106,7 @@ def search(
         labels=None if labels is None else Path(labels),
         metrics=parsed,
         objectives=objectives_of(objectives, parsed),
+        sampler=parse_sampler(sampler),
     )
     run = Run(configuration, deadline, on_progress)
     run.check()

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
@@ -15,12 +15,23 @@ from autoquant.domain.space import SearchSpace
 from autoquant.measurement.conditions import Watch
 from autoquant.study.study import Study
 
-__all__ = ["SearchProgress", "Trials"]
+__all__ = ["SearchProgress", "TrialEvaluator", "Trials"]
 
 _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
 _MOST_REPEATED = 100
-"""So many trials in a row that run graphs known already end a search."""
+"""So many trials in a row that run graphs known already end a search by the structure sampler."""
+
+
+class TrialEvaluator(Protocol):
+    """What answers trials; ``autoquant.api.isolated`` has the one that measures."""
+
+    @property
+    def opening_s(self) -> float:
+        """Seconds that opening a candidate takes."""
+
+    def evaluate(self, assignment: Assignment, n_rounds: int, *, left_s: float) -> Measurement | Failure | None:
+        """The outcome; None where there was no time for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +65,13 @@ class Trials:
         deadline: Of the whole search.
         on_progress: Told after every trial.
         size_bytes: Of the float model: what a delivered file may have.
+        is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
+            samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         watch: Of what disturbs them.
     """
 
     study: Study
-    evaluator: IsolatedEvaluator
+    evaluator: TrialEvaluator
     facts: BenchFacts
     n_final_samples: int
     regions: Sequence[Region]
@@ -66,9 +79,11 @@ class Trials:
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
     size_bytes: int
+    is_structured: bool = True
     watch: Watch = field(default_factory=Watch)
     n_rounds: int = field(init=False)
     _known: set[str] = field(default_factory=set)
+    _asked: set[tuple[str, ...]] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
     _n_repeated: int = 0
@@ -77,6 +92,7 @@ class Trials:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
         self._known = {e.outcome.digest for e in self.study.evaluations if isinstance(e.outcome, Measurement)}
+        self._asked = {self._key(e.trial.assignment) for e in self.study.evaluations}
 
     @property
     def n_evaluations(self) -> int:
@@ -84,7 +100,10 @@ class Trials:
         return len(self._known)
 
     def run(self, n_trials: int | None) -> str:
-        """Evaluate until a budget ends; the uniform recipes come first, then one-region probes, then the sampler.
+        """Evaluate until a budget ends; the uniform recipes come first, then the sampler.
+
+        The structure sampler has one-region probes between them. A generic one has none: they are a way to learn a
+        model that it does not have, while recipes are what anybody would try.
 
         Returns:
             Why it ended: ``"time"``, ``"trials"``, ``"exhausted"`` or ``"interrupted"``.
@@ -95,7 +114,7 @@ class Trials:
         self.study.enqueue({})
         for name in self.space.schemes:
             self.study.enqueue(self._uniform(name))
-        probed = False
+        probed = not self.is_structured
         try:
             while n_trials is None or n_done < n_trials:
                 if not probed and self.study.n_enqueued == 0:
@@ -133,6 +152,7 @@ class Trials:
             return False
         evaluation = Evaluation(trial=trial, outcome=outcome)
         self.study.tell(evaluation)
+        self._asked.add(self._key(trial.assignment))
         if isinstance(outcome, Measurement):
             self._known.add(outcome.digest)
         self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
@@ -140,6 +160,9 @@ class Trials:
         self._note(evaluation)
         self.watch.look()
         return True
+
+    def _key(self, assignment: Assignment) -> tuple[str, ...]:
+        return tuple(assignment.get(region, FLOAT) for region in self.space.choices)
 
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
@@ -162,12 +185,12 @@ class Trials:
             self.study.enqueue({region: best[region] for region in quantized[start : start + size]})
 
     def _is_exhausted(self) -> bool:
-        if self._n_repeated >= _MOST_REPEATED:
+        if self.is_structured and self._n_repeated >= _MOST_REPEATED:
             return True
         n_assignments = 1
         for names in self.space.choices.values():
             n_assignments *= len(names)
-            if n_assignments > len(self.study.evaluations):
+            if n_assignments > len(self._asked):
                 return False
         return self.study.n_enqueued == 0
 

@@ -1,0 +1,71 @@
+"""Which sampler proposes: ours, or one of Optuna's for comparison."""
+
+import warnings
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
+
+from autoquant.domain.sampler import SamplerName
+from autoquant.errors import UsageError
+from autoquant.study.layout import Layout
+from autoquant.study.sampler import StructureSampler
+
+__all__ = ["BaseSampler", "SamplerChoice", "is_structured", "make_sampler", "parse_sampler"]
+
+
+SamplerChoice = SamplerName | BaseSampler
+
+
+def parse_sampler(asked: str | BaseSampler) -> SamplerChoice:
+    """Check what the user asked for.
+
+    Args:
+        asked: A name, or a sampler of the user's own. It must handle categorical parameters and several objectives: SNR
+            in dB to maximise, then one latency ratio a target to minimise.
+
+    Raises:
+        UsageError: There is no sampler of that name, or it is none.
+    """
+    if isinstance(asked, BaseSampler):
+        return asked
+    if asked not in tuple(SamplerName):
+        raise UsageError(f"the sampler is '{asked}', choose from: {', '.join(SamplerName)}, or give one of Optuna")
+    return SamplerName(asked)
+
+
+def make_sampler(
+    asked: SamplerChoice,
+    layout: Layout,
+    *,
+    seed: int = 0,
+    min_snr_db: float | None = None,
+    max_latency_ratio: float | None = None,
+) -> BaseSampler:
+    """The sampler of a search.
+
+    Those of Optuna have Optuna's default settings. Both TPE samplers differ in whether they model regions jointly; its
+    option ``group`` is for parameters that only some trials have, so that here it would change nothing.
+
+    Args:
+        asked: What ``parse_sampler`` gave; an instance is used as it is.
+        layout: Regions, schemes and borders, which only the structure sampler knows of.
+        seed: Of every random choice; an instance has its own.
+        min_snr_db: Lowest SNR of interest, for the structure sampler.
+        max_latency_ratio: Highest ratio of interest, for the structure sampler.
+    """
+    if isinstance(asked, BaseSampler):
+        return asked
+    if asked is SamplerName.STRUCTURE:
+        return StructureSampler(layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
+    if asked is SamplerName.NSGA2:
+        return NSGAIISampler(seed=seed)
+    if asked is SamplerName.RANDOM:
+        return RandomSampler(seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return TPESampler(seed=seed, multivariate=asked is SamplerName.TPE)
+
+
+def is_structured(asked: SamplerChoice) -> bool:
+    """Whether the sampler wants one-region probes first, and repeats itself only where nothing else is left."""
+    return asked is SamplerName.STRUCTURE or isinstance(asked, StructureSampler)

@@ -1,0 +1,219 @@
+"""Samplers against each other in the same pipeline, at equal wall-clock.
+
+``python -m experiments.search.versus ZOO OUT MODEL [MODEL ...] [--time 60s] [--seeds 3] [--samplers NAME ...]``
+searches each model with each sampler and seed, everything else alike and nothing calibrated before; the samplers of one
+seed follow each other in random order. MODEL is the name of a folder in ZOO, or ``example:digits``. Then
+``experiments.remeasure``, which has nothing of autoquant, measures all files of one seed together in a fresh process:
+mean saving and hypervolume (``experiments.search.yardsticks``) of the table come from there. Hypervolume over time
+comes from what each trial estimated, when the study was told it, in seconds since the process was started. OUT gets
+``versus.json`` with a part for each model, ``versus.md``, and the runs. Exit code 1: a search failed; 2: a model is
+missing.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from autoquant.domain.sampler import SamplerName
+from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.believe.subjects import Subject, subject_of
+from experiments.remeasure import FLOAT
+from experiments.results import SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
+from experiments.search.contenders import CONTENDERS
+from experiments.search.yardsticks import Point, hypervolume, improvements, mean_saving
+
+__all__ = ["growth_of", "main", "reached_after", "read_trials", "render_versus"]
+
+CHECKPOINTS = (0.1, 0.2, 0.5, 1.0)
+"""Shares of the time."""
+
+
+Growth = Sequence[tuple[float, float]]
+"""Seconds and hypervolume, wherever it grew."""
+
+
+def run_search(subject: Subject, out: Path, *, sampler: str, seconds: float, seed: int) -> dict[str, Any]:
+    """One search.
+
+    Returns:
+        ``error`` where it failed, otherwise also ``n_trials`` and ``growth``: seconds and hypervolume wherever it grew.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    files = [str(subject.model), str(subject.calibration), str(subject.evaluation), str(out / "search")]
+    options = ["--time", str(seconds), "--seed", str(seed)]
+    start = datetime.now()  # as Optuna has it: local time, without a zone
+    error = run_python(
+        ["-m", "experiments.search.one_search", *files, sampler, *options],
+        out / "search.log",
+        timeout_s=3 * seconds + 300,
+        environment={"AUTOQUANT_CACHE": str(out / "cache")},
+    )
+    shutil.rmtree(out / "cache", ignore_errors=True)
+    record: dict[str, Any] = {"sampler": sampler, "seed": seed, "error": error}
+    if error:
+        return record
+    return record | read_trials(out / "search" / "study.journal", start)
+
+
+def read_trials(journal: Path, start: datetime) -> dict[str, Any]:
+    """``n_trials``, and ``growth`` by those that were measured to the end."""
+    study = optuna.load_study(study_name="autoquant", storage=JournalStorage(JournalFileBackend(str(journal))))
+    trials = study.get_trials(deepcopy=False)
+    points = [
+        ((trial.datetime_complete - start).total_seconds(), (trial.values[0], max(trial.values[1:])))
+        for trial in trials
+        if trial.state is TrialState.COMPLETE and trial.datetime_complete and trial.user_attrs["state"] == "complete"
+    ]
+    return {"n_trials": len(trials), "growth": growth_of(points)}
+
+
+def growth_of(points: Sequence[tuple[float, Point]]) -> Growth:
+    """Seconds and hypervolume wherever it grew."""
+    return [(points[i][0], area) for i, area in improvements([point for _, point in points])]
+
+
+def remeasured(subject: Subject, folders: Mapping[str, Path]) -> dict[str, list[Point]]:
+    """SNR and ratio of the files of several searches, measured together; by search."""
+    files = {
+        f"{name}:{member['id']}": folder / member["path"]
+        for name, folder in folders.items()
+        for member in read_members(folder)
+        if member["id"] != FLOAT
+    }
+    rows = remeasure_alone(subject.model, subject.evaluation, files, threads=1)
+    return {
+        name: [
+            (min(max(row.snr_db, -SNR_LIMIT_DB), SNR_LIMIT_DB), row.ratio)
+            for key, row in rows.items()
+            if key.partition(":")[0] == name and key in files
+        ]
+        for name in folders
+    }
+
+
+def run_seed(
+    subject: Subject, out: Path, samplers: Sequence[str], *, seconds: float, seed: int
+) -> list[dict[str, Any]]:
+    """All samplers in random order, and their files together."""
+    order = random.Random(seed).sample(samplers, len(samplers))
+    runs = {}
+    for name in order:
+        runs[name] = run_search(subject, out / f"seed{seed}" / name, sampler=name, seconds=seconds, seed=seed)
+        print(f"{subject.name}, seed {seed}, {name}: {runs[name]['error'] or 'searched'}", file=sys.stderr)
+    folders = {name: out / f"seed{seed}" / name / "search" for name, run in runs.items() if not run["error"]}
+    measured = remeasured(subject, folders) if folders else {}
+    for name, points in measured.items():
+        runs[name] |= {"members": points, "saving": mean_saving(points), "hypervolume": hypervolume(points)}
+    return list(runs.values())
+
+
+def reached_after(growth: Growth, area: float) -> float | None:
+    """Seconds after which a search had this hypervolume."""
+    return next((seconds for seconds, reached in growth if reached >= area), None)
+
+
+def render_versus(document: Mapping[str, Any]) -> str:
+    """Markdown: a line for each model and sampler, then where it was measured."""
+    rows = []
+    for model, part in document["parts"].items():
+        runs = [run for run in part["runs"] if not run["error"]]
+        ours = {run["seed"]: run["growth"] for run in runs if run["sampler"] == SamplerName.STRUCTURE}
+        for name in part["settings"]["samplers"]:
+            own = [run for run in runs if run["sampler"] == name]
+            seconds = part["settings"]["seconds"]
+            lead = "" if name == SamplerName.STRUCTURE else _lead(own, ours, seconds)
+            rows.append([model, name, *_cells(own, seconds), lead])
+    times = [f"hypervolume at {share:.0%} of the time" for share in CHECKPOINTS]
+    headings = ("model", "sampler", "searches", "trials", "mean saving", "hypervolume of the files", *times)
+    places = {_place(part["environment"]) for part in document["parts"].values()}
+    return markdown((*headings, "ours is there after"), rows) + "\n" + "\n".join(sorted(places)) + "\n"
+
+
+def _cells(runs: Sequence[Mapping[str, Any]], seconds: float) -> list[str]:
+    if not runs:
+        return ["0", *[""] * (3 + len(CHECKPOINTS))]
+    over_time = np.array([[_area_at(run["growth"], share * seconds) for share in CHECKPOINTS] for run in runs])
+    return [
+        str(len(runs)),
+        f"{np.median([run['n_trials'] for run in runs]):.0f}",
+        _spread([run["saving"] for run in runs], 3),
+        _spread([run["hypervolume"] for run in runs], 1),
+        *(f"{value:.1f}" for value in np.median(over_time, axis=0)),
+    ]
+
+
+def _area_at(growth: Growth, seconds: float) -> float:
+    return max((area for when, area in growth if when <= seconds), default=0.0)
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    """Median, lowest and highest."""
+    return f"{np.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def _lead(runs: Sequence[Mapping[str, Any]], ours: Mapping[int, Growth], seconds: float) -> str:
+    """Share of the time after which ours had a sampler's last hypervolume; the median over seeds."""
+    found = []
+    for run in runs:
+        if run["seed"] in ours and run["growth"]:
+            own = reached_after(ours[run["seed"]], run["growth"][-1][1])
+            found.append(np.inf if own is None else own / seconds)
+    if not found:
+        return ""
+    median = float(np.median(found))
+    return f"{median:.0%}" if np.isfinite(median) else "never"
+
+
+def _place(environment: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    return f"{environment['cpu']}, {environment['n_cores']} cores, {environment['system']}; {versions}."
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments.search.versus", description=__doc__)
+    parser.add_argument("zoo", type=Path, help="folder that experiments.zoo made")
+    parser.add_argument("out", type=Path, help="folder for the results")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="folders in ZOO, or example:digits")
+    parser.add_argument("--time", default="60s", help="of each search (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="searches by sampler and model (default: %(default)s)")
+    parser.add_argument("--samplers", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search and measure, write after each seed, and print."""
+    asked = _parse(arguments)
+    try:
+        subjects = [subject_of(name if ":" in name else str(asked.zoo / name)) for name in asked.models]
+        seconds = seconds_of(asked.time)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        print(f"experiments.search.versus: {error}", file=sys.stderr)
+        return 2
+    out, has_failed = asked.out.expanduser().resolve(), False
+    settings = {"seconds": seconds, "seeds": asked.seeds, "samplers": list(asked.samplers)}
+    for subject in subjects:
+        part = new_part("experiments.search.versus", **settings) | {"runs": []}
+        for seed in range(asked.seeds):
+            part["runs"] += run_seed(subject, out / subject.name, asked.samplers, seconds=seconds, seed=seed)
+            write_part(out / "versus.json", subject.name, part)
+        has_failed |= any(run["error"] for run in part["runs"])
+    text = render_versus(read_document(out / "versus.json"))
+    (out / "versus.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+    return 1 if has_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

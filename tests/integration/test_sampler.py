@@ -1,0 +1,54 @@
+"""Another sampler than ours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.samplers import RandomSampler
+
+from autoquant import Budget
+from autoquant import search as search_in_python
+from tests.integration.conftest import Command
+
+
+def run_document(folder: str = "run") -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((Path(folder) / "run.json").read_text(encoding="utf-8"))
+    return document
+
+
+@pytest.mark.parametrize("name", ["tpe", "tpe-univariate", "nsga2", "random"])
+def test_a_sampler_by_name_delivers_a_front_and_is_recorded(search: Command, name: str) -> None:
+    result = search(trials="14", sampler=name, space="quick")
+    assert result.exit_code == 0, result.output
+    assert run_document()["configuration"]["sampler"] == name
+    assert Path("run/front.json").exists()
+    assert f"<td>{name}</td>" in Path("run/report.html").read_text(encoding="utf-8")
+
+
+def test_an_unknown_sampler_is_one_sentence(search: Command) -> None:
+    result = search(sampler="cmaes")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("autoquant: the sampler is 'cmaes', choose from: structure, ")
+    assert not Path("run").exists()
+
+
+def test_a_resumed_run_may_take_another_sampler_and_says_so(search: Command) -> None:
+    assert search(trials="3").exit_code == 0
+    assert search("--resume", trials="3", sampler="random").exit_code == 0
+    document = run_document()
+    assert document["configuration"]["sampler"] == "random"
+    assert "the run began with the sampler structure and went on with random" in document["notes"]
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_sampler_of_optuna_is_taken_in_python() -> None:
+    search_in_python(
+        "model.onnx",
+        calibration="calib.npz",
+        evaluation="eval.npz",
+        out="run",
+        budget=Budget(trials=12),
+        sampler=RandomSampler(seed=1),
+    )
+    assert run_document()["configuration"]["sampler"] == "<RandomSampler>"

@@ -1,0 +1,65 @@
+import warnings
+
+import optuna
+import pytest
+from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
+
+from autoquant.domain.sampler import SamplerName
+from autoquant.errors import UsageError
+from autoquant.study.sampler import StructureSampler
+from autoquant.study.samplers import is_structured, make_sampler, parse_sampler
+from tests.unit.study.test_sampler import a_layout, a_study
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("structure", StructureSampler),
+        ("tpe", TPESampler),
+        ("tpe-univariate", TPESampler),
+        ("nsga2", NSGAIISampler),
+        ("random", RandomSampler),
+    ],
+)
+def test_each_name_is_a_sampler_that_proposes_for_several_objectives(name: str, kind: type) -> None:
+    sampler = make_sampler(parse_sampler(name), a_layout(), seed=1)
+    assert type(sampler) is kind
+    assert len(a_study(sampler, 14).trials) == 14
+
+
+def test_the_two_tpe_samplers_propose_differently() -> None:
+    found = [a_study(make_sampler(SamplerName(name), a_layout()), 25) for name in ("tpe", "tpe-univariate")]
+    assert found[0].trials[-1].params != found[1].trials[-1].params
+
+
+@pytest.mark.parametrize("name", list(SamplerName))
+def test_the_same_seed_gives_the_same_proposals(name: SamplerName) -> None:
+    first, again = (a_study(make_sampler(name, a_layout(), seed=4), 15) for _ in range(2))
+    assert [t.params for t in first.trials] == [t.params for t in again.trials]
+
+
+def test_a_sampler_of_the_users_own_is_taken_as_it_is() -> None:
+    own = RandomSampler()
+    assert make_sampler(parse_sampler(own), a_layout(), seed=1) is own
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="the sampler is 'tpee', choose from: structure, tpe, "):
+        parse_sampler("tpee")
+
+
+def test_what_is_no_sampler_is_refused() -> None:
+    with pytest.raises(UsageError, match="or give one of Optuna"):
+        parse_sampler(optuna.create_study())  # type: ignore[arg-type]
+
+
+def test_only_the_structure_sampler_is_structured() -> None:
+    assert [name for name in SamplerName if is_structured(name)] == ["structure"]
+    assert is_structured(StructureSampler(a_layout()))
+    assert not is_structured(RandomSampler())
+
+
+def test_the_user_is_not_told_that_multivariate_tpe_is_experimental() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_sampler(SamplerName.TPE, a_layout())
