@@ -8,6 +8,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.study.local_search import LocalSearch
 from autoquant.study.surrogate import Codes, Floats, Landscape, LatencyModel, Layout, NoiseModel
 
@@ -43,14 +44,17 @@ class StructureSampler(BaseSampler):
         layout: Regions, schemes and borders.
         seed: Of draws and moves.
         min_snr_db: Lowest SNR of interest.
+        prior: What is expected of latencies; from the regions' shares of the arithmetic where there is none.
     """
 
-    def __init__(self, layout: Layout, *, seed: int = 0, min_snr_db: float | None = None) -> None:
+    def __init__(
+        self, layout: Layout, *, seed: int = 0, min_snr_db: float | None = None, prior: LatencyPrior | None = None
+    ) -> None:
         self._layout = layout
         self._rng = np.random.default_rng(seed)
         self._min_snr_db = min_snr_db
         self._noise: dict[int, NoiseModel] = {}
-        self._latency = LatencyModel(layout)
+        self._latency = LatencyModel(layout, prior)
         self._search = LocalSearch(layout, self._rng)
         self._n_asked = 0
         self._n_fitted = 0

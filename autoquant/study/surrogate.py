@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 
@@ -137,15 +138,14 @@ class NoiseModel:
 class LatencyModel:
     """Latency ratio: a constant, a term for each region and kind of operators, and a term for each border."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, prior: LatencyPrior | None = None) -> None:
         self._layout = layout
-        n_regions, n_edges = len(layout.regions), len(layout.edges)
-        saved = np.repeat(-0.5 * layout.work, 2)
-        spread = np.repeat(0.5 * layout.work + 0.02, 2)
-        regions = np.repeat(np.arange(n_regions), 2)
+        prior = prior or _prior_of_work(layout)
+        n_regions = len(layout.regions)
+        regions, spread = np.repeat(np.arange(n_regions), 2), prior.spread.ravel()
         shared = 0.8 * (regions[:, None] == regions) + 0.2 * np.eye(2 * n_regions)
-        self._mean = np.concatenate([[1.0], saved, np.full(n_edges, 0.25 / max(n_regions, 1))])
-        covariance = np.diag(np.concatenate([[0.05**2], np.ones(2 * n_regions), np.full(n_edges, (0.02) ** 2)]))
+        self._mean = np.concatenate([[prior.base], prior.change.ravel(), prior.border])
+        covariance = np.diag(np.concatenate([[0.05**2], np.ones(2 * n_regions), prior.border_spread**2]))
         covariance[1 : 1 + 2 * n_regions, 1 : 1 + 2 * n_regions] = shared * np.outer(spread, spread)
         self._precision = np.linalg.inv(covariance)
         self._theta: Floats = self._mean
@@ -171,6 +171,19 @@ class LatencyModel:
     def draw(self, rng: np.random.Generator, scale: float) -> Floats:
         """Coefficients of one draw; ``scale`` 0 gives the mean."""
         return _drawn(self._theta, self._root, rng, scale)
+
+
+def _prior_of_work(layout: Layout) -> LatencyPrior:
+    """Half of each operator's share of the arithmetic is saved, more or less."""
+    n_regions, n_edges = len(layout.regions), len(layout.edges)
+    work = np.stack([layout.work, layout.work], axis=1)
+    return LatencyPrior(
+        base=1.0,
+        change=-0.5 * work,
+        spread=0.5 * work + 0.02,
+        border=np.full(n_edges, 0.25 / max(n_regions, 1)),
+        border_spread=np.full(n_edges, 0.02),
+    )
 
 
 def _drawn(mean: Floats, root: npt.NDArray[np.floating], rng: np.random.Generator, scale: float) -> Floats:

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Operators, RangeKind, RangeMethod, Scheme, TensorFormat
 from autoquant.study.surrogate import Landscape, LatencyModel, Layout, NoiseModel
@@ -121,3 +124,41 @@ def test_observations_make_draws_agree(layout: Layout) -> None:
 
 def test_float_is_without_noise_in_every_draw(layout: Layout) -> None:
     assert (NoiseModel(layout).draw(np.random.default_rng(0), 2.0)[:, 0] == 0).all()
+
+
+def a_prior() -> LatencyPrior:
+    return LatencyPrior(
+        base=0.9,
+        change=np.array([[-0.2, -0.1], [0.05, 0.0], [-0.1, -0.15], [0.0, -0.05]]),
+        spread=np.full((4, 2), 0.01),
+        border=np.array([0.01, 0.02, 0.03]),
+        border_spread=np.full(3, 0.005),
+    )
+
+
+def test_a_prior_is_what_is_predicted_before_anything_is_measured(layout: Layout) -> None:
+    model = LatencyModel(layout, a_prior())
+    codes = np.array([[0, 0, 0, 0], [1, 1, 1, 2], [1, 0, 2, 2], [1, 1, 0, 0]])
+    predicted = model.features(codes) @ model.draw(np.random.default_rng(0), 0)
+    assert predicted == pytest.approx([0.9, 0.6, 0.9 - 0.2 - 0.15 - 0.05 + 0.03, 0.9 - 0.2 + 0.05 + 0.02])
+
+
+def test_measurements_overrule_a_prior_that_is_unsure(layout: Layout) -> None:
+    unsure = replace(a_prior(), spread=np.full((4, 2), 0.5), border_spread=np.full(3, 0.5))
+    rng = np.random.default_rng(3)
+    codes, truth = some_codes(rng, 200), np.concatenate([[1.0], rng.uniform(-0.3, 0.1, 8), rng.uniform(0, 0.1, 3)])
+    errors = {}
+    for name, prior in {"sure": a_prior(), "unsure": unsure}.items():
+        model = LatencyModel(layout, prior)
+        design = model.features(codes)
+        model.fit(codes[:30], design[:30] @ truth, np.zeros(30))
+        errors[name] = np.abs(design[30:] @ (model.draw(rng, 0) - truth)).mean()
+    assert errors["unsure"] < 0.01
+    assert errors["unsure"] < errors["sure"]
+
+
+def test_draws_scatter_as_much_as_the_prior_says(layout: Layout) -> None:
+    model, rng = LatencyModel(layout, a_prior()), np.random.default_rng(5)
+    drawn = np.array([model.draw(rng, 1.0) for _ in range(3000)])
+    assert drawn[:, 1:9].std(axis=0) == pytest.approx(np.full(8, 0.01), rel=0.1)
+    assert drawn[:, 9:].std(axis=0) == pytest.approx(np.full(3, 0.005), rel=0.1)
