@@ -23,10 +23,10 @@ from autoquant.domain.division import Division
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Measurement
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
-from autoquant.errors import OutputError
-from autoquant.graph.regions import borders
+from autoquant.errors import ModelError, OutputError, ProfileError
 from autoquant.isolation.limits import available_memory_bytes
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.model.io import files_of, sha256_of, size_bytes_of
@@ -40,7 +40,6 @@ from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.study import Study
-from autoquant.study.surrogate import Layout
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
 
@@ -50,6 +49,10 @@ ENDED_BY_USER = "the user ended the search"
 _CALIBRATION_SHARE = 0.25
 _FLOAT_SHARE = 0.15
 """Of the budget, for running the float model on the evaluation samples."""
+_PROFILE_S, _PROFILE_SHARE = 3.0, 0.02
+"""For running what is profiled, and the share of the budget."""
+_MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
+"""For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
 _PATIENCE = 20.0
@@ -70,6 +73,7 @@ class Run:
     definition: SpaceDefinition | None = None
     data: SearchData | None = None
     study: Study | None = None
+    prior: LatencyPrior | None = None
 
     @property
     def has_evaluations(self) -> bool:
@@ -93,8 +97,12 @@ class Run:
             evaluator.start()
             ingredients = self._ingredients(self.data)
             with interruptible() as interrupts:
+                with self.deadline.phase("open"):
+                    facts = self._load(evaluator, folder, ingredients)
+                with self.deadline.phase("profile"):
+                    self._profile(evaluator, ingredients)
                 with self.deadline.phase("search"):
-                    trials = self._open_trials(evaluator, folder, ingredients, interrupts)
+                    trials = self._open_trials(evaluator, folder, ingredients, facts, interrupts)
                     self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
                     self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
                 evaluator.close()
@@ -154,23 +162,45 @@ class Run:
             self.notes.append(f"there was time for {statistics.n_samples} of the {len(samples)} calibration samples")
         return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=self.definition)
 
-    def _open_trials(
-        self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients, interrupts: Interrupts
-    ) -> Trials:
+    def _load(self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients) -> BenchFacts:
+        """Wait until the float model was run, and hand over what candidates are built from."""
         assert self.data is not None
-        facts, division = evaluator.facts(), self.data.division(len(self.data.search))
-        found = self.data.division(facts.n_samples)
-        if len(found) < len(division):
-            self.notes.append(f"there was time for {len(found)} of the {len(division)} evaluation samples")
-        space = resolve(ingredients.definition, ingredients.regions)
+        facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
+        n_found = len(self.data.division(facts.n_samples))
+        if n_found < n_all:
+            self.notes.append(f"there was time for {n_found} of the {n_all} evaluation samples")
+        probed = None
         if self.configuration.resume:
-            self.has_plain_sums = folder.read_json("run.json").get("plain_sums") is True
-        study = self._open_study(folder, space, self._sampler(ingredients, space))
-        known = [e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)]
-        probed = self.has_plain_sums if self.configuration.resume else None
-        note = evaluator.load(ingredients, known, has_plain_sums=probed)
+            probed = folder.read_json("run.json").get("plain_sums") is True
+        note = evaluator.load(ingredients, has_plain_sums=probed)
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
+        return facts
+
+    def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
+        """Set the prior; a resumed run measures it again, as it only steers proposals."""
+        if not ingredients.regions:
+            return
+        self._tell("profile")
+        seconds = min(_PROFILE_S, _PROFILE_SHARE * self._budget_s)
+        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self._budget_s)
+        try:
+            self.prior = evaluator.profile(seconds, most_s)
+        except (ModelError, ProfileError) as error:
+            self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
+
+    def _open_trials(
+        self,
+        evaluator: IsolatedEvaluator,
+        folder: RunFolder,
+        ingredients: Ingredients,
+        facts: BenchFacts,
+        interrupts: Interrupts,
+    ) -> Trials:
+        assert self.data is not None
+        space = resolve(ingredients.definition, ingredients.regions)
+        study = self._open_study(folder, space, self._sampler(ingredients))
+        evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
         if not self.configuration.resume:
             folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
 
@@ -182,7 +212,7 @@ class Run:
             study=study,
             evaluator=evaluator,
             facts=facts,
-            n_final_samples=len(found),
+            n_final_samples=len(self.data.division(facts.n_samples)),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
@@ -256,14 +286,14 @@ class Run:
             notes=tuple(self.notes),
         )
 
-    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> StructureSampler | None:
-        regions = ingredients.regions
-        if not regions:
+    def _sampler(self, ingredients: Ingredients) -> StructureSampler | None:
+        if not ingredients.regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
             return None
-        work = {region.id: region.work for region in regions}
-        layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
-        return StructureSampler(layout, seed=self.configuration.seed, min_snr_db=self.configuration.demands.min_snr_db)
+        asked = self.configuration
+        return StructureSampler(
+            ingredients.layout(), seed=asked.seed, min_snr_db=asked.demands.min_snr_db, prior=self.prior
+        )
 
     def _check_resumed(self, folder: RunFolder) -> None:
         if not self.configuration.resume:
@@ -310,6 +340,7 @@ class Run:
             "n_evaluations": n_evaluations,
             "preprocessed_difference_db": self.difference_db,
             "plain_sums": self.has_plain_sums,
+            "latency_prior": None if self.prior is None else self.prior.plain(),
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
             "notes": self.notes,
             "regions": [
