@@ -42,3 +42,7 @@ class OutputError(AutoquantError):
 
 class UsageError(AutoquantError):
     """An argument is out of its range."""
+
+
+class ProfileError(AutoquantError):
+    """Kernel times cannot be written or read; a search goes on without them."""

@@ -9,6 +9,7 @@ from autoquant.api.evaluator import Evaluated, Evaluator, EvaluatorSetup
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
@@ -39,9 +40,15 @@ _FAULTS = {"crash": crash, "hang": hang, "eat": eat_memory}
 
 
 class Misbehaving(Evaluator):
-    """An evaluator for which some assignments end badly."""
+    """An evaluator for which some assignments end badly, or taking profiles does."""
 
     faults: Mapping[frozenset[tuple[RegionId, str]], str]
+    profiling: str | None
+
+    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
+        if self.profiling is not None:
+            _FAULTS[self.profiling]()
+        return Evaluator.profile(self, seconds, most_s)
 
     def evaluate(self, assignment: Assignment, n_rounds: int) -> Evaluated:
         fault = self.faults.get(frozenset(assignment.items()))
@@ -56,15 +63,21 @@ class MisbehavingSetup:
     Args:
         setup: Of the real evaluator.
         faults: ``crash``, ``hang`` or ``eat`` by assignment.
+        profiling: One of them for taking profiles.
     """
 
-    def __init__(self, setup: EvaluatorSetup, faults: Mapping[frozenset[tuple[RegionId, str]], str]) -> None:
-        self.setup, self.faults = setup, faults
+    def __init__(
+        self,
+        setup: EvaluatorSetup,
+        faults: Mapping[frozenset[tuple[RegionId, str]], str],
+        profiling: str | None = None,
+    ) -> None:
+        self.setup, self.faults, self.profiling = setup, faults, profiling
 
     def __call__(self) -> Misbehaving:
         made = self.setup()
         found = Misbehaving(made.bench, made.float_bytes)
-        found.faults = self.faults
+        found.faults, found.profiling = self.faults, self.profiling
         return found
 
 

@@ -6,21 +6,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoquant.api import steps
+from autoquant.api.profiling import profiled_prior
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Objectives
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
+from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.space.resolve import resolve
+from autoquant.study.layout import Layout
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
 
@@ -56,6 +61,12 @@ class Ingredients:
         found = steps.builder_of(self.prepared, self.regions, self.statistics, space=self.definition)
         found.write_plain_sums(has_plain_sums)
         return found
+
+    def layout(self) -> Layout:
+        """Regions, schemes and borders as the study sees them."""
+        space = resolve(self.definition, self.regions)
+        work = {region.id: region.work for region in self.regions}
+        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ class Evaluator:
     objectives: Objectives = DEFAULT_OBJECTIVES
     metrics: MetricEvaluator | None = None
     _builder: Builder | None = None
-    _regions: Sequence[Region] = ()
+    _ingredients: Ingredients | None = None
     _built: dict[str, Measurement | Failure] = field(default_factory=dict)
     _known: dict[str, Measurement] = field(default_factory=dict)
 
@@ -145,13 +156,26 @@ class Evaluator:
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:
         """Take what candidates are built from, and what was measured before."""
         self._builder = ingredients.builder(has_plain_sums=has_plain_sums)
-        self._regions = ingredients.regions
-        self._known = {measured.digest: measured for measured in known}
+        self._ingredients = ingredients
+        self.know(known)
+
+    def know(self, measured: Sequence[Measurement]) -> None:
+        """Take what was measured before; candidates that run the same graphs are not run again."""
+        self._known = {one.digest: one for one in measured}
 
     def probe_forms(self) -> str | None:
         """See ``steps.probe_residual_norms``."""
         assert self._builder is not None
         return steps.probe_residual_norms(self._builder, self.bench)
+
+    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
+        """See ``profiling.profiled_prior``."""
+        found = self._ingredients
+        assert self._builder is not None
+        assert found is not None
+        return profiled_prior(
+            self.bench, self._builder, found.prepared.graph, found.regions, found.layout(), (seconds, most_s)
+        )
 
     def evaluate(self, assignment: Assignment, n_rounds: int) -> Evaluated:
         """Build a candidate and measure it."""
@@ -168,12 +192,13 @@ class Evaluator:
         return Evaluated(self._built[candidate.digest], self.bench.opening_s)
 
     def _measured(self, candidate: Candidate, assignment: Assignment, n_rounds: int) -> Measurement | Failure:
+        assert self._ingredients is not None
         meter = None if self.metrics is None else self.metrics.meter()
         found = steps.measure(
             self.bench,
             candidate,
             assignment,
-            self._regions,
+            self._ingredients.regions,
             n_rounds=n_rounds,
             goes_on=lambda progress: self._may_join(progress, candidate.size_bytes, meter),
             known=self._known,

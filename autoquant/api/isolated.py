@@ -9,13 +9,16 @@ from typing import Any
 
 from autoquant.api.evaluator import BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
 from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import Worker, WorkerLostError
 
 __all__ = ["IsolatedEvaluator"]
 
 _LOG = logging.getLogger("autoquant")
+_PROFILE_PATIENCE_S = 10.0
+"""So much longer than expected may profiles take."""
 Key = frozenset[tuple[str, str]]
 
 
@@ -67,24 +70,42 @@ class IsolatedEvaluator:
             self.setup = replace(self.setup, samples=samples, held_out=(), seconds=math.inf)
             self._worker.factory = self.setup
 
-    def load(
-        self, ingredients: Ingredients, known: Sequence[Measurement], *, has_plain_sums: bool | None
-    ) -> str | None:
+    def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:
         """Take what candidates are built from.
 
         Args:
             ingredients: The preprocessed model, its regions and ranges.
-            known: What was measured before.
             has_plain_sums: What probing the forms gave before; None probes them.
 
         Returns:
             A sentence for the user where probing chose another form.
         """
-        self._ingredients, self._known = ingredients, {measured.digest: measured for measured in known}
-        self._own("load", ingredients, bool(has_plain_sums), tuple(known))
+        self._ingredients = ingredients
+        self._own("load", ingredients, bool(has_plain_sums), ())
         note: str | None = self._own("probe_forms") if has_plain_sums is None else None
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
+
+    def profile(self, seconds: float, most_s: float) -> LatencyPrior:
+        """What is expected of latencies; see ``profiling.profiled_prior``.
+
+        Raises:
+            ModelError: onnxruntime refuses a candidate.
+            ProfileError: There is no time for profiles, or they cannot be had.
+        """
+        try:
+            found: LatencyPrior = self._worker.call("profile", seconds, most_s, seconds=_PROFILE_PATIENCE_S + most_s)
+        except WorkerLostError as lost:
+            raise ProfileError(f"taking profiles ended the process that measures: {lost}") from lost
+        except MemoryError as error:
+            raise ProfileError("profiles needed more memory than there is") from error
+        return found
+
+    def know(self, measured: Sequence[Measurement]) -> None:
+        """Take what was measured before."""
+        self._known = {one.digest: one for one in measured}
+        if self._worker.is_running:
+            self._own("know", tuple(measured))
 
     @property
     def pid(self) -> int | None:

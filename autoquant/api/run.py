@@ -23,11 +23,11 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import Front, RunRecord
-from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.measurement import Measurement
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
-from autoquant.errors import OutputError
-from autoquant.graph.regions import borders
+from autoquant.errors import ModelError, OutputError, ProfileError
 from autoquant.isolation.limits import available_memory_bytes
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.model.io import files_of, sha256_of, size_bytes_of
@@ -39,7 +39,6 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from autoquant.study.layout import Layout
 from autoquant.study.samplers import BaseSampler, is_structured, make_sampler
 from autoquant.study.study import Study
 
@@ -51,6 +50,10 @@ ENDED_BY_USER = "the user ended the search"
 _CALIBRATION_SHARE = 0.25
 _FLOAT_SHARE = 0.15
 """Of the budget, for running the float model on the evaluation samples."""
+_PROFILE_S, _PROFILE_SHARE = 3.0, 0.02
+"""For running what is profiled, and the share of the budget."""
+_MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
+"""For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
 _PATIENCE = 20.0
@@ -73,6 +76,7 @@ class Run:
     definition: SpaceDefinition | None = None
     data: SearchData | None = None
     study: Study | None = None
+    prior: LatencyPrior | None = None
 
     @property
     def has_evaluations(self) -> bool:
@@ -93,17 +97,19 @@ class Run:
         assert self.data is not None
         if self.configuration.resume:
             now = self._configuration()
-            self.earlier = read_earlier(folder, now)
-            if self.earlier.sampler != now["sampler"]:
-                self.notes.append(
-                    f"the run began with the sampler {self.earlier.sampler}, and went on with {now['sampler']}"
-                )
+            self.earlier, sampler = read_earlier(folder, now), now["sampler"]
+            if self.earlier.sampler != sampler:
+                self.notes.append(f"the run began with the sampler {self.earlier.sampler} and went on with {sampler}")
         with closing(self._evaluator(self.data.search)) as evaluator:
             evaluator.start()
             ingredients = self._ingredients(self.data)
             with interruptible() as interrupts:
+                with self.deadline.phase("open"):
+                    facts = self._load(evaluator, folder, ingredients)
+                with self.deadline.phase("profile"):
+                    self._profile(evaluator, ingredients)
                 with self.deadline.phase("search"):
-                    trials = self._open_trials(evaluator, folder, ingredients, interrupts)
+                    trials = self._open_trials(evaluator, folder, ingredients, facts, interrupts)
                     self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
                     self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
                 evaluator.close()
@@ -167,25 +173,44 @@ class Run:
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
         return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=self.definition)
 
+    def _load(self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients) -> BenchFacts:
+        """Wait until the float model was run, and hand over what candidates are built from."""
+        assert self.data is not None
+        facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
+        n_found = len(self.data.division(facts.n_samples))
+        if n_found < n_all:
+            self.notes.append(f"there was time for {n_found} of the {n_all} evaluation samples")
+        note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
+        self.notes.extend(filter(None, [note]))
+        self.has_plain_sums = evaluator.has_plain_sums
+        if self.earlier is None:  # before there is a journal
+            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
+        return facts
+
+    def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
+        """Set the prior; a resumed run measures it again, as it only steers proposals."""
+        if not ingredients.regions or not is_structured(self.configuration.sampler):
+            return
+        self._tell("profile")
+        seconds = min(_PROFILE_S, _PROFILE_SHARE * self._budget_s)
+        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self._budget_s)
+        try:
+            self.prior = evaluator.profile(seconds, most_s)
+        except (ModelError, ProfileError) as error:
+            self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
+
     def _open_trials(
-        self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients, interrupts: Interrupts
+        self,
+        evaluator: IsolatedEvaluator,
+        folder: RunFolder,
+        ingredients: Ingredients,
+        facts: BenchFacts,
+        interrupts: Interrupts,
     ) -> Trials:
         assert self.data is not None
-        facts, division = evaluator.facts(), self.data.division(len(self.data.search))
-        found = self.data.division(facts.n_samples)
-        if len(found) < len(division):
-            self.notes.append(f"there was time for {len(found)} of the {len(division)} evaluation samples")
         space = resolve(ingredients.definition, ingredients.regions)
-        sampler = self._sampler(ingredients, space)
-        if self.earlier is None:
-            self._load(evaluator, ingredients, ())
-            folder.write_json(
-                "run.json", self._run_document(ingredients.regions, facts, 0)
-            )  # before there is a journal
-            study = self._open_study(folder, space, sampler)
-        else:
-            study = self._open_study(folder, space, sampler)
-            self._load(evaluator, ingredients, study.evaluations)
+        study = self._open_study(folder, space, self._sampler(ingredients))
+        evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
 
         def on_progress(progress: SearchProgress) -> None:
             self.on_progress(progress)
@@ -195,7 +220,7 @@ class Run:
             study=study,
             evaluator=evaluator,
             facts=facts,
-            n_final_samples=len(found),
+            n_final_samples=len(self.data.division(facts.n_samples)),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
@@ -206,15 +231,6 @@ class Run:
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
         return trials
-
-    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients, made: Sequence[Evaluation]) -> None:
-        """Give the evaluator what it builds from, and what was measured already."""
-        known = [evaluation.outcome for evaluation in made if isinstance(evaluation.outcome, Measurement)]
-        note = evaluator.load(
-            ingredients, known, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums
-        )
-        self.notes.extend(filter(None, [note]))
-        self.has_plain_sums = evaluator.has_plain_sums
 
     def _finish(
         self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
@@ -282,19 +298,18 @@ class Run:
             notes=tuple(self.notes),
         )
 
-    def _sampler(self, ingredients: Ingredients, space: SearchSpace) -> BaseSampler | None:
-        regions, asked = ingredients.regions, self.configuration
-        if not regions:
+    def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
+        if not ingredients.regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
             return None
-        work = {region.id: region.work for region in regions}
-        layout = Layout.of(space.choices, space.schemes, borders(ingredients.prepared.graph, regions), work)
+        asked = self.configuration
         return make_sampler(
             asked.sampler,
-            layout,
+            ingredients.layout(),
             seed=asked.seed,
             min_snr_db=asked.demands.min_snr_db,
             max_latency_ratio=asked.demands.max_latency_ratio,
+            prior=self.prior,
         )
 
     def _configuration(self) -> dict[str, object]:
@@ -323,6 +338,7 @@ class Run:
             "preprocessed_difference_db": self.difference_db,
             "n_calibration_samples": self.n_calibration_samples,
             "plain_sums": self.has_plain_sums,
+            "latency_prior": None if self.prior is None else self.prior.plain(),
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
             "notes": self.notes,
             "regions": [

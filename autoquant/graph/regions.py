@@ -184,25 +184,32 @@ def _neighbours(graph: Graph, units: Mapping[int, _Unit]) -> dict[int, set[int]]
     return found
 
 
-def borders(graph: Graph, regions: Sequence[Region]) -> tuple[tuple[RegionId, RegionId], ...]:
-    """Pairs of regions that touch, the writing one first."""
+def borders(graph: Graph, regions: Sequence[Region]) -> dict[tuple[RegionId, RegionId], int]:
+    """Pairs of regions that touch, the writing one first, and the elements of the tensors that pass between them.
+
+    Tensors of unknown shape count for nothing.
+    """
     position = {name: i for i, region in enumerate(regions) for name in region.nodes}
     home = {node.index: position[node.name] for node in graph.nodes if node.name in position}
-    return tuple((regions[a].id, regions[b].id) for a, b in _touching(graph, home))
+    return {
+        (regions[a].id, regions[b].id): sum(math.prod(graph.shape(name) or (0,)) for name in tensors)
+        for (a, b), tensors in _touching(graph, home).items()
+    }
 
 
-def _touching(graph: Graph, home: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Pairs of homes of which one reads what the other writes, with only homeless nodes between them."""
-    origins: dict[TensorName, frozenset[int]] = {}
-    pairs: dict[tuple[int, int], None] = {}
+def _touching(graph: Graph, home: Mapping[int, int]) -> dict[tuple[int, int], set[TensorName]]:
+    """Pairs of homes of which one reads what the other writes, with only homeless nodes between them; and what."""
+    origins: dict[TensorName, frozenset[tuple[int, TensorName]]] = {}
+    pairs: dict[tuple[int, int], set[TensorName]] = {}
     for node in graph.nodes:
-        reached = frozenset[int]().union(*(origins.get(name, frozenset()) for name in node.inputs))
+        reached = frozenset[tuple[int, TensorName]]().union(*(origins.get(name, frozenset()) for name in node.inputs))
         own = home.get(node.index)
-        if own is not None:
-            pairs.update({(other, own): None for other in sorted(reached) if other != own})
-            reached = frozenset({own})
-        origins.update(dict.fromkeys(node.outputs, reached))
-    return list(pairs)
+        for other, tensor in sorted(reached):
+            if own is not None and other != own:
+                pairs.setdefault((other, own), set()).add(tensor)
+        for name in node.outputs:
+            origins[name] = reached if own is None else frozenset({(own, name)})
+    return pairs
 
 
 def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:

@@ -15,9 +15,10 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.errors import DataError
+from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
 from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_round
+from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.runtime.binding import on_device
@@ -37,6 +38,8 @@ _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
 _CPU = Target()
+Constants = Mapping[str, npt.NDArray[np.generic]]
+"""What a skeleton leaves out, by initializer name."""
 Observer = Callable[[int, Outputs], None]
 """Told a sample and a candidate's outputs."""
 
@@ -130,7 +133,7 @@ class Bench:
             self.reference.append(session.run(None, feed))
         self.feeds = self.feeds[: len(self.reference)]
 
-    def open(self, skeleton: bytes, constants: Mapping[str, npt.NDArray[np.generic]]) -> Opened:
+    def open(self, skeleton: bytes, constants: Constants) -> Opened:
         """Open a candidate on every target; the first one also says what it really runs.
 
         Raises:
@@ -162,6 +165,27 @@ class Bench:
                 seconds, _ = run_round(pair, feed, repetitions(self.float_s[name], _TIMING_S), rng)
                 timing.add(seconds["second"], seconds["first"])
         return timings
+
+    def profile(
+        self, candidates: Sequence[tuple[bytes, Constants]], seconds: float, most_s: float
+    ) -> tuple[Profile, ...]:
+        """Kernel times of the user's model and of candidates on the first target.
+
+        Args:
+            candidates: Skeletons and the constants that they leave out.
+            seconds: For running them.
+            most_s: Nothing is opened where opening them and running each a few times should take longer.
+
+        Raises:
+            ModelError: onnxruntime refuses a candidate.
+            ProfileError: There is no time for it, or the times cannot be had.
+        """
+        target = self.targets[0]
+        least_s = (1 + len(candidates)) * (self.opening_s / len(self.targets) + LEAST_RUNS * self.float_s[target.name])
+        if least_s > most_s:
+            raise ProfileError(f"there is no time for profiles: they would take {least_s:.1f} s")
+        models = [(skeleton, self._ort_values(constants)) for skeleton, constants in candidates]
+        return take_profiles([(self.model, {}), *models], target, self.feeds, seconds)
 
     def measure(
         self,
@@ -242,7 +266,7 @@ class Bench:
         for name, meter in meters.items():
             meter.add(self.reference[sample], outputs[name])
 
-    def _ort_values(self, constants: Mapping[str, npt.NDArray[np.generic]]) -> Initializers:
+    def _ort_values(self, constants: Constants) -> Initializers:
         values: dict[str, object] = {}
         for name, array in constants.items():
             if id(array) not in self._values:

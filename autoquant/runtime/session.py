@@ -45,6 +45,7 @@ def open_session(
     *,
     initializers: Initializers | None = None,
     optimized_path: Path | None = None,
+    profile_prefix: Path | None = None,
 ) -> ort.InferenceSession:
     """Open a model with default session options apart from threads, logging and what the target says.
 
@@ -57,6 +58,7 @@ def open_session(
         initializers: Values of initializers whose TensorProto says EXTERNAL.
         optimized_path: Where onnxruntime writes the graph that it really runs; what is in its constants of 1 KB and
             more is lost, apart from their shape and type.
+        profile_prefix: Kernel times are written to a file whose name begins so, until ``end_profiling`` is called.
 
     Raises:
         ModelError: onnxruntime refuses the model.
@@ -71,6 +73,9 @@ def open_session(
         options.add_external_initializers(list(initializers), list(initializers.values()))
     if optimized_path is not None:
         _write_optimized(options, optimized_path)
+    if profile_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile_prefix)
     try:
         session = ort.InferenceSession(
             model if isinstance(model, bytes) else str(model),

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.study.gaussian import condition
 from autoquant.study.layout import Codes, Floats, Layout
 
@@ -11,6 +12,9 @@ __all__ = ["LatencyModel"]
 
 _ERRORS = (0.003, 0.005, 0.01, 0.02, 0.04, 0.08)
 """Standard deviations of a ratio around the model, beside its own error; which one it is, the evaluations say."""
+_BASE_SPREAD = 0.05
+_SHARED = 0.8
+"""Of the variance of what a region saves, so much is shared by both kinds of operators."""
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 """Of the prior's spread."""
 
@@ -22,13 +26,15 @@ class LatencyModel:
     ones were tried on recorded searches of seven models and predicted no better (decision 0014).
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, prior: LatencyPrior | None = None) -> None:
         self._layout = layout
-        n_regions, n_edges = len(layout.regions), len(layout.edges)
-        border = np.full(n_edges, 0.25 / max(n_regions, 1))
-        self._mean = np.concatenate([[1.0], -0.5 * layout.work, np.zeros(2 * n_regions), border])
-        own, kind = 0.5 * layout.work + 0.02, 0.2 * np.tile(layout.work, 2) + 0.01
-        self._spread = np.concatenate([[0.05], own, kind, np.full(n_edges, 0.02)])
+        expected = prior or _prior_of_work(layout)
+        own = expected.change.mean(axis=1)
+        kinds = (expected.change - own[:, None]).T
+        self._mean = np.concatenate([[expected.base], own, kinds.ravel(), expected.border])
+        spread = np.sqrt(_SHARED) * expected.spread.mean(axis=1)
+        rest = np.sqrt(1 - _SHARED) * expected.spread.T.ravel()
+        self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread])
         self._error, self._scale, self._n_tuned = _ERRORS.index(0.01), _SCALES.index(1.0), 0
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
@@ -86,3 +92,16 @@ class LatencyModel:
 
 def _near(index: int, n: int) -> range:
     return range(max(0, index - 1), min(n, index + 2))
+
+
+def _prior_of_work(layout: Layout) -> LatencyPrior:
+    """Half of each operator's share of the arithmetic is saved, more or less."""
+    n_regions, n_edges = len(layout.regions), len(layout.edges)
+    work = np.stack([layout.work, layout.work], axis=1)
+    return LatencyPrior(
+        base=1.0,
+        change=-0.5 * work,
+        spread=0.5 * work + 0.02,
+        border=np.full(n_edges, 0.25 / max(n_regions, 1)),
+        border_spread=np.full(n_edges, 0.02),
+    )

@@ -10,6 +10,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
@@ -53,6 +54,8 @@ class StructureSampler(BaseSampler):
         seed: Of draws and moves.
         min_snr_db: Lowest SNR of interest.
         max_latency_ratio: Highest ratio of interest.
+        prior: What is expected of latencies on the first target; from the regions' shares of the arithmetic where there
+            is none.
     """
 
     def __init__(
@@ -62,10 +65,12 @@ class StructureSampler(BaseSampler):
         seed: int = 0,
         min_snr_db: float | None = None,
         max_latency_ratio: float | None = None,
+        prior: LatencyPrior | None = None,
     ) -> None:
         self._layout = layout
         self._rng = np.random.default_rng(seed)
         self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
+        self._prior = prior
         self._surrogate: Surrogate | None = None
         self._frontier = Frontier(layout)
         self._trust = Trust()
@@ -96,7 +101,7 @@ class StructureSampler(BaseSampler):
         asked = [self._layout.encode(t.params) for t in known]
         ran = [self._ran(t) for t in complete]
         if self._surrogate is None or not complete:
-            self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1)
+            self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1, self._prior)
         found = _observations(complete, ran, self._surrogate.n_targets)
         if len(complete) > self._n_fitted:
             self._learn(found, [self._layout.encode(t.params) for t in complete])

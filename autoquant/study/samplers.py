@@ -5,6 +5,7 @@ import warnings
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
@@ -40,6 +41,7 @@ def make_sampler(
     seed: int = 0,
     min_snr_db: float | None = None,
     max_latency_ratio: float | None = None,
+    prior: LatencyPrior | None = None,
 ) -> BaseSampler:
     """The sampler of a search.
 
@@ -52,11 +54,14 @@ def make_sampler(
         seed: Of every random choice; an instance has its own.
         min_snr_db: Lowest SNR of interest, for the structure sampler.
         max_latency_ratio: Highest ratio of interest, for the structure sampler.
+        prior: What is expected of latencies, for the structure sampler.
     """
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:
-        return StructureSampler(layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
+        return StructureSampler(
+            layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, prior=prior
+        )
     if asked is SamplerName.NSGA2:
         return NSGAIISampler(seed=seed)
     if asked is SamplerName.RANDOM:

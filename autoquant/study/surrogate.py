@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.study.landscape import Landscape
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Codes, Floats, Layout
@@ -72,16 +73,19 @@ class Surrogate:
     Attributes:
         layout: Regions, schemes and borders.
         n_targets: Number of latency ratios.
+        prior: Of the latency on the first target.
     """
 
     layout: Layout
     n_targets: int = 1
+    prior: LatencyPrior | None = None
     _noise: dict[int, NoiseModel] = field(default_factory=dict)
     _latency: list[LatencyModel] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._noise = {0: NoiseModel(self.layout)}
-        self._latency = [LatencyModel(self.layout) for _ in range(self.n_targets)]
+        priors = [self.prior, *[None] * (self.n_targets - 1)]
+        self._latency = [LatencyModel(self.layout, prior) for prior in priors]
 
     def fit(self, found: Observations) -> None:
         """Condition on evaluations, at least one."""

@@ -24,7 +24,7 @@ MOST_REPEATED = 20
 
 @dataclass(slots=True)
 class Replay:
-    """Answers trials from a table.
+    """Answers trials from a table, which knows no sizes.
 
     Attributes:
         table: With every assignment.
@@ -82,6 +82,7 @@ class Replay:
             digest=str(table.digests[graph]),
             effective=table.problem.decode(table.effective[graph]),
             is_complete=True,
+            size_bytes=0,
         )
 
 

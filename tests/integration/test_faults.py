@@ -48,6 +48,24 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(Path("run/front.json").read_text())["members"][-1]["id"] == "float"
 
 
+@pytest.mark.usefixtures("workplace")
+def test_a_search_without_profiles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluator(run: Run, samples: Samples) -> IsolatedEvaluator:
+        asked = run.configuration
+        setup = EvaluatorSetup(model=asked.model, samples=samples, targets=asked.targets, seed=0)
+        return IsolatedEvaluator(setup, make=MisbehavingSetup(setup, {}, profiling="crash"))
+
+    monkeypatch.setattr(Run, "_evaluator", evaluator)
+    result = autoquant.search(
+        "model.onnx", calibration="calib.npz", evaluation="eval.npz", budget=Budget(trials=4), out="run"
+    )
+    assert sum(isinstance(e.outcome, Measurement) for e in result.record.evaluations) == 4
+    document = json.loads(Path("run/run.json").read_text())
+    assert document["latency_prior"] is None
+    (note,) = [text for text in document["notes"] if "expected from each region's share" in text]
+    assert "SIGSEGV" in note
+
+
 def _regions() -> tuple[Region, ...]:
     samples = autoquant.read_data("model.onnx", "calib.npz")
     return autoquant.find_regions(autoquant.prepare("model.onnx", samples))

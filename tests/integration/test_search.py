@@ -49,6 +49,14 @@ def test_files_are_what_the_front_says(digits: autoquant.SearchResult) -> None:
     assert {path.stem for path in digits.folder.glob("models/*.onnx")} == {str(member["id"]) for member in members}
 
 
+def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) -> None:
+    document = json.loads((digits.folder / "run.json").read_text())
+    prior = document["latency_prior"]
+    assert len(prior["change"]) == len(prior["spread"]) == len(document["regions"])
+    assert len(prior["border"]) == len(prior["border_spread"])
+    assert list(document["seconds"])[:5] == ["preprocess", "calibrate", "open", "profile", "search"]
+
+
 def test_files_open_in_plain_onnxruntime_and_agree_with_the_stated_snr(digits: autoquant.SearchResult) -> None:
     with np.load(example("digits").evaluation) as content:
         arrays = {name: content[name] for name in content.files if not name.startswith("label")}

@@ -10,8 +10,9 @@ from autoquant.api.evaluator import EvaluatorSetup, Ingredients
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
-from autoquant.errors import MetricError
+from autoquant.errors import MetricError, ProfileError
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.fragments import inline_external
@@ -135,3 +136,41 @@ def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_pat
         candidate = builder.build(assignment)
         save_model(inline_external(candidate.skeleton, candidate.constants, {}), tmp_path / "model.onnx")
         assert outcome.size_bytes == pytest.approx(size_bytes_of(tmp_path / "model.onnx"), rel=0.05)
+
+
+def test_latencies_are_expected_from_profiles_of_the_candidates(place: Place) -> None:
+    evaluator = place.setup()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    prior, layout = evaluator.profile(0.1, 60.0), place.ingredients.layout()
+    assert prior.change.shape == prior.spread.shape == (len(layout.regions), 2)
+    assert prior.border.shape == prior.border_spread.shape == (len(layout.edges),)
+    assert 0.2 < prior.base < 5
+    assert all(np.isfinite(values).all() for values in (prior.change, prior.spread, prior.border))
+    assert (prior.spread > 0).all()
+
+
+def test_a_candidate_that_cannot_be_built_has_no_profile(place: Place) -> None:
+    evaluator = place.setup()
+    none = replace(place.ingredients.statistics, tensors={})
+    evaluator.load(replace(place.ingredients, statistics=none), has_plain_sums=False, known=())
+    with pytest.raises(ProfileError, match="a candidate cannot be built: KeyError"):
+        evaluator.profile(0.1, 60.0)
+
+
+def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:
+    definition = place.ingredients.definition
+    schemes = tuple(scheme for scheme in definition.schemes if scheme.operators is Operators.ALL)
+    ingredients = replace(place.ingredients, definition=replace(definition, schemes=schemes))
+    evaluator = place.setup()
+    evaluator.load(ingredients, has_plain_sums=False, known=())
+    assert evaluator.profile(0.1, 60.0).change.shape == (len(ingredients.regions), 2)
+
+
+def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None:
+    first, second = place.setup(), place.setup()
+    for evaluator in (first, second):
+        evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    outcome = first.evaluate(place.quantized[0], 6).outcome
+    assert isinstance(outcome, Measurement)
+    second.know([outcome])
+    assert second.evaluate(place.quantized[0], 6).outcome == outcome

@@ -10,7 +10,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError
+from autoquant.errors import DataError, ModelError, ProfileError
 from autoquant.space.schema import read_space
 from tests.doubles import MisbehavingSetup, crash
 from tests.models import a_convnet, floats, saved
@@ -36,7 +36,7 @@ class Place:
     def evaluator(self, fault: str, trial_s: float | None = None) -> IsolatedEvaluator:
         faults = {frozenset(self.deadly.items()): fault}
         made = IsolatedEvaluator(self.setup, trial_s, memory_bytes=10**9, make=MisbehavingSetup(self.setup, faults))
-        made.load(self.ingredients, [], has_plain_sums=False)
+        made.load(self.ingredients, has_plain_sums=False)
         return made
 
 
@@ -91,6 +91,33 @@ def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Pla
     evaluator = IsolatedEvaluator(place.setup, make=crashing)
     with pytest.raises(ModelError, match=r"model\.onnx: running it on cpu-1t failed, its process was ended by SIGSEGV"):
         evaluator.facts()
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
+def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, reason: str) -> None:
+    make = MisbehavingSetup(place.setup, {}, profiling=fault)
+    evaluator = IsolatedEvaluator(place.setup, memory_bytes=10**9, make=make)
+    evaluator.load(place.ingredients, has_plain_sums=False)
+    with pytest.raises(ProfileError, match=reason):
+        evaluator.profile(0.1, 60.0)
+    evaluator.know([])
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
+    evaluator.close()
+
+
+def test_the_other_process_takes_profiles(place: Place, evaluator: IsolatedEvaluator) -> None:
+    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 2)
+    with pytest.raises(ProfileError, match="there is no time for profiles"):
+        evaluator.profile(0.0, 0.0)
+
+
+def test_the_other_process_is_told_what_was_measured(place: Place, evaluator: IsolatedEvaluator) -> None:
+    first = place.evaluator("crash")
+    measured = first.evaluate(place.quantized, 6, left_s=60)
+    first.close()
+    assert isinstance(measured, Measurement)
+    evaluator.know([measured])
+    assert evaluator.evaluate(place.quantized, 6, left_s=60) == measured
 
 
 def crashing() -> Evaluator:

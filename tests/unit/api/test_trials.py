@@ -1,5 +1,6 @@
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,7 @@ class Answers:
         found = a_measured(snr_db=60 - 10.0 * n, ratio=1 - 0.1 * n).outcome
         assert isinstance(found, Measurement)
         digest = hashlib.sha256(text.encode()).hexdigest()
-        return Measurement(
-            quality=found.quality, latency=found.latency, digest=digest, effective=assignment, is_complete=True
-        )
+        return replace(found, digest=digest, effective=assignment)
 
 
 def some_trials(folder: Path, answers: Answers, *, is_structured: bool, sampler: BaseSampler | None = None) -> Trials:

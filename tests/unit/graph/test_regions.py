@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from autoquant.domain.region import NodeName, Region
+from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.errors import SpaceError
 from autoquant.graph.regions import borders, find_regions
 from autoquant.model.graph import Graph
@@ -185,13 +185,28 @@ def test_borders_lead_from_the_region_that_writes_to_the_one_that_reads() -> Non
     graph = Graph(a_convnet())
     found = find_regions(graph, every_node(graph))
     ids = [region.id for region in found]
-    assert borders(graph, found) == tuple(pairwise(ids))
+    assert list(borders(graph, found)) == list(pairwise(ids))
 
 
 def test_borders_look_through_nodes_that_no_region_holds() -> None:
     graph = Graph(a_convnet())
     found = find_regions(graph, [NodeName("a"), NodeName("y")])
-    assert borders(graph, found) == ((found[0].id, found[1].id),)
+    assert borders(graph, found) == {(found[0].id, found[1].id): 8 * 8 * 8}
+
+
+def test_a_border_counts_every_tensor_that_crosses_it_once() -> None:
+    model = model_of(
+        "(float[1,4] x) => (float[1,4] y)", "a = Relu(x) b = Sigmoid(x) c = Add(a, b) d = Add(a, c) y = Add(d, b)"
+    )
+    graph = Graph(model)
+    found = find_regions(graph, every_node(graph), groups={"sources": "^[ab]$", "sums": "^[cdy]$"})
+    assert borders(graph, found) == {(RegionId("sources"), RegionId("sums")): 8}
+
+
+def test_a_tensor_of_unknown_shape_counts_for_nothing() -> None:
+    graph = Graph(model_of("(float[N,4] x) => (float[N,4] y)", "a = Relu(x) y = Sigmoid(a)"))
+    found = find_regions(graph, every_node(graph))
+    assert list(borders(graph, found).values()) == [0] * (len(found) - 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import snr_db
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.bench import Bench, Opened, Progress
 from autoquant.measurement.latency import Outputs
 from autoquant.model import fragments
@@ -181,3 +181,19 @@ def test_samples_repeat_where_more_rounds_are_asked_and_count_once(tmp_path: Pat
     assert latency[NAME].n_rounds >= 50
     assert quality.n_samples == 3
     assert is_complete
+
+
+def test_profiles_are_of_the_users_model_and_of_the_candidates(bench: Bench) -> None:
+    float_, integer = bench.profile([(skeleton_of(a_convnet()), {}), (skeleton_of(a_convnet()), {})], 0.0, 60.0)[1:]
+    assert float_.kernel_us.keys() == integer.kernel_us.keys()
+    assert len(bench.profile([], 0.0, 60.0)) == 1
+
+
+def test_profiles_that_there_is_no_time_for_are_not_begun(bench: Bench) -> None:
+    bench.opening_s = 2.0
+    with pytest.raises(ProfileError, match=r"they would take 4\.\d s"):
+        bench.profile([(skeleton_of(a_convnet()), {})], 0.0, 3.0)
+
+
+def skeleton_of(model: onnx.ModelProto) -> bytes:
+    return model.SerializeToString()

@@ -9,6 +9,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
@@ -162,3 +163,21 @@ def test_proposals_do_not_depend_on_the_objectives_of_the_study() -> None:
         second.set_user_attr("ratios", [ratio])
         usual.tell(first, [snr_db, ratio])
         other.tell(second, [i % 3 / 10, ratio, 1000.0 + i])
+
+
+def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
+    change = np.full((N_REGIONS, 2), 0.3)
+    change[:4] = -0.2
+    prior = LatencyPrior(
+        base=1.0,
+        change=change,
+        spread=np.full((N_REGIONS, 2), 0.001),
+        border=np.full(N_REGIONS - 1, 0.001),
+        border_spread=np.full(N_REGIONS - 1, 0.001),
+    )
+    study = optuna.create_study(
+        directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), min_snr_db=0.0, prior=prior)
+    )
+    for _ in range(5):
+        params = suggested(study.ask())
+        assert all(params[region] == "float" for region in REGIONS[4:])

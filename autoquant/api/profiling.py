@@ -1,0 +1,80 @@
+"""What a search expects of latencies before its first trial."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import Assignment, Region
+from autoquant.errors import ProfileError
+from autoquant.graph.regions import borders
+from autoquant.measurement.bench import Bench
+from autoquant.measurement.expectation import KernelTimes, expected_latency
+from autoquant.measurement.profile import region_us
+from autoquant.model.graph import Graph
+from autoquant.qdq.builder import Builder
+from autoquant.study.layout import Layout
+
+__all__ = ["profiled_prior"]
+
+_ALL, _LINEAR = 1, 2
+_SLOWEST_FLOAT = 1.5
+"""Preprocessing makes no model slower: what says so was measured beside other work."""
+
+
+def profiled_prior(
+    bench: Bench, builder: Builder, graph: Graph, regions: Sequence[Region], layout: Layout, budget: tuple[float, float]
+) -> LatencyPrior:
+    """Profile the uniform candidates, and one with many borders, on the first target.
+
+    Args:
+        bench: The float model.
+        builder: Of candidates.
+        graph: The preprocessed model.
+        regions: The partition, in the order of the layout.
+        layout: What the prior is about.
+        budget: Seconds for running candidates, and the most that all of it may take.
+
+    Raises:
+        ModelError: onnxruntime refuses a candidate.
+        ProfileError: There is no time for profiles, or they cannot be had.
+    """
+    mixed = _alternating(layout)
+    assignments = [np.zeros_like(mixed), _uniform(layout, _ALL), _uniform(layout, _LINEAR), mixed]
+    try:
+        candidates = [builder.build(_assignment(layout, codes)) for codes in assignments]
+    except (AssertionError, KeyError, ValueError) as error:
+        raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
+    model, *profiles = bench.profile([(c.skeleton, c.constants) for c in candidates], *budget)
+    float_us, all_us, linear_us, mixed_us = (region_us(profile, graph, regions) for profile in profiles)
+    times = KernelTimes(
+        model_us=model.total_us,
+        float_us=float_us,
+        all_us=all_us,
+        linear_us=linear_us,
+        mixed_us=mixed_us,
+        mixed_kinds=layout.kinds[mixed],
+    )
+    elements = borders(graph, regions)
+    pairs = [(layout.regions[a], layout.regions[b]) for a, b in layout.edges]
+    found = expected_latency(times, layout.edges, [elements[pair] for pair in pairs])
+    if found.base > _SLOWEST_FLOAT:
+        raise ProfileError(f"the all-float candidate took {found.base:.1f} times as long as the model it came from")
+    return found
+
+
+def _assignment(layout: Layout, codes: npt.NDArray[np.int64]) -> Assignment:
+    return {region: layout.schemes[code] for region, code in zip(layout.regions, codes, strict=True)}
+
+
+def _uniform(layout: Layout, kind: int) -> npt.NDArray[np.int64]:
+    """Every region under the first scheme of a kind that it may take, float where there is none."""
+    fits = layout.allowed & (layout.kinds == kind)
+    return np.where(fits.any(axis=1), fits.argmax(axis=1), 0)
+
+
+def _alternating(layout: Layout) -> npt.NDArray[np.int64]:
+    """Every second region is float, the others as uniform as they may."""
+    both = np.where(_uniform(layout, _ALL) > 0, _uniform(layout, _ALL), _uniform(layout, _LINEAR))
+    return np.where(np.arange(len(both)) % 2 == 1, both, 0)

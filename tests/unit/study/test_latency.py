@@ -1,0 +1,59 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autoquant.domain.prior import LatencyPrior
+from autoquant.study.latency import LatencyModel
+from autoquant.study.layout import Floats
+from autoquant.study.surrogate import Surrogate
+from tests.unit.study.layouts import a_landscape, a_layout
+
+LAYOUT = a_layout(4, share_of_edges=0.0)
+
+
+def a_prior() -> LatencyPrior:
+    return LatencyPrior(
+        base=0.9,
+        change=np.array([[-0.2, -0.1], [0.05, 0.0], [-0.1, -0.15], [0.0, -0.05]]),
+        spread=np.full((4, 2), 0.01),
+        border=np.array([0.01, 0.02, 0.03]),
+        border_spread=np.full(3, 0.005),
+    )
+
+
+def test_a_prior_is_what_is_predicted_before_anything_is_measured() -> None:
+    codes = np.array([[0, 0, 0, 0], [1, 1, 1, 2], [1, 0, 2, 2], [1, 1, 0, 0]])
+    expected = [0.9, 0.6, 0.9 - 0.2 - 0.15 - 0.05 + 0.03, 0.9 - 0.2 + 0.05 + 0.02]
+    assert LatencyModel(LAYOUT, a_prior()).predict(codes)[0] == pytest.approx(expected)
+    landscape = Surrogate(LAYOUT, prior=a_prior()).landscape(np.random.default_rng(0), 0.0)
+    assert landscape.ratios_of(codes)[:, 0] == pytest.approx(expected)
+
+
+def test_a_prior_is_of_the_first_target() -> None:
+    landscape = Surrogate(LAYOUT, n_targets=2, prior=a_prior()).landscape(np.random.default_rng(0), 0.0)
+    assert landscape.constant.tolist() == [0.9, 1.0]
+
+
+def test_measurements_overrule_a_prior_that_is_unsure() -> None:
+    truth = a_landscape(LAYOUT, seed=3)
+    rng = np.random.default_rng(3)
+    codes = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(200)])
+    ratios = truth.ratios_of(codes)[:, 0]
+    unsure = replace(a_prior(), spread=np.full((4, 2), 0.5), border_spread=np.full(3, 0.5))
+
+    def error(prior: LatencyPrior, n: int) -> float:
+        model = LatencyModel(LAYOUT, prior)
+        model.fit(codes[:n], ratios[:n], np.zeros(n))
+        found: Floats = np.abs(model.predict(codes[60:])[0] - ratios[60:])
+        return float(found.mean())
+
+    assert error(unsure, 60) < 0.01
+    assert error(unsure, 20) < error(a_prior(), 20)
+
+
+def test_draws_scatter_as_much_as_the_prior_says() -> None:
+    surrogate, rng = Surrogate(LAYOUT, prior=a_prior()), np.random.default_rng(5)
+    drawn = [surrogate.landscape(rng, 1.0) for _ in range(3000)]
+    assert np.array([x.own[0, :, 1:] for x in drawn]).std(axis=0) == pytest.approx(np.full((4, 2), 0.01), rel=0.1)
+    assert np.array([x.border[0] for x in drawn]).std(axis=0) == pytest.approx(np.full(3, 0.005), rel=0.1)
