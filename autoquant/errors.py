@@ -6,6 +6,7 @@ __all__ = [
     "MetricError",
     "ModelError",
     "OutputError",
+    "ProfileError",
     "SpaceError",
     "TargetError",
     "UsageError",

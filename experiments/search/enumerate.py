@@ -176,7 +176,7 @@ def open_enumeration(
     some = replace(evaluation, feeds=tuple(evaluation.feeds[:n_samples]))
     bench = steps.open_bench(subject.model, some, seed=seed)
     problem = Problem(
-        regions=regions, space=chosen, borders=borders(prepared.graph, regions), outputs=_float_outputs(bench)
+        regions=regions, space=chosen, borders=tuple(borders(prepared.graph, regions)), outputs=_float_outputs(bench)
     )
     if problem.n_assignments > MOST_ASSIGNMENTS:
         raise UsageError(

@@ -181,7 +181,7 @@ def test_a_run_that_was_killed_before_its_first_trial_is_begun_again(search: Com
 
 
 def test_the_configuration_is_there_before_the_study(search: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         assert Path("run/run.json").exists()
         raise KeyboardInterrupt
 
