@@ -78,6 +78,11 @@ class StructureSampler(BaseSampler):
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
 
+    @property
+    def surrogate(self) -> Surrogate | None:
+        """What it believes; None before the first proposal."""
+        return self._surrogate
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002
