@@ -39,7 +39,7 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from autoquant.study.samplers import BaseSampler, is_structured, make_sampler
+from autoquant.study.samplers import BaseSampler, is_structured, make_sampler, outlook_of
 from autoquant.study.study import Study
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
@@ -111,6 +111,7 @@ class Run:
                 with self.deadline.phase("search"):
                     trials = self._open_trials(evaluator, folder, ingredients, facts, interrupts)
                     self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
+                    self.notes.extend(_outlook_sentences(trials))
                     self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
                 evaluator.close()
                 return self._finish(folder, ingredients, trials, interrupts)
@@ -209,7 +210,8 @@ class Run:
     ) -> Trials:
         assert self.data is not None
         space = resolve(ingredients.definition, ingredients.regions)
-        study = self._open_study(folder, space, self._sampler(ingredients))
+        sampler = self._sampler(ingredients)
+        study = self._open_study(folder, space, sampler)
         evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
 
         def on_progress(progress: SearchProgress) -> None:
@@ -227,6 +229,7 @@ class Run:
             on_progress=on_progress,
             size_bytes=size_bytes_of(self.configuration.model),
             is_structured=is_structured(self.configuration.sampler),
+            outlook=outlook_of(sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -369,5 +372,16 @@ _ENDED = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
     "exhausted": "no assignment is left that runs as another graph",
+    "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
 }
+
+
+def _outlook_sentences(trials: Trials) -> list[str]:
+    found = trials.outlook()
+    if found is None:
+        return []
+    return [
+        f"the evaluations reach a mean latency saving of {found.saving:.3f}, the fitted models hold"
+        f" {max(found.attainable, found.saving):.3f} attainable"
+    ]

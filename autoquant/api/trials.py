@@ -1,6 +1,7 @@
 """The trials of a search: what is proposed first, how each is evaluated, when it ends."""
 
 import logging
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,16 @@ from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.measurement.conditions import Watch
+from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 
 __all__ = ["SearchProgress", "TrialEvaluator", "Trials"]
 
 _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
+_LOOK_EVERY = 10
+_MOST_FLAT = 3
+"""So many looks in a row at a plateau end a search."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already end a search by the structure sampler."""
 
@@ -68,6 +73,7 @@ class Trials:
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         watch: Of what disturbs them.
+        outlook: What the sampler still expects to gain, where it knows.
     """
 
     study: Study
@@ -81,12 +87,14 @@ class Trials:
     size_bytes: int
     is_structured: bool = True
     watch: Watch = field(default_factory=Watch)
+    outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
     _known: set[str] = field(default_factory=set)
     _asked: set[tuple[str, ...]] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
     _n_repeated: int = 0
+    _n_flat: int = 0
 
     def __post_init__(self) -> None:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
@@ -106,7 +114,7 @@ class Trials:
         model that it does not have, while recipes are what anybody would try.
 
         Returns:
-            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"`` or ``"interrupted"``.
+            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"plateau"`` or ``"interrupted"``.
         """
         if not self.regions:
             return "exhausted"
@@ -120,8 +128,8 @@ class Trials:
                 if not probed and self.study.n_enqueued == 0:
                     self._enqueue_probes()
                     probed = True
-                if self._is_exhausted():
-                    return "exhausted"
+                if done := self._nothing_left():
+                    return done
                 if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
                     return "time"
                 n_done += 1
@@ -183,6 +191,23 @@ class Trials:
         size = max(1, -(-len(quantized) // max(1, int(room))))
         for start in range(0, len(quantized), size):
             self.study.enqueue({region: best[region] for region in quantized[start : start + size]})
+
+    def _nothing_left(self) -> str | None:
+        """Why further trials would find nothing."""
+        if self._is_exhausted():
+            return "exhausted"
+        return "plateau" if self._is_plateau() else None
+
+    def _is_plateau(self) -> bool:
+        """Whether what the next minute is expected to gain is less than noise lets show, and was for a while."""
+        if self.study.n_enqueued or len(self._seconds) % _LOOK_EVERY:
+            return False
+        found = self.outlook()
+        if found is None or not self._seconds:
+            return False
+        n_minute = 60 / max(statistics.median(self._seconds[-_LOOK_EVERY:]), 1e-3)
+        self._n_flat = self._n_flat + 1 if found.next_gain * n_minute < found.noise else 0
+        return self._n_flat >= _MOST_FLAT
 
     def _is_exhausted(self) -> bool:
         if self.is_structured and self._n_repeated >= _MOST_REPEATED:

@@ -22,11 +22,13 @@ class Gain:
 
     Attributes:
         demands_db: Where the front is looked at; shape (D,).
-        best: Lowest ratio that meets each demand so far; float's 1 where none does, or the highest of interest.
+        best: Lowest ratio that meets each demand so far, ``highest`` where none does.
+        highest: Ratio of interest: float's 1, or less.
     """
 
     demands_db: Floats
     best: Floats
+    highest: float
 
     @classmethod
     def of(
@@ -36,8 +38,17 @@ class Gain:
         low = _LOWEST_DB if min_snr_db is None else min_snr_db
         demands = np.arange(low, max(_HIGHEST_DB, low + _ROOM_DB) + _STEP_DB / 2, _STEP_DB)
         highest = 1.0 if max_ratio is None else max_ratio
-        met = np.where(snr_db[:, None] >= demands, ratios[:, None], highest)
-        return cls(demands, np.minimum(met.min(axis=0, initial=highest), highest))
+        return cls(demands, np.full(demands.size, highest), highest).with_points(snr_db, ratios)
+
+    @property
+    def saving(self) -> float:
+        """Of the front so far, as a mean over the demands."""
+        return float(np.mean(self.highest - self.best))
+
+    def with_points(self, snr_db: Floats, ratios: Floats) -> "Gain":
+        """The front with these points too, shapes (n,)."""
+        met = np.where(snr_db[:, None] >= self.demands_db, ratios[:, None], self.highest)
+        return Gain(self.demands_db, np.minimum(self.best, met.min(axis=0, initial=self.highest)), self.highest)
 
     def of_points(self, snr_db: Floats, ratios: Floats) -> Floats:
         """What each point alone would add to the mean saving; shape (...,)."""

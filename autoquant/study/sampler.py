@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
@@ -14,6 +15,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
 
@@ -75,6 +77,10 @@ class StructureSampler(BaseSampler):
         self._frontier = Frontier(layout)
         self._trust = Trust()
         self._n_fitted = 0
+        self._found: Observations | None = None
+        self._pace = Pace()
+        self._expected: dict[bytes, float] = {}
+        self._next_gain = float("inf")
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
 
@@ -82,6 +88,11 @@ class StructureSampler(BaseSampler):
     def surrogate(self) -> Surrogate | None:
         """What it believes; None before the first proposal."""
         return self._surrogate
+
+    @property
+    def generic_share(self) -> float:
+        """Share of the proposals that the generic sampler makes at present."""
+        return self._trust.generic_share
 
     def infer_relative_search_space(
         self,
@@ -128,10 +139,11 @@ class StructureSampler(BaseSampler):
 
     def _learn(self, found: Observations, asked: Sequence[Codes]) -> None:
         assert self._surrogate is not None
-        n_before, self._n_fitted = self._n_fitted, len(found)
+        n_before, self._n_fitted, self._found = self._n_fitted, len(found), found
         if n_before:
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
+            self._count(found.of(slice(n_before)), new, asked[n_before:])
         n_first = _MAX_OBSERVATIONS // 3
         every = np.arange(len(found))
         kept = (
@@ -139,6 +151,54 @@ class StructureSampler(BaseSampler):
         )
         self._surrogate.fit(found.of(kept))
         self._frontier = Frontier(replace(self._layout, allowed=self._effective(np.array(asked), found.codes)))
+
+    def _count(self, before: Observations, new: Observations, asked: Sequence[Codes]) -> None:
+        """What the proposals among the new evaluations brought."""
+        weights = self._equal_weights
+        gains = self._gain(before, weights).of_points(new.snr_db.min(axis=1), new.ratios @ weights)
+        for codes, gain, is_quick in zip(asked, gains, new.is_quick, strict=True):
+            expected = self._expected.pop(codes.tobytes(), None)
+            if expected is not None:
+                self._pace.count(expected, 0.0 if is_quick else float(gain))
+
+    def _gain(self, found: Observations, weights: Floats) -> Gain:
+        """The front of the evaluations that were not stopped early."""
+        whole = ~found.is_quick
+        snr_db, ratios = found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole]
+        return Gain.of(snr_db, ratios, min_snr_db=self._min_snr_db, max_ratio=self._max_ratio)
+
+    @property
+    def _equal_weights(self) -> Floats:
+        assert self._surrogate is not None
+        return np.full(self._surrogate.n_targets, 1 / self._surrogate.n_targets)
+
+    def outlook(self) -> Outlook | None:
+        """How much better the front could still get; None before anything was evaluated.
+
+        With several targets ratios count by their mean.
+        """
+        found, surrogate = self._found, self._surrogate
+        if found is None or surrogate is None:
+            return None
+        weights = self._equal_weights
+        gain = self._gain(found, weights)
+        landscape = surrogate.landscape(self._rng, 0.0)
+        codes = self._frontier.solve(landscape, weights)
+        snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
+        attainable = gain.with_points(snr_db, landscape.ratios_of(codes) @ weights).saving
+        members = self._members(found, gain, weights)
+        noise = np.sqrt(np.mean(np.square(found.errors[members])) / len(members)) if len(members) else 0.0
+        return Outlook(
+            saving=gain.saving,
+            attainable=attainable,
+            next_gain=self._next_gain * self._pace.factor,
+            noise=float(noise),
+        )
+
+    def _members(self, found: Observations, gain: Gain, weights: Floats) -> npt.NDArray[np.int64]:
+        """Which evaluations make up the front."""
+        whole = np.flatnonzero(~found.is_quick)
+        return np.asarray(whole[gain.of_members(found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole])])
 
     def _effective(self, asked: Codes, ran: Codes) -> Any:
         """Schemes that a region may take, without those that it was asked for and never ran."""
@@ -152,21 +212,22 @@ class StructureSampler(BaseSampler):
     def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
-        whole = ~found.is_quick
-        snr_db, ratios = found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole]
-        gain = Gain.of(snr_db, ratios, min_snr_db=self._min_snr_db, max_ratio=self._max_ratio)
+        gain = self._gain(found, weights)
         proposals = [
             self._frontier.solve(self._surrogate.landscape(self._rng, min(k, 1.0)), weights) for k in range(_N_DRAWS)
         ]
-        best = found.codes[np.flatnonzero(whole)[gain.of_members(snr_db, ratios)]]
+        best = found.codes[self._members(found, gain, weights)]
         proposals.append(self._neighbours(best, gain, weights))
         candidates = [codes for codes in np.unique(np.concatenate(proposals), axis=0) if codes.tobytes() not in seen]
         if not candidates:
+            self._next_gain = 0.0
             return self._mutated(best, seen)
         predicted = self._surrogate.predict(np.array(candidates))
         normals = self._rng.standard_normal((_N_NORMALS, 2))
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
-        return np.asarray(candidates[int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))])
+        chosen = int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))
+        self._next_gain = self._expected[candidates[chosen].tobytes()] = float(expected[chosen])
+        return np.asarray(candidates[chosen])
 
     def _weights(self, n_targets: int) -> Floats:
         """Of the targets: drawn anew for every proposal, so that their whole front is looked for."""

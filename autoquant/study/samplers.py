@@ -1,6 +1,7 @@
 """Which sampler proposes: ours, or one of Optuna's for comparison."""
 
 import warnings
+from collections.abc import Callable
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
@@ -9,9 +10,10 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
+from autoquant.study.outlook import Outlook
 from autoquant.study.sampler import StructureSampler
 
-__all__ = ["BaseSampler", "SamplerChoice", "is_structured", "make_sampler", "parse_sampler"]
+__all__ = ["BaseSampler", "SamplerChoice", "is_structured", "make_sampler", "outlook_of", "parse_sampler"]
 
 
 SamplerChoice = SamplerName | BaseSampler
@@ -69,6 +71,11 @@ def make_sampler(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         return TPESampler(seed=seed, multivariate=asked is SamplerName.TPE)
+
+
+def outlook_of(sampler: BaseSampler | None) -> Callable[[], Outlook | None]:
+    """What a sampler still expects to gain; generic ones do not know."""
+    return sampler.outlook if isinstance(sampler, StructureSampler) else lambda: None
 
 
 def is_structured(asked: SamplerChoice) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import AutoquantError
@@ -138,4 +139,5 @@ def _new_part(table: Table, seeds: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)  # whether the machine is busy has no influence on a replay
-    sys.exit(main())
+    with threadpool_limits(limits=1):  # the matrices are small
+        sys.exit(main())

@@ -12,6 +12,7 @@ from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.space import SearchSpace
+from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.records import a_measured, a_region
 from tests.unit.study.layouts import SCHEMES
@@ -104,3 +105,11 @@ def test_a_resumed_search_knows_what_was_evaluated(tmp_path: Path) -> None:
     second = Answers()
     assert some_trials(tmp_path, second, is_structured=False).run(5000) == "exhausted"
     assert len({tuple(found.items()) for found in first.seen + second.seen}) == 27
+
+
+def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: Path) -> None:
+    for name, next_gain in {"flat": 1e-9, "steep": 1.0}.items():
+        (tmp_path / name).mkdir()
+        trials = some_trials(tmp_path / name, Answers(), is_structured=True)
+        trials.outlook = lambda gain=next_gain: Outlook(saving=0.1, attainable=0.2, next_gain=gain, noise=0.001)  # type: ignore[misc]
+        assert trials.run(200) == {"flat": "plateau", "steep": "exhausted"}[name]

@@ -181,3 +181,77 @@ def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
     for _ in range(5):
         params = suggested(study.ask())
         assert all(params[region] == "float" for region in REGIONS[4:])
+
+
+def test_the_outlook_closes_as_the_space_is_searched() -> None:
+    few, many = structured_sampler(20), structured_sampler(120)
+    assert few.outlook() is not None
+    first, last = few.outlook(), many.outlook()
+    assert first is not None
+    assert last is not None
+    assert last.share > 0.95
+    assert last.saving > first.saving
+    assert last.next_gain < first.next_gain
+    assert last.noise > 0
+    assert StructureSampler(a_layout()).outlook() is None
+
+
+def structured_sampler(n_trials: int) -> StructureSampler:
+    """After so many trials of ratios that are known to 1 %."""
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    for _ in range(n_trials):
+        trial = study.ask()
+        params = suggested(trial)
+        trial.set_user_attr("ratio_error", 0.01)
+        study.tell(trial, objectives(params))
+    study.ask()
+    suggested(study.ask())
+    return sampler
+
+
+def test_a_scheme_that_never_ran_is_not_proposed_any_more() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=2))
+    for name in ("a", "b"):
+        study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
+    proposed = []
+    for _ in range(20):
+        trial = study.ask()
+        params = suggested(trial)
+        ran = {region: "float" if name == "b" and region == REGIONS[0] else name for region, name in params.items()}
+        trial.set_user_attr("effective", ran)
+        study.tell(trial, objectives(ran))
+        proposed.append(params[REGIONS[0]])
+    assert proposed[:2] == ["a", "b"]
+    assert proposed[2:].count("b") <= 1
+    assert proposed[2:].count("a") > 0
+
+
+def test_what_is_known_to_have_run_is_not_proposed() -> None:
+    """Asked for on the first region alone, a scheme ran nowhere: float is known then, though nobody asked for it."""
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=2))
+    everywhere_float: dict[str, str] = dict.fromkeys(map(str, REGIONS), "float")
+    study.enqueue_trial(everywhere_float | {REGIONS[0]: "a"})
+    trial = study.ask()
+    suggested(trial)
+    trial.set_user_attr("effective", everywhere_float)
+    study.tell(trial, objectives(everywhere_float))
+    for _ in range(30):
+        trial = study.ask()
+        params = suggested(trial)
+        assert params != everywhere_float
+        study.tell(trial, objectives(params))
+
+
+def test_a_surrogate_that_is_refuted_leaves_proposals_to_a_generic_sampler() -> None:
+    """Values that have nothing to do with the assignment."""
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        study.tell(trial := study.ask(), objectives(suggested(trial)))
+    for _ in range(40):
+        suggested(trial := study.ask())
+        study.tell(trial, [float(rng.uniform(-100, 100)), float(rng.uniform(0.1, 9))])
+    suggested(study.ask())
+    assert sampler.generic_share > 0

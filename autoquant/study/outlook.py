@@ -1,0 +1,52 @@
+"""How much better the front could still get."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["Outlook", "Pace"]
+
+_N_RECENT = 60
+_PRIOR = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What the models say of the front, as mean latency savings over the SNR demands of interest.
+
+    Attributes:
+        saving: Of the evaluations so far.
+        attainable: Of these and of the whole front that the models predict.
+        next_gain: Expected of the next evaluation, in the measure in which such expectations came true lately.
+        noise: Standard error of ``saving``: smaller gains cannot be shown.
+    """
+
+    saving: float
+    attainable: float
+    next_gain: float
+    noise: float
+
+    @property
+    def share(self) -> float:
+        """Of what is attainable, so much is reached."""
+        return 1.0 if self.attainable <= 0 else self.saving / self.attainable
+
+
+@dataclass(slots=True)
+class Pace:
+    """Compares the gains that were expected of proposals with what their evaluations brought.
+
+    Of many candidates the one with the highest expectation is proposed, which therefore is too high in the mean.
+    """
+
+    _expected: list[float] = field(default_factory=list)
+    _brought: list[float] = field(default_factory=list)
+
+    def count(self, expected: float, brought: float) -> None:
+        """Count a proposal."""
+        self._expected.append(expected)
+        self._brought.append(brought)
+
+    @property
+    def factor(self) -> float:
+        """What expectations are to be multiplied with, at most 1."""
+        expected, brought = sum(self._expected[-_N_RECENT:]), sum(self._brought[-_N_RECENT:])
+        return min(1.0, (_PRIOR + brought) / (_PRIOR + expected))

@@ -1,0 +1,126 @@
+"""What asking the sampler costs, by the number of regions, trials, targets and outputs.
+
+``python -m experiments.search.asking OUT.json`` fills studies with evaluations of an additive problem made at random
+and times the proposals after them: the first one fits all evaluations, the following ones each one more. Exit code 1:
+with 40 regions and 500 trials a proposal takes 50 ms or more in the median, with 200 regions 500 ms.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import FrozenTrial, create_trial
+from threadpoolctl import threadpool_limits
+
+from autoquant.domain.region import RegionId
+from autoquant.study.layout import Codes, Layout
+from autoquant.study.sampler import StructureSampler
+from experiments.believe.document import markdown, new_part, read_document, write_part
+
+__all__ = ["main", "measure_asking", "render_asking"]
+
+N_SCHEMES = 9
+N_PROPOSALS = 20
+CASES = ((40, 500, 1, 1), (40, 500, 1, 3), (40, 500, 3, 3), (200, 500, 1, 1), (200, 500, 3, 3))
+"""Regions, trials, targets, outputs."""
+LIMITS_MS = {40: 50.0, 200: 500.0}
+
+
+def measure_asking(case: tuple[int, int, int, int], *, n_proposals: int = N_PROPOSALS) -> dict[str, Any]:
+    """Milliseconds of the proposals after a study's trials, ``first`` and ``following``."""
+    n_regions, n_trials, n_targets, n_outputs = case
+    rng = np.random.default_rng(0)
+    layout = _layout(n_regions, rng)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = StructureSampler(layout, seed=0)
+    study = optuna.create_study(directions=["maximize", *["minimize"] * n_targets], sampler=sampler)
+    distributions = {region: CategoricalDistribution(layout.schemes) for region in layout.regions}
+    noise = 10 ** rng.uniform(-6, -3, (n_outputs, n_regions, N_SCHEMES))
+    for _ in range(n_trials):
+        codes = rng.integers(0, N_SCHEMES, n_regions) * (rng.random(n_regions) < rng.random())
+        study.add_trial(_evaluated(layout, distributions, codes, noise, n_targets, rng))
+    seconds = []
+    for _ in range(n_proposals):
+        start = time.perf_counter()
+        trial = study.ask(dict(distributions))
+        seconds.append(time.perf_counter() - start)
+        codes = layout.encode(trial.params)
+        found = _evaluated(layout, distributions, codes, noise, n_targets, rng)
+        for key, value in found.user_attrs.items():
+            trial.set_user_attr(key, value)
+        study.tell(trial, found.values)
+    return {"case": list(case), "first_ms": seconds[0] * 1e3, "following_ms": [s * 1e3 for s in seconds[1:]]}
+
+
+def _layout(n_regions: int, rng: np.random.Generator) -> Layout:
+    """A chain where every third region also touches the one after the next."""
+    edges = [(i, i + 1) for i in range(n_regions - 1)] + [(i, i + 2) for i in range(0, n_regions - 2, 3)]
+    return Layout(
+        regions=tuple(RegionId(f"r{i:03d}") for i in range(n_regions)),
+        schemes=("float", *(f"s{i}" for i in range(1, N_SCHEMES))),
+        kinds=np.array([0, *(1 + i % 2 for i in range(N_SCHEMES - 1))]),
+        allowed=np.ones((n_regions, N_SCHEMES), dtype=bool),
+        edges=np.array(edges),
+        work=rng.dirichlet(np.ones(n_regions)),
+    )
+
+
+def _evaluated(
+    layout: Layout,
+    distributions: Mapping[str, CategoricalDistribution],
+    codes: Codes,
+    noise: np.ndarray,
+    n_targets: int,
+    rng: np.random.Generator,
+) -> FrozenTrial:
+    rows = np.arange(len(codes))
+    snr_db = -10 * np.log10((noise[:, rows, codes] * (codes > 0)).sum(axis=1) + 1e-12)
+    ratio = 1 - 0.5 * float((codes > 0) @ layout.work)
+    ratios = [ratio + 0.01 * rng.standard_normal() for _ in range(n_targets)]
+    return create_trial(
+        params=layout.decode(codes),
+        distributions=dict(distributions),
+        values=[float(snr_db.min()), *ratios],
+        user_attrs={"snr_by_output": snr_db.tolist(), "ratio_error": 0.01},
+    )
+
+
+def render_asking(document: Mapping[str, Any]) -> str:
+    """Markdown: a line for each case."""
+    rows = [
+        [*map(str, found["case"]), f"{found['first_ms']:.0f}", f"{statistics.median(found['following_ms']):.0f}"]
+        for part in document["parts"].values()
+        for found in part["cases"]
+    ]
+    headings = ("regions", "trials", "targets", "outputs", "first proposal, ms", "following ones, median ms")
+    return markdown(headings, rows)
+
+
+def holds(part: Mapping[str, Any]) -> bool:
+    """Whether proposals take less than is demanded."""
+    return all(statistics.median(c["following_ms"]) < LIMITS_MS[c["case"][0]] for c in part["cases"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every case, write and print."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.search.asking", description=__doc__)
+    parser.add_argument("out", type=Path, help="JSON file")
+    asked = parser.parse_args(arguments)
+    part = new_part("experiments.search.asking") | {"cases": []}
+    with threadpool_limits(limits=1):
+        for case in CASES:
+            part["cases"].append(measure_asking(case))
+            write_part(asked.out, "asking", part)
+    print(render_asking(read_document(asked.out)), end="")
+    return 0 if holds(part) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
