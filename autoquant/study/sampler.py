@@ -83,6 +83,16 @@ class StructureSampler(BaseSampler):
         """What it believes; None before the first proposal."""
         return self._surrogate
 
+    @property
+    def layout(self) -> Layout:
+        """Regions, borders, and schemes without those that were asked for and never ran."""
+        return self._frontier.layout
+
+    @property
+    def trust(self) -> Trust:
+        """What evaluations said of its predictions."""
+        return self._trust
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002

@@ -74,11 +74,13 @@ class Surrogate:
         layout: Regions, schemes and borders.
         n_targets: Number of latency ratios.
         prior: Of the latency on the first target.
+        n_observed: Evaluations that it was fitted to.
     """
 
     layout: Layout
     n_targets: int = 1
     prior: LatencyPrior | None = None
+    n_observed: int = field(init=False, default=0)
     _noise: dict[int, NoiseModel] = field(default_factory=dict)
     _latency: list[LatencyModel] = field(default_factory=list)
 
@@ -89,6 +91,7 @@ class Surrogate:
 
     def fit(self, found: Observations) -> None:
         """Condition on evaluations, at least one."""
+        self.n_observed = len(found)
         counts = np.bincount(np.argmin(found.snr_db, axis=1), minlength=found.snr_db.shape[1])
         worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0]
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}

@@ -35,7 +35,10 @@ def test_an_unknown_sampler_is_one_sentence(search: Command) -> None:
 
 def test_a_resumed_run_may_take_another_sampler_and_says_so(search: Command) -> None:
     assert search(trials="3").exit_code == 0
+    assert Path("run/ledger.csv").exists()
     assert search("--resume", trials="3", sampler="random").exit_code == 0
+    assert not Path("run/ledger.csv").exists()
+    assert "<h2>Ledger</h2>" not in Path("run/report.html").read_text(encoding="utf-8")
     document = run_document()
     assert document["configuration"]["sampler"] == "random"
     assert "the run began with the sampler structure and went on with random" in document["notes"]

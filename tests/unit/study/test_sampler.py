@@ -181,3 +181,22 @@ def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
     for _ in range(5):
         params = suggested(study.ask())
         assert all(params[region] == "float" for region in REGIONS[4:])
+
+
+def test_its_layout_leaves_out_schemes_that_never_ran() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    assert sampler.layout.allowed.all()
+    distributions = {region: CategoricalDistribution(CHOICES) for region in REGIONS}
+    for name in ("float", "a", "b"):
+        params = dict.fromkeys(REGIONS, "a") | {REGIONS[0]: "b", REGIONS[1]: name}
+        trial = optuna.trial.create_trial(
+            params=params,  # type: ignore[arg-type]
+            distributions=distributions,  # type: ignore[arg-type]
+            values=list(objectives(params)),  # type: ignore[arg-type]
+            user_attrs={"effective": {**params, REGIONS[0]: "float"}},
+        )
+        study.add_trial(trial)
+    suggested(study.ask())
+    assert sampler.layout.allowed[0].tolist() == [True, True, False]
+    assert sampler.trust.n_recent == 0

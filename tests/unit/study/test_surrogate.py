@@ -87,3 +87,10 @@ def test_equal_outputs_and_lost_ones_leave_it_finite() -> None:
 
 def _rest(found: Observations) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.ratios, found.errors, found.is_quick
+
+
+def test_it_says_how_many_evaluations_it_was_fitted_to() -> None:
+    surrogate = Surrogate(a_layout(N_REGIONS))
+    assert surrogate.n_observed == 0
+    surrogate.fit(observations(20))
+    assert surrogate.n_observed == 20
