@@ -14,7 +14,7 @@ class Estimate:
     """What is believed of a number.
 
     Attributes:
-        value: Middle of the belief.
+        value: Median of the belief.
         low: Lower end of its 90 % interval.
         high: Upper end.
     """
@@ -35,7 +35,7 @@ class RegionCost:
         scheme: The least noisy one of that kind that the region may take.
         snr_db: That this scheme would leave at the worst output where all other regions are float.
         noise_share: The region's share, 0 to 1, of the noise power at the worst output of the model that runs every
-            region so; a region that may not takes the other kind.
+            region so; a region that may not takes the other kind. As medians, shares add up to one only roughly.
     """
 
     region: RegionId

@@ -43,7 +43,8 @@ def signed_text(number: float) -> str:
     >>> signed_text(-0.001), signed_text(12.34), signed_text(-1234.5)
     ('+0.00', '+12.3', '-1234')
     """
-    digits = 2 if abs(number) < 10 else 1 if abs(number) < 100 else 0
+    size = abs(round(number, 1))
+    digits = 2 if size < 10 else 1 if size < 100 else 0
     return f"{round(number, digits) + 0.0:+.{digits}f}"
 
 

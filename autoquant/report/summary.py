@@ -184,10 +184,10 @@ def foresight_sentence(found: Foresight) -> str:
     """How well recent evaluations were predicted, and who proposed in the end."""
     evaluations = "evaluation" if found.n_recent == 1 else f"{found.n_recent} evaluations"
     share = f"{100 * found.generic_share:.0f} %" if found.generic_share else "none"
-    within = f"{100 * found.snr_share:.0f} % had their SNR and {100 * found.ratio_share:.0f} % their latency ratio within"
+    inside = f"{100 * found.snr_share:.0f} % had their SNR and {100 * found.ratio_share:.0f} % their latency ratio"
     return (
-        f"Of the last {evaluations} {within} the 90 % interval that was predicted; {share} of the proposals were left to a"
-        " generic sampler in the end."
+        f"Of the last {evaluations} {inside} within the 90 % interval that was predicted; {share} of the proposals were"
+        " left to a generic sampler in the end."
     )
 
 

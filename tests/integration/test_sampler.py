@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from optuna.samplers import RandomSampler
 
@@ -35,10 +36,7 @@ def test_an_unknown_sampler_is_one_sentence(search: Command) -> None:
 
 def test_a_resumed_run_may_take_another_sampler_and_says_so(search: Command) -> None:
     assert search(trials="3").exit_code == 0
-    assert Path("run/ledger.csv").exists()
     assert search("--resume", trials="3", sampler="random").exit_code == 0
-    assert not Path("run/ledger.csv").exists()
-    assert "<h2>Ledger</h2>" not in Path("run/report.html").read_text(encoding="utf-8")
     document = run_document()
     assert document["configuration"]["sampler"] == "random"
     assert "the run began with the sampler structure and went on with random" in document["notes"]
@@ -55,3 +53,18 @@ def test_a_sampler_of_optuna_is_taken_in_python() -> None:
         sampler=RandomSampler(seed=1),
     )
     assert run_document()["configuration"]["sampler"] == "<RandomSampler>"
+
+
+def test_what_regions_and_borders_cost_is_told_by_who_has_a_model_of_it(search: Command) -> None:
+    result = search(trials="14", space="quick")
+    assert result.exit_code == 0, result.output
+    table, regions = pd.read_csv("run/ledger.csv"), [region["id"] for region in run_document()["regions"]]
+    assert set(table["region"]) <= set(regions)
+    assert "border" in set(table["kind"]) <= {"all", "linear", "border"}
+    assert (table["us_low"] < table["us_high"]).all()
+    assert "<h2>Ledger</h2>" in Path("run/report.html").read_text(encoding="utf-8")
+    assert "within the 90 % interval that was predicted" in Path("run/log.txt").read_text(encoding="utf-8")
+
+    assert search("--resume", trials="2", sampler="random", space="quick").exit_code == 0
+    assert not Path("run/ledger.csv").exists()
+    assert "<h2>Ledger</h2>" not in Path("run/report.html").read_text(encoding="utf-8")

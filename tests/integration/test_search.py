@@ -57,19 +57,6 @@ def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) 
     assert list(document["seconds"])[:5] == ["preprocess", "calibrate", "open", "profile", "search"]
 
 
-def test_what_regions_and_borders_cost_is_told(digits: autoquant.SearchResult) -> None:
-    ledger, table = digits.record.ledger, pd.read_csv(digits.folder / "ledger.csv")
-    assert ledger is not None
-    regions = [region.id for region in digits.record.regions]
-    assert set(table["region"]) <= set(regions)
-    assert set(table["kind"]) == {"all", "linear", "border"}
-    assert (table["us_low"] < table["us_high"]).all()
-    in_order = [cost.region for cost in ledger.regions]
-    assert in_order == sorted(in_order, key=regions.index)
-    assert "<h2>Ledger</h2>" in (digits.folder / "report.html").read_text(encoding="utf-8")
-    assert "within the 90 % interval that was predicted" in (digits.folder / "log.txt").read_text(encoding="utf-8")
-
-
 def test_files_open_in_plain_onnxruntime_and_agree_with_the_stated_snr(digits: autoquant.SearchResult) -> None:
     with np.load(example("digits").evaluation) as content:
         arrays = {name: content[name] for name in content.files if not name.startswith("label")}

@@ -53,4 +53,4 @@ def test_a_model_that_predicted_nothing_is_not_said_to_have_predicted() -> None:
 
 
 def test_changes_have_their_sign_and_about_three_digits() -> None:
-    assert [signed_text(number) for number in (0.0, 1.234, -56.78, 912.3)] == ["+0.00", "+1.23", "-56.8", "+912"]
+    assert [signed_text(number) for number in (0.0, 1.234, -56.78, 99.999)] == ["+0.00", "+1.23", "-56.8", "+100"]
