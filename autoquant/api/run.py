@@ -357,7 +357,11 @@ class Run:
         }
 
     def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
-        ledger = {} if record.ledger is None else {LEDGER: ledger_table(record.ledger).to_csv(index=False)}
+        ledger = (
+            {}
+            if record.ledger is None
+            else {LEDGER: ledger_table(record.ledger).to_csv(index=False, float_format="%.6g")}
+        )
         folder.write_texts(
             {
                 "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),

@@ -50,7 +50,8 @@ def signed_text(number: float) -> str:
 
 def _lead(ledger: Ledger) -> str:
     sentences = [
-        "What the sampler's model believes, fitted to all evaluations together: no part was measured by itself.",
+        "What the sampler's model believes, fitted to the evaluations together. A region and its borders mostly change"
+        " together: their sum is known better than each of them.",
         f"Ranges are the model's 90 % intervals; after the errors of recent predictions those of latencies are"
         f" {ledger.latency_stretch:.2g} and those of SNR and noise {ledger.snr_stretch:.2g} times as wide as it says.",
     ]

@@ -40,7 +40,7 @@ def test_the_lead_says_whose_intervals_they_are_and_how_good_predictions_were() 
     view = ledger_view(a_record(ledger=a_ledger(foresight=a_foresight())))
 
     assert view is not None
-    assert "no part was measured by itself" in view.lead
+    assert "their sum is known better than each of them" in view.lead
     assert "those of latencies are 0.9 and those of SNR and noise 1.3 times as wide as it says" in view.lead
     assert view.lead.endswith("none of the proposals were left to a generic sampler in the end.")
 
