@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
+from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost
 from autoquant.domain.measurement import (
     Evaluation,
     Failure,
@@ -15,18 +16,23 @@ from autoquant.domain.measurement import (
 )
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
 
 __all__ = [
+    "a_border_cost",
     "a_failure",
     "a_float_member",
     "a_front",
+    "a_foresight",
     "a_latency",
+    "a_ledger",
     "a_measured",
     "a_member",
     "a_metric",
     "a_record",
     "a_region",
+    "a_region_cost",
 ]
 
 
@@ -153,6 +159,48 @@ def a_failure(number: int = 0, *, stage: str = "build", reason: str = "no range 
     return Evaluation(trial=trial, outcome=Failure(stage=stage, reason=reason))
 
 
+def an_estimate(value: float, spread: float = 2.0) -> Estimate:
+    return Estimate(value, value - spread, value + spread)
+
+
+def a_region_cost(
+    region: str = "r0",
+    *,
+    operators: Operators = Operators.ALL,
+    change_us: float = -120.0,
+    snr_db: float = 45.0,
+    noise_share: float = 0.25,
+    targets: tuple[Target, ...] = (Target(),),
+) -> RegionCost:
+    return RegionCost(
+        region=RegionId(region),
+        operators=operators,
+        change_us={target.name: an_estimate(change_us) for target in targets},
+        scheme="u8s8",
+        snr_db=an_estimate(snr_db),
+        noise_share=an_estimate(noise_share, 0.05),
+    )
+
+
+def a_border_cost(
+    first: str = "r0", second: str = "r1", *, change_us: float = 15.0, targets: tuple[Target, ...] = (Target(),)
+) -> BorderCost:
+    change = {target.name: an_estimate(change_us) for target in targets}
+    return BorderCost(regions=(RegionId(first), RegionId(second)), change_us=change)
+
+
+def a_foresight(n_recent: int = 60, generic_share: float = 0.0) -> Foresight:
+    return Foresight(n_recent=n_recent, snr_share=0.92, ratio_share=0.88, generic_share=generic_share)
+
+
+def a_ledger(
+    regions: tuple[RegionCost, ...] = (a_region_cost("r0"), a_region_cost("r1", operators=Operators.LINEAR)),
+    borders: tuple[BorderCost, ...] = (a_border_cost(),),
+    foresight: Foresight | None = a_foresight(),  # noqa: B008 - frozen
+) -> Ledger:
+    return Ledger(regions=regions, borders=borders, snr_stretch=1.3, latency_stretch=0.9, foresight=foresight)
+
+
 def a_record(
     front: Front | None = None,
     *,
@@ -160,6 +208,7 @@ def a_record(
     regions: tuple[Region, ...] = (a_region("r0"), a_region("r1"), a_region("r2", op_types=("MatMul", "Add", "Add"))),
     configuration: Mapping[str, object] | None = None,
     notes: tuple[str, ...] = (),
+    ledger: Ledger | None = None,
 ) -> RunRecord:
     return RunRecord(
         front=a_front(a_member()) if front is None else front,
@@ -169,4 +218,5 @@ def a_record(
         configuration={"seed": 7} if configuration is None else configuration,
         phases={"prepare": 0.5, "calibrate": 1.5, "study": 8.0},
         notes=notes,
+        ledger=ledger,
     )

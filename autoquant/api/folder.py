@@ -11,8 +11,10 @@ from pathlib import Path
 
 from autoquant.errors import OutputError
 
-__all__ = ["RunFolder", "is_disk_full", "writing"]
+__all__ = ["LEDGER", "RunFolder", "is_disk_full", "writing"]
 
+LEDGER = "ledger.csv"
+"""Not every run has one."""
 _JOURNAL = "study.journal"
 _OWN = (
     _JOURNAL,
@@ -22,6 +24,7 @@ _OWN = (
     "front.json",
     "front.csv",
     "latency.csv",
+    LEDGER,
     "trials.csv",
     "report.html",
     "prepared.onnx",
@@ -101,6 +104,15 @@ class RunFolder:
                 for part in parts:
                     with suppress(OSError):
                         part.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Remove a file of an earlier run of the folder, if there is one.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        with writing(self.path):
+            (self.path / name).unlink(missing_ok=True)
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write plain values."""

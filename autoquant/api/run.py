@@ -13,7 +13,7 @@ from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery
 from autoquant.api.evaluator import BenchFacts, EvaluatorSetup, Ingredients
-from autoquant.api.folder import RunFolder
+from autoquant.api.folder import LEDGER, RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
@@ -23,6 +23,7 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Samples
 from autoquant.domain.front import Front, RunRecord
+from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Region
@@ -34,11 +35,12 @@ from autoquant.model.io import files_of, sha256_of, size_bytes_of
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
-from autoquant.report.tables import front_table, trials_table
+from autoquant.report.tables import front_table, ledger_table, trials_table
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from autoquant.study.ledger import ledger_of
 from autoquant.study.samplers import BaseSampler, is_structured, make_sampler, outlook_of
 from autoquant.study.study import Study
 
@@ -77,6 +79,7 @@ class Run:
     data: SearchData | None = None
     study: Study | None = None
     prior: LatencyPrior | None = None
+    sampler: BaseSampler | None = None
 
     @property
     def has_evaluations(self) -> bool:
@@ -210,8 +213,8 @@ class Run:
     ) -> Trials:
         assert self.data is not None
         space = resolve(ingredients.definition, ingredients.regions)
-        sampler = self._sampler(ingredients)
-        study = self._open_study(folder, space, sampler)
+        self.sampler = self._sampler(ingredients)
+        study = self._open_study(folder, space, self.sampler)
         evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
 
         def on_progress(progress: SearchProgress) -> None:
@@ -229,7 +232,7 @@ class Run:
             on_progress=on_progress,
             size_bytes=size_bytes_of(self.configuration.model),
             is_structured=is_structured(self.configuration.sampler),
-            outlook=outlook_of(sampler),
+            outlook=outlook_of(self.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -299,7 +302,12 @@ class Run:
             configuration=self.configuration.plain(),
             phases=dict(self.deadline.phases),
             notes=tuple(self.notes),
+            ledger=self._ledger(front),
         )
+
+    def _ledger(self, front: Front) -> Ledger | None:
+        baseline = front.members[-1].latency
+        return ledger_of(self.sampler, {target.name: 1e3 * baseline[target.name].median_ms for target in front.targets})
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
@@ -351,6 +359,11 @@ class Run:
         }
 
     def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
+        ledger = (
+            {}
+            if record.ledger is None
+            else {LEDGER: ledger_table(record.ledger).to_csv(index=False, float_format="%.6g")}
+        )
         folder.write_texts(
             {
                 "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
@@ -358,8 +371,11 @@ class Run:
                 "report.html": report_html(record),
                 "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
                 "front.json": front_json(record.front),
+                **ledger,
             }
         )
+        if not ledger:
+            folder.remove(LEDGER)
         for sentence in (*run_sentences(record), *self.notes):
             _LOG.info("%s", sentence)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
@@ -79,6 +80,7 @@ class RunRecord:
         configuration: What the user asked for, plain values.
         phases: Seconds of each phase, in order.
         notes: Sentences that the user should read.
+        ledger: What regions and borders cost; None where the sampler had no model of it.
     """
 
     front: Front
@@ -88,3 +90,4 @@ class RunRecord:
     configuration: Mapping[str, object]
     phases: Mapping[str, float]
     notes: tuple[str, ...]
+    ledger: Ledger | None = None

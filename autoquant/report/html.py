@@ -18,6 +18,8 @@ from autoquant.domain.metric import MetricValue
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.target import Target
+from autoquant.report.ledger import ledger_view, signed_text
+from autoquant.report.prices import decibel_prices
 from autoquant.report.summary import (
     best_members,
     evaluations_sentence,
@@ -51,6 +53,9 @@ _FLOAT_COLOUR = "#eef0f3"
 _LONGEST_LABEL = 6
 _N_QUANTILES = 50
 """Of fifty parts of the evaluations, the first and the last start outside the first view of the plot."""
+
+_N_SHOWN = 15
+"""Rows of each table of the ledger that are open; the others unfold."""
 
 _REJECTED_MARKER = {"color": "#9aa6b4", "opacity": 0.7, "size": 6, "symbol": "circle-open", "line": {"width": 1}}
 _EVALUATED_MARKER = {"color": "#7f93ab", "opacity": 0.5, "size": 6}
@@ -137,6 +142,7 @@ def report_html(record: RunRecord) -> str:
         "operators": _operators_text,
         "plain": _plain_text,
         "ratio": ratio_text,
+        "signed": signed_text,
         "snr": _snr_text,
     }
     front = record.front
@@ -151,6 +157,9 @@ def report_html(record: RunRecord) -> str:
         metrics=list(front.members[-1].metrics),
         plots=[_plot(record, target) for target in front.targets],
         schemes={key.name: key for key in _scheme_keys(front)},
+        prices=decibel_prices(front),
+        ledger=ledger_view(record),
+        n_shown=_N_SHOWN,
         evaluations=evaluations_sentence(record.evaluations),
         failures=_failures(record.evaluations),
         most_work=max((region.work for region in record.regions), default=0.0) or 1.0,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
+from autoquant.domain.ledger import Foresight
 from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
@@ -18,6 +19,7 @@ __all__ = [
     "best_member_at",
     "best_ratio_at",
     "evaluations_sentence",
+    "foresight_sentence",
     "headline",
     "interval_text",
     "job_summary_markdown",
@@ -153,12 +155,13 @@ def headline(record: RunRecord) -> str:
 def run_sentences(record: RunRecord) -> list[str]:
     """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
 
-    A largest drop that was demanded comes first, and objectives that are not SNR and latency.
+    A largest drop that was demanded comes first, and objectives that are not SNR and latency; how well evaluations were
+    predicted comes last, where a model did.
     """
     usual = record.front.objectives == DEFAULT_OBJECTIVES.goals
     objectives = [] if usual else [objectives_sentence(record.front)]
     if len(record.front.members) == 1:
-        return [*objectives, _nothing_pays(record), *_evaluations_lines(record.evaluations)]
+        return [*objectives, _nothing_pays(record), *_evaluations_lines(record)]
     several = len(record.front.targets) > 1
     lines = [
         (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
@@ -166,7 +169,7 @@ def run_sentences(record: RunRecord) -> list[str]:
         for demand, member in best_members(record.front, target.name).items()
     ]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
-    return [*objectives, *asked, *lines, *_evaluations_lines(record.evaluations)]
+    return [*objectives, *asked, *lines, *_evaluations_lines(record)]
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
@@ -175,6 +178,17 @@ def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
     parts = [f"{states[state]} {state}" for state in ("complete", "rejected early", "failed") if states[state]]
     noun = "evaluation" if len(evaluations) == 1 else "evaluations"
     return f"{len(evaluations)} {noun}: {', '.join(parts)}." if parts else "No evaluations."
+
+
+def foresight_sentence(found: Foresight) -> str:
+    """How well recent evaluations were predicted, and who proposed in the end."""
+    evaluations = "evaluation" if found.n_recent == 1 else f"{found.n_recent} evaluations"
+    share = f"{100 * found.generic_share:.0f} %" if found.generic_share else "none"
+    inside = f"{100 * found.snr_share:.0f} % had their SNR and {100 * found.ratio_share:.0f} % their latency ratio"
+    return (
+        f"Of the last {evaluations} {inside} within the 90 % interval that was predicted; {share} of the proposals were"
+        " left to a generic sampler in the end."
+    )
 
 
 def ratio_text(latency: Latency, n_digits: int = 2) -> str:
@@ -279,8 +293,10 @@ def _nothing_pays(record: RunRecord) -> str:
     return "No candidate was measured: the float model alone is on the front."
 
 
-def _evaluations_lines(evaluations: Sequence[Evaluation]) -> list[str]:
-    return [evaluations_sentence(evaluations)] if evaluations else []
+def _evaluations_lines(record: RunRecord) -> list[str]:
+    lines = [evaluations_sentence(record.evaluations)] if record.evaluations else []
+    foresight = None if record.ledger is None else record.ledger.foresight
+    return lines if foresight is None else [*lines, foresight_sentence(foresight)]
 
 
 def _state(evaluation: Evaluation) -> str:

@@ -1,18 +1,20 @@
 """The front and the trials as pandas tables, for ``front.csv``, ``trials.csv`` and the Python API."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from autoquant.domain.front import Front, Member
+from autoquant.domain.ledger import Estimate, Ledger
 from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement
 from autoquant.domain.metric import MemberMetric, PartValues
 from autoquant.domain.objective import SIZE
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT
 
-__all__ = ["front_table", "member_rows", "rounds_table", "trials_table"]
+__all__ = ["front_table", "ledger_table", "member_rows", "rounds_table", "trials_table"]
 
 _MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms", "p90_ms", "p99_ms")
 _MEMBER_FOOTPRINT = ("opening_ms", "memory_mb")
@@ -109,6 +111,42 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
     return pd.DataFrame(rows, columns=columns)
 
 
+def ledger_table(ledger: Ledger) -> pd.DataFrame:
+    """One row for each region and kind of its operators, in topological order, then one for each border.
+
+    Columns: kind (``all`` or ``linear`` operators of a region, or ``border``), region, neighbour (the other region of a
+    border), us (change of the latency in microseconds; negative is faster), scheme, snr_db, noise_share (0 to 1), see
+    ``domain.ledger``; numbers with ``us_low``, ``us_high`` and so on, the ends of their 90 % intervals. With several
+    targets there are ``us[cpu-1t]`` and so on.
+
+    Returns:
+        What does not apply is NaN or empty.
+    """
+    regions = [
+        {
+            "kind": str(cost.operators),
+            "region": cost.region,
+            "neighbour": "",
+            **_change_cells(cost.change_us),
+            "scheme": cost.scheme,
+            **_estimate_cells("snr_db", cost.snr_db),
+            **_estimate_cells("noise_share", cost.noise_share),
+        }
+        for cost in ledger.regions
+    ]
+    borders = [
+        {
+            "kind": "border",
+            "region": cost.regions[0],
+            "neighbour": cost.regions[1],
+            **_change_cells(cost.change_us),
+            "scheme": "",
+        }
+        for cost in ledger.borders
+    ]
+    return pd.DataFrame([*regions, *borders])
+
+
 def _member_snr(member: Member) -> float:
     return math.inf if member.quality is None else member.quality.worst_db
 
@@ -172,6 +210,15 @@ def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]],
         for value in values
     ]
     return pd.DataFrame(rows, columns=["session", "target", "round", "id", "ms", "is_repeated"])
+
+
+def _change_cells(change_us: Mapping[str, Estimate]) -> dict[str, float]:
+    targets, ends = list(change_us), [(found.value, found.low, found.high) for found in change_us.values()]
+    return dict(zip(_names(targets, ("us", "us_low", "us_high")), itertools.chain(*ends), strict=True))
+
+
+def _estimate_cells(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def _cells(

@@ -65,7 +65,13 @@ class LatencyModel:
         Returns:
             Shape (1 + 3 R + E,); ``scale`` 0 gives the mean.
         """
-        weights = self._posterior.draw(rng, scale)
+        return self._coefficients(self._posterior.draw(rng, scale))
+
+    def many_coefficients(self, rng: np.random.Generator, n: int) -> Floats:
+        """The same of many draws, shape (n, 1 + 3 R + E)."""
+        return np.stack([self._coefficients(weights) for weights in self._posterior.draws(rng, n)])
+
+    def _coefficients(self, weights: Floats) -> Floats:
         found = self._mean + weights * self._spread * _SCALES[self._scale]
         n_regions = len(self._layout.regions)
         constant, own, kind, border = np.split(found, [1, 1 + n_regions, 1 + 3 * n_regions])

@@ -68,7 +68,13 @@ class NoiseModel:
 
     def table(self, rng: np.random.Generator, scale: float) -> Floats:
         """Noise powers of one draw, shape (R, S); 0 for float. ``scale`` 0 gives the mean."""
-        weights = self._posterior.draw(rng, scale)
+        return self._table(self._posterior.draw(rng, scale))
+
+    def tables(self, rng: np.random.Generator, n: int) -> Floats:
+        """The same of many draws, shape (n, R, S)."""
+        return np.stack([self._table(weights) for weights in self._posterior.draws(rng, n)])
+
+    def _table(self, weights: Floats) -> Floats:
         n_regions, n_schemes = self._layout.allowed.shape
         every = np.broadcast_to(np.arange(n_schemes)[:, None], (n_schemes, n_regions))
         power = np.exp(np.clip(self._log_power(every, weights), -60, 20)).T

@@ -90,9 +90,14 @@ class StructureSampler(BaseSampler):
         return self._surrogate
 
     @property
-    def generic_share(self) -> float:
-        """Share of the proposals that the generic sampler makes at present."""
-        return self._trust.generic_share
+    def layout(self) -> Layout:
+        """Regions, borders, and schemes without those that were asked for and never ran."""
+        return self._frontier.layout
+
+    @property
+    def trust(self) -> Trust:
+        """What evaluations said of its predictions."""
+        return self._trust
 
     def infer_relative_search_space(
         self,
@@ -116,7 +121,7 @@ class StructureSampler(BaseSampler):
         complete = [t for t in known if t.state is TrialState.COMPLETE]
         asked = [self._layout.encode(t.params) for t in known]
         ran = [self._ran(t) for t in complete]
-        if self._surrogate is None or not complete:
+        if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1, self._prior)
         found = _observations(complete, ran, self._surrogate.n_targets)
         if len(complete) > self._n_fitted:

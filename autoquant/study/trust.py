@@ -45,6 +45,11 @@ class Trust:
             return 0.0
         return min(_LARGEST_SHARE, 0.25 * (worst - 1.0))
 
+    @property
+    def n_recent(self) -> int:
+        """Evaluations that count as recent."""
+        return min(len(self._snr), _N_RECENT)
+
     def coverage(self) -> tuple[float, float]:
         """Share of recent SNRs and ratios inside the 90 % interval of their prediction."""
         return _coverage(self._snr), _coverage(self._ratio)

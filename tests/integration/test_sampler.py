@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from optuna.samplers import RandomSampler
 
@@ -52,3 +53,18 @@ def test_a_sampler_of_optuna_is_taken_in_python() -> None:
         sampler=RandomSampler(seed=1),
     )
     assert run_document()["configuration"]["sampler"] == "<RandomSampler>"
+
+
+def test_what_regions_and_borders_cost_is_told_by_who_has_a_model_of_it(search: Command) -> None:
+    result = search(trials="14", space="quick")
+    assert result.exit_code == 0, result.output
+    table, regions = pd.read_csv("run/ledger.csv"), [region["id"] for region in run_document()["regions"]]
+    assert set(table["region"]) <= set(regions)
+    assert "border" in set(table["kind"]) <= {"all", "linear", "border"}
+    assert (table["us_low"] < table["us_high"]).all()
+    assert "<h2>Ledger</h2>" in Path("run/report.html").read_text(encoding="utf-8")
+    assert "within the 90 % interval that was predicted" in Path("run/log.txt").read_text(encoding="utf-8")
+
+    assert search("--resume", trials="2", sampler="random", space="quick").exit_code == 0
+    assert not Path("run/ledger.csv").exists()
+    assert "<h2>Ledger</h2>" not in Path("run/report.html").read_text(encoding="utf-8")

@@ -70,6 +70,14 @@ def test_a_run_can_be_resumed_and_a_journal_that_was_cut_off_is_mended(tmp_path:
     assert RunFolder(tmp_path / "run", resume=True).journal.read_bytes() == b'{"a": 1}\n'
 
 
+def test_a_file_of_an_earlier_run_can_be_removed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_text("ledger.csv", "old")
+    folder.remove("ledger.csv")
+    assert not (tmp_path / "ledger.csv").exists()
+    folder.remove("ledger.csv")  # there is none
+
+
 def test_files_are_written_whole_and_replace_older_ones(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_text("log.txt", "one")

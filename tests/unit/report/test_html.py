@@ -9,12 +9,23 @@ import plotly.offline
 import pytest
 
 from autoquant.domain.front import RunRecord
+from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Quality
 from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.html import report_html
-from tests.records import a_failure, a_front, a_measured, a_member, a_record, a_region
+from tests.records import (
+    a_border_cost,
+    a_failure,
+    a_front,
+    a_ledger,
+    a_measured,
+    a_member,
+    a_record,
+    a_region,
+    a_region_cost,
+)
 
 TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=y>"
@@ -272,3 +283,44 @@ def test_snr_stays_upwards_beside_a_metric() -> None:
     front = replace(a_front(a_member(snr_db=42, drops={"top1": 0.02})), objectives=goals)
 
     assert traces(page(a_record(front)))["on the front, 95 % interval"]["y"] == [42.0]
+
+
+def test_the_ledger_shows_fifteen_rows_and_unfolds_the_others() -> None:
+    regions = tuple(a_region_cost(f"r{i:02d}", snr_db=60.0 - i) for i in range(17))
+    html = page(a_record(ledger=a_ledger(regions, (a_border_cost("x", "y"),))))
+    ledger = html[html.index("<h2>Ledger</h2>") :]
+    shown, rest = ledger.split("<details>")
+    unfolded = rest[: rest.index("</details>")]
+
+    assert [f"r{i:02d}</th>" in shown for i in range(17)] == [True] * 15 + [False] * 2
+    assert unfolded.startswith("<summary>The other 2</summary>")
+    assert "r16</th>" in unfolded
+    assert '<td class="n">-120<small>-122 to -118</small></td>' in shown
+    assert '<td class="n">25.0 %<small>20.0 to 30.0</small></td>' in shown
+    assert '<td class="n">+15.0<small>+13.0 to +17.0</small></td>' in rest
+
+
+@pytest.mark.parametrize("ledger", [a_ledger(), a_ledger(borders=()), a_ledger((a_region_cost(HOSTILE),))])
+def test_a_page_with_a_ledger_is_well_formed(ledger: Ledger) -> None:
+    found = outline(page(a_record(ledger=ledger)))
+
+    assert found.open == []
+    assert "img" not in found.seen
+
+
+def test_a_ledger_has_a_column_for_each_target() -> None:
+    front = a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)
+    ledger = a_ledger((a_region_cost(targets=TWO_TARGETS),), (a_border_cost(targets=TWO_TARGETS),))
+
+    assert page(a_record(front, ledger=ledger)).count('<th class="n">µs cpu-2t</th>') == 2
+
+
+def test_a_run_without_a_ledger_says_nothing_of_it() -> None:
+    assert "ledger</h2>" not in page(a_record()).lower()
+
+
+def test_a_member_has_the_price_of_its_decibels() -> None:
+    front = a_front(a_member("m1", ratio=0.5, snr_db=30.0), a_member("m2", ratio=0.6, snr_db=40.0))
+
+    assert '<td class="n">+100<small>from m1</small></td>' in page(a_record(front))
+    assert "µs per dB" not in page(a_record())

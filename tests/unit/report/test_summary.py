@@ -13,6 +13,7 @@ from autoquant.report.summary import (
     best_member_at,
     best_ratio_at,
     evaluations_sentence,
+    foresight_sentence,
     headline,
     interval_text,
     job_summary_markdown,
@@ -22,7 +23,16 @@ from autoquant.report.summary import (
     run_sentences,
     schemes_text,
 )
-from tests.records import a_failure, a_front, a_latency, a_measured, a_member, a_record
+from tests.records import (
+    a_failure,
+    a_foresight,
+    a_front,
+    a_latency,
+    a_ledger,
+    a_measured,
+    a_member,
+    a_record,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "job_summary.md"
 TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
@@ -232,3 +242,22 @@ def test_objectives_are_told() -> None:
     front = of_a_metric(a_member(drops={"top1": 0.0}))
     assert objectives_sentence(front) == "Objectives: higher top1, lower latency, lower size."
     assert quality_metric(front) == "top1"
+
+
+def test_how_well_evaluations_were_predicted_is_told_last() -> None:
+    lines = run_sentences(a_record(FRONT, ledger=a_ledger()))
+
+    assert lines[:-1] == run_sentences(a_record(FRONT))
+    assert lines[-1] == (
+        "Of the last 60 evaluations 92 % had their SNR and 88 % their latency ratio within the 90 % interval that was"
+        " predicted; none of the proposals were left to a generic sampler in the end."
+    )
+    assert run_sentences(a_record(a_front(), ledger=a_ledger()))[-1] == lines[-1]
+    assert run_sentences(a_record(FRONT, ledger=a_ledger(foresight=None))) == lines[:-1]
+
+
+def test_a_generic_sampler_that_took_over_is_told() -> None:
+    text = foresight_sentence(a_foresight(n_recent=1, generic_share=0.354))
+
+    assert text.startswith("Of the last evaluation 92 % had")
+    assert text.endswith("predicted; 35 % of the proposals were left to a generic sampler in the end.")

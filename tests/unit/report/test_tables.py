@@ -9,8 +9,18 @@ from autoquant.domain.measurement import Evaluation
 from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.metrics.grammar import parse_metrics
-from autoquant.report.tables import front_table, member_rows, trials_table
-from tests.records import a_failure, a_float_member, a_front, a_measured, a_member, a_region
+from autoquant.report.tables import front_table, ledger_table, member_rows, trials_table
+from tests.records import (
+    a_border_cost,
+    a_failure,
+    a_float_member,
+    a_front,
+    a_ledger,
+    a_measured,
+    a_member,
+    a_region,
+    a_region_cost,
+)
 
 TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
 
@@ -169,3 +179,28 @@ def test_a_terminal_shows_objectives_before_other_metrics_and_sizes_where_they_c
 
     assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "MB", "regions"]
     assert rows[0][-2:] == ["2.500", "2"]
+
+
+def test_the_ledger_has_a_row_for_each_region_and_border() -> None:
+    table = ledger_table(a_ledger())
+
+    assert table["kind"].to_list() == ["all", "linear", "border"]
+    assert table["region"].to_list() == ["r0", "r1", "r0"]
+    assert table["neighbour"].to_list() == ["", "", "r1"]
+    assert table[["us", "us_low", "us_high"]].to_numpy()[2].tolist() == [15.0, 13.0, 17.0]
+    assert table[["scheme", "snr_db", "snr_db_low", "snr_db_high"]].to_numpy()[0].tolist() == ["u8s8", 45.0, 43.0, 47.0]
+    shares = table[["noise_share", "noise_share_low", "noise_share_high"]].to_numpy()[0]
+    assert shares == pytest.approx([0.25, 0.2, 0.3])
+    assert table[["snr_db", "noise_share"]].isna().to_numpy().tolist() == [[False] * 2, [False] * 2, [True] * 2]
+
+
+def test_a_ledger_of_several_targets_has_columns_for_each() -> None:
+    table = ledger_table(a_ledger((a_region_cost(targets=TWO_TARGETS),), (a_border_cost(targets=TWO_TARGETS),)))
+
+    assert table.columns.to_list()[3:9] == [
+        f"us{end}[{target}]" for target in ("cpu-1t", "cpu-2t") for end in ("", "_low", "_high")
+    ]
+
+
+def test_a_ledger_without_borders_has_the_same_columns() -> None:
+    assert ledger_table(a_ledger(borders=())).columns.to_list() == ledger_table(a_ledger()).columns.to_list()

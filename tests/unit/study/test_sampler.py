@@ -254,4 +254,23 @@ def test_a_surrogate_that_is_refuted_leaves_proposals_to_a_generic_sampler() -> 
         suggested(trial := study.ask())
         study.tell(trial, [float(rng.uniform(-100, 100)), float(rng.uniform(0.1, 9))])
     suggested(study.ask())
-    assert sampler.generic_share > 0
+    assert sampler.trust.generic_share > 0
+
+
+def test_its_layout_leaves_out_schemes_that_never_ran() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    assert sampler.layout.allowed.all()
+    distributions = {region: CategoricalDistribution(CHOICES) for region in REGIONS}
+    for name in ("float", "a", "b"):
+        params = dict.fromkeys(REGIONS, "a") | {REGIONS[0]: "b", REGIONS[1]: name}
+        trial = optuna.trial.create_trial(
+            params=params,  # type: ignore[arg-type]
+            distributions=distributions,  # type: ignore[arg-type]
+            values=list(objectives(params)),  # type: ignore[arg-type]
+            user_attrs={"effective": {**params, REGIONS[0]: "float"}},
+        )
+        study.add_trial(trial)
+    suggested(study.ask())
+    assert sampler.layout.allowed[0].tolist() == [True, True, False]
+    assert sampler.trust.n_recent == 0

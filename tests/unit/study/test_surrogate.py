@@ -87,3 +87,20 @@ def test_equal_outputs_and_lost_ones_leave_it_finite() -> None:
 
 def _rest(found: Observations) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.ratios, found.errors, found.is_quick
+
+
+def test_it_says_how_many_evaluations_it_was_fitted_to() -> None:
+    surrogate = Surrogate(a_layout(N_REGIONS))
+    assert surrogate.n_observed == 0
+    surrogate.fit(observations(20))
+    assert surrogate.n_observed == 20
+
+
+def test_many_draws_at_once_are_as_many_one_by_one() -> None:
+    surrogate = fitted(observations(40, n_outputs=2, n_targets=2), 40, n_targets=2)
+    (only,) = surrogate.landscapes(np.random.default_rng(5), 1)
+    alone = surrogate.landscape(np.random.default_rng(5), 1.0)
+    assert np.allclose(only.noise, alone.noise)
+    assert np.allclose(only.own, alone.own)
+    assert np.allclose(only.border, alone.border)
+    assert len(surrogate.landscapes(np.random.default_rng(5), 7)) == 7

@@ -41,3 +41,7 @@ def test_stretched_intervals_hold_about_what_they_say() -> None:
         for i in range(120):
             told(trust, errors, n=1, seed=i)
         assert all(0.8 <= share <= 0.98 for share in trust.coverage())
+
+
+def test_so_many_evaluations_as_were_predicted_count_as_recent_up_to_sixty() -> None:
+    assert [told(Trust(), 1.0, n=n).n_recent for n in (0, 5, 100)] == [0, 5, 60]
