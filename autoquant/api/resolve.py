@@ -145,7 +145,7 @@ class _Resolution:
         if not found.assignment:
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
             raise UsageError(
-                f"{self.source}: no assignment but float {why} to keep {self.min_snr_db:g} dB; demand less"
+                f"{self.source}: nothing faster than float {why} to keep {self.min_snr_db:g} dB; demand less"
             )
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])
         low = found.ratios[worst] - _TWO_SIDED_95 * found.ratio_errors[worst]

@@ -132,14 +132,16 @@ class Run:
     def opened(self, folder: RunFolder) -> Iterator[Opened]:
         """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
         assert self.data is not None
-        setup = evaluator_setup(self.configuration, self.data)
-        with closing(IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)) as evaluator:
+        with closing(self._evaluator(self.data)) as evaluator:
             evaluator.start()
             ingredients = self._ingredients(self.data)
             with interruptible() as interrupts:
                 with self.deadline.phase("open"):
                     facts = self._load(evaluator, folder, ingredients)
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
+
+    def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
+        return IsolatedEvaluator(evaluator_setup(self.configuration, data), memory_bytes=self._memory_bytes)
 
     @property
     def _budget_s(self) -> float:

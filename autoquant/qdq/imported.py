@@ -34,12 +34,13 @@ class Quantized:
     written: frozenset[TensorName] = frozenset()
     constants: frozenset[TensorName] | None = None
 
-    def type_read(self, node: Node, tensor: TensorName) -> DType | None:
+    def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
         """With which type a node of the float model reads an activation; None for floats."""
-        for output in node.outputs:
+        outputs = _outputs(node, graph)
+        for output in outputs:
             if (tensor, output) in self.read:
                 return self.read[tensor, output]
-        if not self.written.isdisjoint(node.outputs):
+        if not self.written.isdisjoint(outputs):
             return None
         return self.received.get((tensor, node.name), self.types.get(tensor))
 
@@ -128,7 +129,7 @@ def _type_at(node: Node, graph: Graph, found: Quantized) -> DType | None:
     weight = weight_of(node, graph)
     if weight is not None and found.constants is not None and weight not in found.constants:
         return None
-    types = {found.type_read(node, name) for name in activations(node, graph) if not graph.is_constant(name)}
+    types = {found.type_read(node, name, graph) for name in activations(node, graph) if not graph.is_constant(name)}
     return types.pop() if len(types) == 1 else None
 
 
@@ -138,9 +139,14 @@ def _is_whole(node: Node, graph: Graph, found: Quantized) -> bool:
         return False
     if can_emit_float(node, graph):
         return True
+    return any(name in found.types for name in _outputs(node, graph))
+
+
+def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
+    """What a node writes, and what the Relu or Clip behind it would, which its range may make redundant."""
     readers = graph.consumers.get(node.outputs[0], ())
-    clipped = [name for reader in readers if kind_of(reader) is Kind.CLIPPING for name in reader.outputs]
-    return any(name in found.types for name in (node.outputs[0], *clipped))
+    clipped = (name for reader in readers if kind_of(reader) is Kind.CLIPPING for name in reader.outputs)
+    return (*node.outputs, *clipped)
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
@@ -165,11 +171,15 @@ def _root(tensor: TensorName, graph: Graph) -> TensorName:
 
 
 def _readers(quantize: Node, graph: Graph) -> Iterable[TensorName]:
-    """Outputs of the nodes that read what a QuantizeLinear stores, behind its DequantizeLinear."""
+    """Outputs of the nodes that read what a QuantizeLinear stores, behind its DequantizeLinear.
+
+    An operator with a float weight runs in float, whatever it reads.
+    """
     for dequantize in graph.consumers.get(quantize.outputs[0], ()):
         if dequantize.op_type == "DequantizeLinear":
             for reader in graph.consumers.get(dequantize.outputs[0], ()):
-                yield from map(_original, reader.outputs)
+                if weight_of(reader, graph) is None:
+                    yield from map(_original, reader.outputs)
 
 
 def _original(tensor: TensorName) -> TensorName:

@@ -20,7 +20,7 @@ __all__ = ["Predicted", "believe", "fastest_predicted"]
 
 _N_FIRST = 10
 _GROWTH = 1.1
-_LEAST_STEP_DB = 0.01
+_FIRST_STEP_DB, _STEP_GROWTH = 0.05, 1.5
 _LEAST_PROGRAM_S = 0.1
 
 
@@ -52,8 +52,8 @@ def fastest_predicted(
 ) -> Predicted:
     """Solve for the lowest mean ratio whose predicted SNR is above the demand by one standard deviation.
 
-    The program knows no standard deviations. So it is solved for the demand, and again with less noise as long as what
-    it finds is too uncertain.
+    The program knows no standard deviations. So it is solved for the demand, and again with ever less noise as long as
+    what it finds is too uncertain: a slower assignment that is noisier but more certain is passed over.
 
     Args:
         study: With at least one complete trial.
@@ -70,7 +70,7 @@ def fastest_predicted(
     landscape = replace(surrogate.landscape(np.random.default_rng(0), 0.0), layout=narrowed)
     weights = np.full(surrogate.n_targets, 1 / surrogate.n_targets)
     snr_stretch, ratio_stretch = trust.stretch
-    end, limit_db = time.perf_counter() + seconds, min_snr_db
+    end, limit_db, step_db = time.perf_counter() + seconds, min_snr_db, _FIRST_STEP_DB
     while True:
         left = max(end - time.perf_counter(), _LEAST_PROGRAM_S)
         solved = fastest_within(landscape, weights, 10 ** (-limit_db / 10), seconds=left)
@@ -78,7 +78,7 @@ def fastest_predicted(
         snr_db, error_db = float(predicted.snr_db[0]), snr_stretch * float(predicted.snr_error_db[0])
         if snr_db >= min_snr_db + error_db or not solved.codes.any():
             break
-        limit_db = max(min_snr_db + error_db, limit_db + _LEAST_STEP_DB)
+        limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
     schemes = layout.decode(solved.codes)
     return Predicted(
         assignment={RegionId(region): name for region, name in schemes.items() if name != FLOAT},
