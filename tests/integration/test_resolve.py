@@ -13,6 +13,9 @@ import pytest
 import autoquant
 from autoquant import AutoquantError, Budget
 from autoquant.examples import example
+from autoquant.study.demand import Predicted, fastest_predicted
+from autoquant.study.layout import Layout
+from autoquant.study.study import Study
 from tests.integration.conftest import Command, contents
 from tests.models import floats
 
@@ -64,7 +67,10 @@ def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes
 def test_a_demand_that_is_missed_is_said(
     command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autoquant.study.trust.Trust.stretch", property(lambda _: (-200.0, 1.0)))  # an absurd belief
+    def mistaken(study: Study, layout: Layout, *, min_snr_db: float, **rest: Any) -> Predicted:
+        return fastest_predicted(study, layout, min_snr_db=min_snr_db - 40, **rest)
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", mistaken)
     result = command("resolve", "digits", "--min-snr", "60", "--out", "other")
     assert result.exit_code == 0, result.output
     assert re.search(r"the demand is missed: .* dB, not 60; demand a bit more", result.stdout)
