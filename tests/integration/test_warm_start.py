@@ -35,7 +35,7 @@ def warm(command: Command) -> Command:
 
 def trial(number: int, folder: str = "warm") -> dict[str, str]:
     schemes = pd.read_csv(Path(folder) / "trials.csv").filter(like="scheme[").iloc[number]
-    return {name[7:-1]: scheme for name, scheme in schemes.items() if scheme != "float"}
+    return {str(name)[7:-1]: str(scheme) for name, scheme in schemes.items() if scheme != "float"}
 
 
 def test_members_of_an_earlier_run_come_right_after_the_recipes(warm: Command, member: dict[str, Any]) -> None:
