@@ -110,8 +110,9 @@ class _Resolution:
                 raise UsageError(
                     f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
                 )
-            if isinstance(evaluation.outcome, Failure):
-                reason = f"failed at {evaluation.outcome.stage} ({evaluation.outcome.reason})"
+            outcome = evaluation.outcome
+            if isinstance(outcome, Failure):
+                reason = f"failed at {outcome.stage} ({outcome.reason})"
                 raise OutputError(f"{self.source}: what is predicted to keep {self._demand} {reason}; demand another")
             self.run.resolved = {
                 "run": str(self.source),
@@ -130,7 +131,7 @@ class _Resolution:
                 trials,
                 [evaluation],
                 bounds=NO_BOUNDS,
-                remark=lambda front: self._remarks(front, predicted),
+                remark=lambda front: self._remarks(front, predicted, outcome),
             )
 
     def _predicted(self, opened: Opened, trials: Trials) -> Predicted:
@@ -166,7 +167,7 @@ class _Resolution:
         ratio = "" if self.max_latency_ratio is None else f" at a ratio of {self.max_latency_ratio:g}"
         return f"{self.min_snr_db:g} dB{ratio}"
 
-    def _remarks(self, front: Front, predicted: Predicted) -> list[str]:
+    def _remarks(self, front: Front, predicted: Predicted, outcome: Measurement) -> list[str]:
         """What was predicted, what was measured, and whether that misses the demand."""
         snr = _interval(predicted.snr_db, predicted.snr_error_db, 1)
         ratios = ", ".join(
@@ -178,7 +179,12 @@ class _Resolution:
             notes.append("there was no time to show that nothing faster is predicted to keep the demand")
         member = next((member for member in front.members if member.id != FLOAT_ID), None)
         if member is None:
-            return [*notes, f"the demand of {self._demand} is missed: the file is not shown to be faster than float"]
+            ratio = max(latency.ratio for latency in outcome.latency.values())
+            trial = f"its trial gave {outcome.quality.worst_db:.1f} dB and a ratio of {ratio:.3f}"
+            return [
+                *notes,
+                f"the demand of {self._demand} is missed: the model is not shown to be faster than float; {trial}",
+            ]
         return [*notes, f"measured: {_measured(member)}", *self._missed(member)]
 
     def _missed(self, member: Member) -> list[str]:

@@ -104,7 +104,7 @@ class StructureSampler(BaseSampler):
         complete = [t for t in known if t.state is TrialState.COMPLETE]
         asked = [self._layout.encode(t.params) for t in known]
         found = observe(self._layout, complete)
-        if self._surrogate is None or not complete:
+        if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(complete) > self._n_fitted:
             self._learn(found, [self._layout.encode(t.params) for t in complete])

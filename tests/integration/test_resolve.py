@@ -78,7 +78,7 @@ def test_a_demand_that_is_missed_is_said(
 
 def test_what_is_not_faster_is_not_delivered_and_that_is_said(command: Command, run: dict[Path, bytes]) -> None:
     result = command("resolve", "run", "--min-snr", "10", "--out", "other")
-    said = "nothing faster than float is predicted to keep 10 dB", "the file is not shown to be faster", "measured: "
+    said = "nothing faster than float is predicted to keep 10 dB", "the model is not shown to be faster", "measured: "
     assert any(sentence in result.output for sentence in said)
     assert Path("other/front.json").exists() == (result.exit_code == 0)
 

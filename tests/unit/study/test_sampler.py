@@ -181,3 +181,15 @@ def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
     for _ in range(5):
         params = suggested(study.ask())
         assert all(params[region] == "float" for region in REGIONS[4:])
+
+
+def test_it_learns_how_many_targets_there_are_from_the_first_trial() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        directions=["maximize", "minimize", "minimize"], sampler=StructureSampler(a_layout(), seed=0)
+    )
+    for _ in range(4):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        study.tell(trial, [snr_db, ratio, 0.9 * ratio])
+    assert len(study.trials) == 4
