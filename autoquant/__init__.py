@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from autoquant.api.comparison import compare
     from autoquant.api.configuration import Budget, Demands
     from autoquant.api.inspect import inspect_model
+    from autoquant.api.resolve import resolve
     from autoquant.api.result import SearchResult
     from autoquant.api.search import search
     from autoquant.api.steps import build, calibrate, find_regions, measure, open_bench, prepare, read_data
@@ -28,6 +29,7 @@ __all__ = [
     "open_bench",
     "prepare",
     "read_data",
+    "resolve",
     "search",
 ]
 
@@ -39,6 +41,7 @@ _HOMES = {
     "SearchResult": "api.result",
     "Target": "domain.target",
     "inspect_model": "api.inspect",
+    "resolve": "api.resolve",
     "search": "api.search",
     **dict.fromkeys(
         ("build", "calibrate", "find_regions", "measure", "open_bench", "prepare", "read_data"), "api.steps"

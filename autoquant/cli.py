@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from autoquant.api.inspect import InspectedModel
+    from autoquant.api.result import SearchResult
     from autoquant.api.trials import SearchProgress
 
 __all__ = ["app"]
@@ -110,6 +111,10 @@ def search(
         str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
     ] = "structure",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="What is tried first: an earlier run, a QDQ model or overrides (.json)."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
 ) -> None:
@@ -156,13 +161,40 @@ def search(
                 seed=seed,
                 sampler=sampler,
                 resume=resume,
+                warm_start=warm_start,
                 spent_s=time.perf_counter() - started,
                 on_progress=show,
             )
-        if as_json:
-            typer.echo((result.folder / "front.json").read_text(encoding="utf-8"), nl=False)
-        elif not quiet:
-            _print_result(result)
+        _tell_result(result, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def resolve(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    min_snr: Annotated[float, typer.Option(metavar="DB", help="SNR that the model shall keep.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new run: new or empty.")],
+    max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
+    time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
+) -> None:
+    """Give the fastest model that a finished run predicts to keep another SNR, and measure only that one."""
+    started = time.perf_counter()
+    with _errors():
+        from autoquant.api.configuration import seconds_of
+        from autoquant.api.resolve import resolve as solve
+
+        with _progress_line(quiet or as_json) as show:
+            result = solve(
+                run,
+                min_snr_db=min_snr,
+                max_latency_ratio=max_latency_ratio,
+                out=out,
+                seconds=seconds_of(time_, "--time"),
+                spent_s=time.perf_counter() - started,
+                on_progress=show,
+            )
+        _tell_result(result, quiet=quiet, as_json=as_json)
 
 
 @app.command()
@@ -306,13 +338,18 @@ def _line(progress: "SearchProgress") -> str:
     return f"{progress.phase}{left}  {progress.n_evaluations} evaluations  {best}"
 
 
-def _print_result(result: object) -> None:
-    from autoquant.api.result import SearchResult
+def _tell_result(result: "SearchResult", *, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo((result.folder / "front.json").read_text(encoding="utf-8"), nl=False)
+    elif not quiet:
+        _print_result(result)
+
+
+def _print_result(result: "SearchResult") -> None:
     from autoquant.report.summary import run_sentences
     from autoquant.report.tables import member_rows
     from autoquant.report.terminal import print_table
 
-    assert isinstance(result, SearchResult)
     for sentence in (*run_sentences(result.record), *result.record.notes):
         typer.echo(sentence)
     print_table(*member_rows(result.record.front))

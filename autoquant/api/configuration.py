@@ -122,6 +122,7 @@ class Configuration:
         resume: Whether ``out`` holds a run that goes on.
         cache: Folder of calibration results, None for the user's own.
         sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.
+        warm_start: What is tried right after the uniform recipes: a run, a QDQ model or overrides.
     """
 
     model: Path
@@ -142,6 +143,7 @@ class Configuration:
     metrics: tuple[Metric, ...] = ()
     objectives: Objectives = DEFAULT_OBJECTIVES
     sampler: "SamplerChoice" = SamplerName.STRUCTURE
+    warm_start: Path | None = None
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -215,6 +217,7 @@ class Configuration:
             "dims": dict(self.dims),
             "seed": self.seed,
             "sampler": _spelled(self.sampler),
+            "warm_start": None if self.warm_start is None else str(self.warm_start),
         }
 
 

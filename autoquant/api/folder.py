@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autoquant.errors import OutputError
 
-__all__ = ["LEDGER", "RunFolder", "is_disk_full", "writing"]
+__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -119,12 +119,21 @@ class RunFolder:
         self.write_text(name, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> dict[str, object]:
-        """Read plain values; empty where the file is missing or was cut off."""
+        """See ``read_json``."""
+        return read_json(self.path / name)
+
+    def take_journal(self, folder: Path) -> None:
+        """Copy the study of another run, without what a killed one has left of a last line.
+
+        Raises:
+            OutputError: There is none, or this folder cannot be written.
+        """
         try:
-            found = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            content = (folder / _JOURNAL).read_bytes()
+        except OSError as error:
+            raise OutputError(f"{folder}: there is no run; give the folder that a search has written") from error
+        with writing(self.path):
+            self.journal.write_bytes(content[: content.rfind(b"\n") + 1])
 
     @contextmanager
     def log(self) -> Iterator[None]:
@@ -194,3 +203,25 @@ def writing(path: Path) -> Iterator[None]:
         if is_disk_full(error):
             raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
         raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read plain values; empty where the file is missing or was cut off."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def enough_room(path: Path) -> Iterator[None]:
+    """Too little disk or memory is for the user to put right, wherever it shows."""
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
+    except MemoryError as error:
+        raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error

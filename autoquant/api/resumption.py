@@ -1,9 +1,10 @@
-"""What a resumed run shares with the one that it goes on with."""
+"""What a run shares with the one that it goes on with, or whose trials it learns from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from autoquant.api.folder import RunFolder
+from autoquant.api.folder import read_json
 from autoquant.errors import OutputError
 from autoquant.runtime.environment import describe_environment, differences
 
@@ -40,31 +41,31 @@ class Earlier:
     sampler: str
 
 
-def read_earlier(folder: RunFolder, now: Mapping[str, object]) -> Earlier:
+def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     """Read ``run.json``, which is there before the first trial.
 
     Args:
         folder: Of the run.
-        now: The configuration of the resumed one.
+        now: The configuration of the one that goes on with it.
 
     Raises:
         OutputError: It is missing or damaged, or tells of another search or environment.
     """
-    document = folder.read_json("run.json")
+    document = read_json(folder / "run.json")
     earlier, environment = document.get("configuration"), document.get("environment")
     n_samples = document.get("n_calibration_samples")
     if not isinstance(earlier, dict) or not isinstance(environment, dict) or not isinstance(n_samples, int):
-        raise OutputError(f"{folder.path / 'run.json'}: it is missing or damaged; choose another --out")
+        raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
     for key, name in _FIXED.items():
         if key in earlier and earlier[key] != now[key]:
             raise OutputError(
-                f"{folder.path}: its run has another {name} ({earlier[key]}, now {now[key]});"
-                " use the same to go on, or another --out"
+                f"{folder}: its run has another {name} ({earlier[key]}, now {now[key]});"
+                " use the same to go on, or begin another run with another --out"
             )
     if changes := differences(environment, describe_environment()):
         raise OutputError(
-            f"{folder.path}: its run was measured in another environment ({'; '.join(changes)});"
-            " go on where it began, or choose another --out"
+            f"{folder}: its run was measured in another environment ({'; '.join(changes)});"
+            " go on where it began, or begin another run with another --out"
         )
     return Earlier(
         n_calibration_samples=n_samples,

@@ -1,41 +1,36 @@
 """One search: every stage wired together."""
 
-import json
-import logging
 import math
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery
-from autoquant.api.evaluator import BenchFacts, EvaluatorSetup, Ingredients
-from autoquant.api.folder import LEDGER, RunFolder
+from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
+from autoquant.api.evaluator import BenchFacts, Ingredients
+from autoquant.api.folder import RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.scoring import FileScorerSetup
+from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
-from autoquant.domain.division import Division
-from autoquant.domain.feed import Samples
+from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.ledger import Ledger
-from autoquant.domain.measurement import Measurement
+from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.objective import Bounds
 from autoquant.domain.prior import LatencyPrior
-from autoquant.domain.region import Region
+from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
-from autoquant.errors import ModelError, OutputError, ProfileError
+from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
 from autoquant.isolation.limits import available_memory_bytes
-from autoquant.measurement.files import FileBenchSetup
-from autoquant.model.io import files_of, sha256_of, size_bytes_of
-from autoquant.report.front_json import front_json
-from autoquant.report.html import report_html
-from autoquant.report.summary import run_sentences
-from autoquant.report.tables import front_table, ledger_table, trials_table
+from autoquant.model.io import size_bytes_of
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
@@ -44,14 +39,11 @@ from autoquant.study.ledger import ledger_of
 from autoquant.study.samplers import BaseSampler, is_structured, make_sampler, outlook_of
 from autoquant.study.study import Study
 
-__all__ = ["ENDED_BY_USER", "OnProgress", "Run"]
+__all__ = ["ENDED_BY_USER", "OnProgress", "Opened", "Run"]
 
-_LOG = logging.getLogger("autoquant")
 OnProgress = Callable[[SearchProgress], None]
 ENDED_BY_USER = "the user ended the search"
 _CALIBRATION_SHARE = 0.25
-_FLOAT_SHARE = 0.15
-"""Of the budget, for running the float model on the evaluation samples."""
 _PROFILE_S, _PROFILE_SHARE = 3.0, 0.02
 """For running what is profiled, and the share of the budget."""
 _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
@@ -63,9 +55,28 @@ _LEAST_TRIAL_S = 20.0
 """A trial may take this long, or so many times what the first one should take, where the user does not say."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The float model was run: candidates can be built and measured."""
+
+    evaluator: IsolatedEvaluator
+    ingredients: Ingredients
+    facts: BenchFacts
+    interrupts: Interrupts
+
+
 @dataclass(slots=True)
 class Run:
-    """One search, stage by stage."""
+    """One search, stage by stage.
+
+    Attributes:
+        configuration: What the user asks for.
+        deadline: Of all stages.
+        on_progress: Told where it stands.
+        notes: Sentences that the user should read.
+        earlier: The run whose study is gone on with or learned from.
+        resolved: For ``run.json``, where the one trial of this run was solved for.
+    """
 
     configuration: Configuration
     deadline: Deadline
@@ -80,6 +91,8 @@ class Run:
     study: Study | None = None
     prior: LatencyPrior | None = None
     sampler: BaseSampler | None = None
+    warm: WarmSource | None = None
+    resolved: Mapping[str, object] | None = None
 
     @property
     def has_evaluations(self) -> bool:
@@ -92,47 +105,47 @@ class Run:
         for target in asked.targets:
             provider_of(target.ep)
         self.definition = read_space(asked.space, ep=asked.targets[0].ep)
+        self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
         self.data = read_search_data(asked, steps.signatures_of(asked.model))
         self.notes.extend(self.data.notes)
 
+    def learn_of(self, folder: Path) -> None:
+        """Read how the earlier run went about it, which must be of the same search and environment."""
+        self.earlier = read_earlier(folder, self.configuration_document)
+
     def run(self, folder: RunFolder) -> SearchResult:
         """All stages; see the module."""
-        assert self.data is not None
         if self.configuration.resume:
-            now = self._configuration()
-            self.earlier, sampler = read_earlier(folder, now), now["sampler"]
-            if self.earlier.sampler != sampler:
-                self.notes.append(f"the run began with the sampler {self.earlier.sampler} and went on with {sampler}")
-        with closing(self._evaluator(self.data.search)) as evaluator:
+            self.learn_of(folder.path)
+            assert self.earlier is not None
+            before, now = self.earlier.sampler, self.configuration_document["sampler"]
+            if before != now:
+                self.notes.append(f"the run began with the sampler {before} and went on with {now}")
+        with self.opened(folder) as opened:
+            with self.deadline.phase("profile"):
+                self._profile(opened.evaluator, opened.ingredients)
+            with self.deadline.phase("search"):
+                trials = self.open_trials(folder, opened)
+                known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
+                opened.evaluator.know(known)
+                self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
+                self.notes.extend(_outlook_sentences(trials))
+            return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
+
+    @contextmanager
+    def opened(self, folder: RunFolder) -> Iterator[Opened]:
+        """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
+        assert self.data is not None
+        with closing(self._evaluator(self.data)) as evaluator:
             evaluator.start()
             ingredients = self._ingredients(self.data)
             with interruptible() as interrupts:
                 with self.deadline.phase("open"):
                     facts = self._load(evaluator, folder, ingredients)
-                with self.deadline.phase("profile"):
-                    self._profile(evaluator, ingredients)
-                with self.deadline.phase("search"):
-                    trials = self._open_trials(evaluator, folder, ingredients, facts, interrupts)
-                    self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
-                    self.notes.extend(_outlook_sentences(trials))
-                    self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-                evaluator.close()
-                return self._finish(folder, ingredients, trials, interrupts)
+                yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
-    def _evaluator(self, samples: Samples) -> IsolatedEvaluator:
-        asked = self.configuration
-        setup = EvaluatorSetup(
-            model=asked.model,
-            samples=samples,
-            targets=asked.targets,
-            seed=asked.seed,
-            held_out=() if self.data is None or self.data.held_out is None else self.data.held_out.feeds,
-            seconds=_FLOAT_SHARE * self._budget_s,
-            metrics=asked.metrics,
-            has_drops=bool(asked.max_drops or asked.objectives.metrics),
-            objectives=asked.objectives,
-        )
-        return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
+    def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
+        return IsolatedEvaluator(evaluator_setup(self.configuration, data), memory_bytes=self._memory_bytes)
 
     @property
     def _budget_s(self) -> float:
@@ -187,8 +200,8 @@ class Run:
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
-        if self.earlier is None:  # before there is a journal
-            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
+        if not self.configuration.resume:  # before there is a journal
+            folder.write_json("run.json", self._run_document(ingredients, facts, 0))
         return facts
 
     def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
@@ -203,29 +216,23 @@ class Run:
         except (ModelError, ProfileError) as error:
             self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
 
-    def _open_trials(
-        self,
-        evaluator: IsolatedEvaluator,
-        folder: RunFolder,
-        ingredients: Ingredients,
-        facts: BenchFacts,
-        interrupts: Interrupts,
-    ) -> Trials:
+    def open_trials(self, folder: RunFolder, opened: Opened) -> Trials:
+        """Open the study, with what can answer its trials."""
         assert self.data is not None
+        ingredients, evaluator = opened.ingredients, opened.evaluator
         space = resolve(ingredients.definition, ingredients.regions)
         self.sampler = self._sampler(ingredients)
-        study = self._open_study(folder, space, self.sampler)
-        evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
+        self.study = self._open_study(folder, space, self.sampler)
 
         def on_progress(progress: SearchProgress) -> None:
             self.on_progress(progress)
-            interrupts.check()
+            opened.interrupts.check()
 
         trials = Trials(
-            study=study,
+            study=self.study,
             evaluator=evaluator,
-            facts=facts,
-            n_final_samples=len(self.data.division(facts.n_samples)),
+            facts=opened.facts,
+            n_final_samples=len(self.data.division(opened.facts.n_samples)),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
@@ -233,65 +240,82 @@ class Run:
             size_bytes=size_bytes_of(self.configuration.model),
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
+            first=self._first(ingredients, space),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
         return trials
 
-    def _finish(
-        self, folder: RunFolder, ingredients: Ingredients, trials: Trials, interrupts: Interrupts
+    def _first(self, ingredients: Ingredients, space: SearchSpace) -> Sequence[Assignment]:
+        """What a warm start tries."""
+        asked = self.configuration.warm_start
+        if self.warm is None or asked is None or not ingredients.regions:
+            return ()
+        found = self.warm.assignments(ingredients.regions, space, ingredients.prepared.graph)
+        if not found.assignments:
+            raise UsageError(f"{asked}: {found.note}; give what fits this model, or leave out the warm start")
+        self.notes.append(f"warm start from {asked}: {found.note}")
+        return found.assignments
+
+    def finish(
+        self,
+        folder: RunFolder,
+        opened: Opened,
+        trials: Trials,
+        evaluations: Sequence[Evaluation],
+        *,
+        bounds: Bounds,
+        remark: Callable[[Front], Sequence[str]] = lambda _: (),
     ) -> SearchResult:
+        """Measure the best of the evaluations once more, as files, and write what is delivered.
+
+        Args:
+            folder: Where to.
+            opened: What candidates are built from; its process ends.
+            trials: Of the search.
+            evaluations: Those that may be delivered.
+            bounds: What is demanded of files.
+            remark: Sentences for the user about the front.
+        """
         assert self.data is not None
-        n_before, division = min(interrupts.n_pressed, 1), self.data.division(trials.facts.n_samples)
+        opened.evaluator.close()
+        self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
+        interrupts, ingredients = opened.interrupts, opened.ingredients
+        n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=ingredients.prepared,
             builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
-            facts=trials.facts,
+            facts=opened.facts,
             division=division,
-            files=self._files(self.data, division),
-            opening_s=trials.evaluator.opening_s,
+            files=file_bench_setup(self.configuration, self.data, division),
+            opening_s=opened.evaluator.opening_s,
             memory_bytes=self._available_bytes,
             folder=folder,
             calibration_digest=ingredients.statistics.digest,
             objectives=self.configuration.objectives,
-            bounds=self.configuration.bounds,
+            bounds=bounds,
             is_ended=lambda: interrupts.n_pressed > n_before,
             notes=self.notes,
         )
-        study, regions = trials.study, ingredients.regions
         with folder.new_models():
             with self.deadline.phase("finish"):
-                front = delivery.deliver(study.evaluations, self.deadline)
+                front = delivery.deliver(evaluations, self.deadline)
             if interrupts.n_pressed > n_before:
                 self.notes.append("the user ended the last measurement")
-            record = self._record(front, regions, study)
-            self._write_reports(folder, record, self._run_document(regions, trials.facts, trials.n_evaluations))
+            self.notes.extend(remark(front))
+            record = self._record(front, ingredients.regions, trials.study)
+            write_reports(folder, record, self._run_document(ingredients, opened.facts, trials.n_evaluations))
         return SearchResult(folder.path, record)
-
-    def _files(self, data: SearchData, division: Division) -> FileBenchSetup:
-        """For the last measurement."""
-        asked, feeds = self.configuration, data.feeds(division)
-        scorer = FileScorerSetup(
-            metrics=asked.metrics, feeds=feeds, labels=data.labels(division), division=division, seed=asked.seed
-        )
-        return FileBenchSetup(
-            baseline=asked.model,
-            feeds=feeds,
-            targets=asked.targets,
-            seed=asked.seed,
-            make_scorer=scorer if asked.metrics else None,
-        )
 
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
         asked = self.configuration
         try:
-            self.study = Study(
+            return Study(
                 folder.journal, space, sampler, len(asked.targets), objectives=asked.objectives, bounds=asked.bounds
             )
         except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
-        return self.study
 
     def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
         return RunRecord(
@@ -323,25 +347,17 @@ class Run:
             prior=self.prior,
         )
 
-    def _configuration(self) -> dict[str, object]:
+    @property
+    def configuration_document(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""
         assert self.definition is not None
         assert self.data is not None
-        held_out = None if self.data.is_pooled or self.data.held_out is None else self.data.held_out.digest
-        return {
-            **self.configuration.plain(),
-            "model_sha256": sha256_of(self.configuration.model),
-            "weights_sha256": [sha256_of(file) for file in list(files_of(self.configuration.model))[1:]],
-            "calibration_digest": self.data.calibration.digest,
-            "evaluation_digest": self.data.evaluation_digest,
-            "held_out_digest": held_out,
-            "space_digest": self.definition.digest,
-        }
+        return configuration_document(self.configuration, self.data, self.definition)
 
-    def _run_document(self, regions: Sequence[Region], facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
+    def _run_document(self, ingredients: Ingredients, facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
         return {
             "schema_version": 1,
-            "configuration": self._configuration(),
+            "configuration": self.configuration_document,
             "environment": describe_environment(),
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
@@ -350,34 +366,12 @@ class Run:
             "n_calibration_samples": self.n_calibration_samples,
             "plain_sums": self.has_plain_sums,
             "latency_prior": None if self.prior is None else self.prior.plain(),
+            "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
             "notes": self.notes,
-            "regions": [
-                {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
-                for r in regions
-            ],
+            "schemes": scheme_rows(ingredients.definition.schemes),
+            "regions": region_rows(ingredients.regions),
         }
-
-    def _write_reports(self, folder: RunFolder, record: RunRecord, run_document: dict[str, object]) -> None:
-        ledger = (
-            {}
-            if record.ledger is None
-            else {LEDGER: ledger_table(record.ledger).to_csv(index=False, float_format="%.6g")}
-        )
-        folder.write_texts(
-            {
-                "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
-                "front.csv": front_table(record.front).to_csv(index=False),
-                "report.html": report_html(record),
-                "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
-                "front.json": front_json(record.front),
-                **ledger,
-            }
-        )
-        if not ledger:
-            folder.remove(LEDGER)
-        for sentence in (*run_sentences(record), *self.notes):
-            _LOG.info("%s", sentence)
 
     def _tell(self, phase: str, trials: Trials | None = None) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left

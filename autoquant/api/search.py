@@ -1,8 +1,7 @@
 """The search: what a user asks, checked, and its errors."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -10,14 +9,14 @@ from threadpoolctl import threadpool_limits
 from autoquant.api import steps
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
-from autoquant.api.folder import RunFolder, is_disk_full
+from autoquant.api.folder import RunFolder, enough_room
 from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, OutputError
+from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
@@ -44,6 +43,7 @@ def search(
     seed: int = 0,
     sampler: str | BaseSampler = SamplerName.STRUCTURE,
     resume: bool = False,
+    warm_start: str | os.PathLike[str] | None = None,
     cache: Path | None = None,
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
@@ -72,6 +72,8 @@ def search(
             an Optuna sampler for several objectives. Each is given the uniform recipes first; the one-region probes
             that follow are the structure sampler's own. A resumed run may take another one.
         resume: Go on with the run in ``out``.
+        warm_start: What is tried right after the uniform recipes: the folder of an earlier run of the same or a similar
+            model, a QDQ model, or overrides as a run writes them.
         cache: Folder of calibration results, the user's cache folder by default.
         spent_s: Seconds of the budget that are gone already.
         on_progress: Told where the search stands.
@@ -101,6 +103,7 @@ def search(
         dims=dict(dims or {}),
         seed=seed,
         resume=resume,
+        warm_start=None if warm_start is None else Path(warm_start),
         cache=cache,
         held_out=held_out,
         labels=None if labels is None else Path(labels),
@@ -112,25 +115,12 @@ def search(
     run.check()
     folder = RunFolder(configuration.out, resume=resume)
     try:
-        with _enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
+        with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
             return run.run(folder)
     except BaseException:
         if not run.has_evaluations:
             folder.discard_if_new()
         raise
-
-
-@contextmanager
-def _enough_room(path: Path) -> Iterator[None]:
-    """Too little disk or memory is for the user to put right, wherever it shows."""
-    try:
-        yield
-    except OSError as error:
-        if not is_disk_full(error):
-            raise
-        raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
-    except MemoryError as error:
-        raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
 
 
 def _with_example(

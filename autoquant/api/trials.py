@@ -72,6 +72,7 @@ class Trials:
         size_bytes: Of the float model: what a delivered file may have.
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
+        first: What is tried right after the uniform recipes.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
     """
@@ -86,6 +87,7 @@ class Trials:
     on_progress: Callable[[SearchProgress], None]
     size_bytes: int
     is_structured: bool = True
+    first: Sequence[Assignment] = ()
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
@@ -108,7 +110,7 @@ class Trials:
         return len(self._known)
 
     def run(self, n_trials: int | None) -> str:
-        """Evaluate until a budget ends; the uniform recipes come first, then the sampler.
+        """Evaluate until a budget ends; the uniform recipes come first, then a warm start, then the sampler.
 
         The structure sampler has one-region probes between them. A generic one has none: they are a way to learn a
         model that it does not have, while recipes are what anybody would try.
@@ -119,9 +121,7 @@ class Trials:
         if not self.regions:
             return "exhausted"
         n_done = 0
-        self.study.enqueue({})
-        for name in self.space.schemes:
-            self.study.enqueue(self._uniform(name))
+        self._enqueue_first()
         probed = not self.is_structured
         try:
             while n_trials is None or n_done < n_trials:
@@ -137,6 +137,10 @@ class Trials:
             return "interrupted"
         return "trials"
 
+    def measure(self, assignment: Assignment) -> Evaluation | None:
+        """One trial of this assignment; None where there was no time for it."""
+        return self.study.evaluations[-1] if self._trial(assignment) else None
+
     @property
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
@@ -151,10 +155,10 @@ class Trials:
         """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
         return self.evaluator.opening_s + (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
 
-    def _trial(self) -> bool:
+    def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
         start, n_before = time.perf_counter(), self.n_evaluations
-        trial = self.study.ask()
+        trial = self.study.ask() if assignment is None else self.study.ask_for(assignment)
         outcome = self.evaluator.evaluate(trial.assignment, self.n_rounds, left_s=self._left)
         if outcome is None:
             return False
@@ -175,12 +179,17 @@ class Trials:
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
 
+    def _enqueue_first(self) -> None:
+        for assignment in ({}, *(self._uniform(name) for name in self.space.schemes), *self.first):
+            self.study.enqueue(assignment)
+
     def _enqueue_probes(self) -> None:
         """One region, or as many neighbours as the time asks for, under the uniform recipe with the best SNR."""
+        recipes = {self._key(self._uniform(name)) for name in self.space.schemes}
         measured = [
             (e.outcome.quality.worst_db, e.trial.assignment)
             for e in self.study.evaluations
-            if isinstance(e.outcome, Measurement) and len(set(e.trial.assignment.values()) - {FLOAT}) == 1
+            if isinstance(e.outcome, Measurement) and self._key(e.trial.assignment) in recipes
         ]
         if not measured:
             return

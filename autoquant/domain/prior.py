@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,3 +39,23 @@ class LatencyPrior:
             "border": self.border.tolist(),
             "border_spread": self.border_spread.tolist(),
         }
+
+    @classmethod
+    def parse(cls, plain: Mapping[str, Any]) -> Self:
+        """The inverse of ``plain``.
+
+        Raises:
+            ValueError: It is not what ``plain`` gives, or shapes do not fit each other.
+        """
+        try:
+            base = float(plain["base"])
+            change, spread, border, border_spread = (
+                np.array(plain[name], dtype=np.float64) for name in ("change", "spread", "border", "border_spread")
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this is no latency prior: {error}") from error
+        n_regions = change.size // 2
+        change, spread = change.reshape(n_regions, 2), spread.reshape(n_regions, 2)
+        if border.ndim != 1 or border.shape != border_spread.shape:
+            raise ValueError("this is no latency prior: its borders have other shapes")
+        return cls(base=base, change=change, spread=spread, border=border, border_spread=border_spread)

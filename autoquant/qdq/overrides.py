@@ -7,9 +7,10 @@ from autoquant.model.graph import Node
 from autoquant.model.ops import activations, channel_axis, weight_of
 from autoquant.qdq.plan import Plan, Planner, QuantKey
 
-__all__ = ["tensor_quant_overrides"]
+__all__ = ["TYPE_NAMES", "tensor_quant_overrides"]
 
-_TYPES = {DType.U8: "QUInt8", DType.S8: "QInt8", DType.U16: "QUInt16", DType.S16: "QInt16"}
+TYPE_NAMES = {DType.U8: "QUInt8", DType.S8: "QInt8", DType.U16: "QUInt16", DType.S16: "QInt16"}
+"""Members of onnxruntime's ``QuantType``."""
 
 Override = dict[str, object]
 
@@ -54,14 +55,14 @@ def _constants(node: Node, plan: Plan, planner: Planner) -> dict[str, Override]:
 def _activation(key: QuantKey, planner: Planner) -> Override:
     params = planner.params(key)
     return {
-        "quant_type": _TYPES[params.dtype],
+        "quant_type": TYPE_NAMES[params.dtype],
         "scale": float(params.scale),
         "zero_point": int(params.zero_point),
     }
 
 
 def _constant(tensor_format: TensorFormat, axis: int | None) -> Override:
-    override: Override = {"quant_type": _TYPES[tensor_format.dtype], "symmetric": tensor_format.symmetric}
+    override: Override = {"quant_type": TYPE_NAMES[tensor_format.dtype], "symmetric": tensor_format.symmetric}
     if axis is not None and tensor_format.granularity is Granularity.CHANNEL:
         override["axis"] = axis
     return override

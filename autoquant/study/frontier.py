@@ -49,7 +49,7 @@ class Frontier:
         """
         if not self._labelling.is_narrow:
             limits = [10 ** (-demand / 10) for demand in _DEMANDS_DB]
-            return np.unique([fastest_within(landscape, weights, n, seconds=_PROGRAM_S) for n in limits], axis=0)
+            return np.unique([self._within(landscape, weights, limit) for limit in limits], axis=0)
         own, border = landscape.weighted(weights)
         n_outputs = len(landscape.noise)
         shares = np.ones((len(_PRICES), n_outputs))
@@ -61,6 +61,10 @@ class Frontier:
             shares = shares * noise / noise.max(axis=1, keepdims=True)
             shares *= n_outputs / np.maximum(shares.sum(axis=1, keepdims=True), 1e-30)
         return np.unique(np.concatenate(found), axis=0)
+
+    @staticmethod
+    def _within(landscape: Landscape, weights: Floats, limit: float) -> Codes:
+        return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S).codes
 
     def _cheapest(self, landscape: Landscape, own: Floats, border: Floats, prices: Floats) -> Codes:
         """The assignment of lowest cost for each row of prices by output; shape (n, R)."""

@@ -1,5 +1,7 @@
 """The fastest assignment within a noise power, exactly."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, vstack
@@ -7,10 +9,26 @@ from scipy.sparse import coo_array, csr_array, vstack
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
 
-__all__ = ["fastest_within"]
+__all__ = ["Fastest", "fastest_within"]
+
+_OPTIMAL = 0
+"""What ``milp`` calls a solution that nothing beats."""
 
 
-def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *, seconds: float) -> Codes:
+@dataclass(frozen=True, slots=True)
+class Fastest:
+    """A solution.
+
+    Attributes:
+        codes: Scheme numbers, shape (R,); all float where nothing better was found in time.
+        is_proven: Whether there was time to show that nothing is faster.
+    """
+
+    codes: Codes
+    is_proven: bool
+
+
+def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *, seconds: float) -> Fastest:
     """Solve the mixed-integer program with HiGHS.
 
     Args:
@@ -18,9 +36,6 @@ def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *,
         weights: Of the targets, with sum 1; shape (T,).
         noise_limit: Highest relative noise power of any output.
         seconds: After so long the best assignment so far is taken.
-
-    Returns:
-        Scheme numbers, shape (R,); all float where nothing better was found in time.
 
     References:
         Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018 (HiGHS).
@@ -47,7 +62,7 @@ def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *,
     if found.x is not None:
         chosen = found.x[: len(region)] > 0.5
         codes[region[chosen]] = scheme[chosen]
-    return codes
+    return Fastest(codes, is_proven=found.status == _OPTIMAL)
 
 
 def _structure(layout: Layout, region: Codes, n_choices: int) -> list[LinearConstraint]:

@@ -15,6 +15,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.observed import effective, observe
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -26,10 +27,8 @@ _N_NORMALS = 32
 _N_NEIGHBOURS = 60
 _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
-_SNR_LIMIT_DB = 200.0
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
-_N_INEFFECTIVE = 2
 SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective"})
 """User attributes of a trial that the sampler reads where they are.
 
@@ -120,27 +119,20 @@ class StructureSampler(BaseSampler):
         known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
         complete = [t for t in known if t.state is TrialState.COMPLETE]
         asked = [self._layout.encode(t.params) for t in known]
-        ran = [self._ran(t) for t in complete]
+        found = observe(self._layout, complete)
         if self._surrogate is None or not self._n_fitted:
-            self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1, self._prior)
-        found = _observations(complete, ran, self._surrogate.n_targets)
+            self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(complete) > self._n_fitted:
             self._learn(found, [self._layout.encode(t.params) for t in complete])
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *ran)}))
+        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *found.codes)}))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
-
-    def _ran(self, trial: FrozenTrial) -> Codes:
-        """What really ran; a region that onnxruntime quantized unasked counts as asked."""
-        effective = trial.user_attrs.get("effective") or {}
-        known = {region: scheme for region, scheme in effective.items() if scheme in self._layout.schemes}
-        return self._layout.encode({**trial.params, **known})
 
     def _learn(self, found: Observations, asked: Sequence[Codes]) -> None:
         assert self._surrogate is not None
@@ -155,7 +147,7 @@ class StructureSampler(BaseSampler):
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
         )
         self._surrogate.fit(found.of(kept))
-        self._frontier = Frontier(replace(self._layout, allowed=self._effective(np.array(asked), found.codes)))
+        self._frontier = Frontier(replace(self._layout, allowed=effective(self._layout, np.array(asked), found.codes)))
 
     def _count(self, before: Observations, new: Observations, asked: Sequence[Codes]) -> None:
         """What the proposals among the new evaluations brought."""
@@ -205,15 +197,6 @@ class StructureSampler(BaseSampler):
         whole = np.flatnonzero(~found.is_quick)
         return np.asarray(whole[gain.of_members(found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole])])
 
-    def _effective(self, asked: Codes, ran: Codes) -> Any:
-        """Schemes that a region may take, without those that it was asked for and never ran."""
-        allowed = self._layout.allowed.copy()
-        for scheme in range(1, allowed.shape[1]):
-            n_ran = ((asked == scheme) & (ran == scheme)).sum(axis=0)
-            n_asked = (asked == scheme).sum(axis=0)
-            allowed[(n_ran == 0) & (n_asked >= _N_INEFFECTIVE), scheme] = False
-        return allowed
-
     def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
@@ -262,30 +245,3 @@ class StructureSampler(BaseSampler):
             if changed.tobytes() not in seen:
                 break
         return changed
-
-
-def _observations(trials: Sequence[FrozenTrial], ran: Sequence[Codes], n_targets: int) -> Observations:
-    return Observations(
-        codes=np.array(ran, dtype=np.int64),
-        snr_db=_snr_by_output(trials),
-        ratios=np.array([_ratios(t) for t in trials], dtype=float).reshape(-1, n_targets),
-        errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
-        is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
-    )
-
-
-def _snr_by_output(trials: Sequence[FrozenTrial]) -> Floats:
-    """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
-    rows = [t.user_attrs.get("snr_by_output") or [_snr_db(t)] for t in trials]
-    if len({len(row) for row in rows}) > 1:
-        rows = [[_snr_db(t)] for t in trials]
-    found = np.array(rows, dtype=float).reshape(len(trials), max(map(len, rows), default=1))
-    return np.asarray(np.clip(found, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
-
-
-def _snr_db(trial: FrozenTrial) -> float:
-    return float(trial.user_attrs.get("snr_db", trial.values[0]))
-
-
-def _ratios(trial: FrozenTrial) -> list[float]:
-    return list(trial.user_attrs.get("ratios", trial.values[1:]))

@@ -105,6 +105,18 @@ class Study:
         """How many enqueued assignments wait."""
         return len(self._queue)
 
+    @property
+    def told(self) -> list[FrozenTrial]:
+        """Trials that were told, as a sampler sees them."""
+        ended = (TrialState.COMPLETE, TrialState.FAIL)
+        return [trial for trial in self._asked.get_trials(deepcopy=False) if trial.state in ended]
+
+    def ask_for(self, assignment: Assignment) -> Trial:
+        """This assignment as the next trial, though it may have been evaluated; none may be enqueued."""
+        assert not self._queue
+        self._asked.enqueue_trial({region: assignment.get(RegionId(region), FLOAT) for region in self._distributions})
+        return self.ask()
+
     def ask(self) -> Trial:
         """The next assignment."""
         trial = self._asked.ask(self._distributions)

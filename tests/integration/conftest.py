@@ -1,5 +1,6 @@
 """A small model with its data, and the command run in this process."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import onnx
 import pytest
 from typer.testing import CliRunner, Result
 
+import autoquant
+from autoquant import Budget
 from autoquant.cli import app
 from tests.models import floats, model_of
 
@@ -35,6 +38,27 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the example, whose quantized models are much faster than float: 4 regions, 14 trials."""
+    folder = tmp_path_factory.mktemp("searched") / "digits"
+    budget = Budget(trials=14)
+    autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=folder.parent)
+    return folder
+
+
+@pytest.fixture
+def digits(workplace: Path, searched: Path) -> dict[Path, bytes]:
+    """The run of the example as ``digits`` in the current folder: its files."""
+    shutil.copytree(searched, workplace / "digits")
+    return contents("digits")
+
+
+def contents(folder: str) -> dict[Path, bytes]:
+    """The files of a folder."""
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
 @pytest.fixture

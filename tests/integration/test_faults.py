@@ -11,10 +11,10 @@ import pytest
 
 import autoquant
 from autoquant import Budget
+from autoquant.api.data import SearchData
 from autoquant.api.evaluator import EvaluatorSetup
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Run
-from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Region
 from tests.doubles import MisbehavingSetup
@@ -28,9 +28,9 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     regions = [region.id for region in _regions()]
     faults = {frozenset((region, ALL_U8) for region in regions): fault}
 
-    def evaluator(run: Run, samples: Samples) -> IsolatedEvaluator:
+    def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
         asked = run.configuration
-        setup = EvaluatorSetup(model=asked.model, samples=samples, targets=asked.targets, seed=0)
+        setup = EvaluatorSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0)
         return IsolatedEvaluator(setup, memory_bytes=10**9, make=MisbehavingSetup(setup, faults))
 
     monkeypatch.setattr(Run, "_evaluator", evaluator)
@@ -50,9 +50,9 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("workplace")
 def test_a_search_without_profiles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def evaluator(run: Run, samples: Samples) -> IsolatedEvaluator:
+    def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
         asked = run.configuration
-        setup = EvaluatorSetup(model=asked.model, samples=samples, targets=asked.targets, seed=0)
+        setup = EvaluatorSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0)
         return IsolatedEvaluator(setup, make=MisbehavingSetup(setup, {}, profiling="crash"))
 
     monkeypatch.setattr(Run, "_evaluator", evaluator)

@@ -50,6 +50,17 @@ def test_a_journal_is_a_run(tmp_path: Path) -> None:
         RunFolder(tmp_path, resume=False)
 
 
+def test_the_study_of_another_run_is_copied_without_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    earlier = a_run(tmp_path / "a")
+    earlier.journal.write_bytes(b"{}\n{}\n{cut o")
+    folder = RunFolder(tmp_path / "b", resume=False)
+    folder.take_journal(earlier.path)
+    assert folder.journal.read_bytes() == b"{}\n{}\n"
+    assert earlier.journal.read_bytes().endswith(b"{cut o")
+    with pytest.raises(OutputError, match="there is no run; give the folder that a search has written"):
+        folder.take_journal(tmp_path / "gone")
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.write_text("")

@@ -1,5 +1,6 @@
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +41,14 @@ class Answers:
         return replace(found, digest=digest, effective=assignment)
 
 
-def some_trials(folder: Path, answers: Answers, *, is_structured: bool, sampler: BaseSampler | None = None) -> Trials:
+def some_trials(
+    folder: Path,
+    answers: Answers,
+    *,
+    is_structured: bool,
+    sampler: BaseSampler | None = None,
+    first: Sequence[Assignment] = (),
+) -> Trials:
     return Trials(
         study=Study(folder / "study.journal", SPACE, sampler or RandomSampler(seed=0)),
         evaluator=answers,
@@ -52,6 +60,7 @@ def some_trials(folder: Path, answers: Answers, *, is_structured: bool, sampler:
         on_progress=lambda _: None,
         size_bytes=1,
         is_structured=is_structured,
+        first=first,
     )
 
 
@@ -77,6 +86,32 @@ def test_only_the_structure_sampler_has_one_region_probes(tmp_path: Path) -> Non
         some_trials(folder, answers, is_structured=is_structured).run(6)
         probed.append([sum(name != "float" for name in found.values()) for found in answers.seen[3:]] == [1, 1, 1])
     assert probed == [True, False]
+
+
+def test_a_warm_start_comes_between_the_recipes_and_the_probes(tmp_path: Path) -> None:
+    answers, first = Answers(), [{IDS[1]: "a"}, {IDS[0]: "a", IDS[2]: "b"}, {IDS[1]: "a"}]
+    some_trials(tmp_path, answers, is_structured=True, first=first).run(8)
+    warm = [dict.fromkeys(IDS, "float") | assignment for assignment in first[:2]]
+    assert answers.seen[3:5] == warm
+    assert [sum(name != "float" for name in found.values()) for found in answers.seen[5:7]] == [1, 1]
+
+
+def test_a_warm_start_of_one_scheme_is_no_recipe_that_regions_are_probed_under(tmp_path: Path) -> None:
+    answers = Answers()  # which likes few quantized regions
+    some_trials(tmp_path, answers, is_structured=True, first=[{IDS[0]: "b"}]).run(7)
+    probed = {region for found in answers.seen[4:] for region, name in found.items() if name == "a"}
+    assert probed == set(IDS)
+
+
+def test_an_assignment_is_measured_again_where_that_is_asked(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.run(3)
+    found = trials.measure(dict.fromkeys(IDS, "a"))
+    assert found is not None
+    assert found.trial.number == 3
+    assert answers.seen[3] == answers.seen[1] == dict.fromkeys(IDS, "a")
+    assert trials.study.evaluations[-1] == found
 
 
 def test_a_generic_sampler_that_repeats_itself_goes_on(tmp_path: Path) -> None:

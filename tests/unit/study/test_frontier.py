@@ -19,7 +19,9 @@ def test_the_integer_program_finds_the_fastest_within_a_noise_power(seed: int, n
     landscape = a_landscape(layout, n_outputs=n_outputs, seed=seed)
     every = every_assignment(layout)
     allowed = every[(landscape.noise_of(every) <= limit).all(axis=1)]
-    found = fastest_within(landscape, ONE, limit, seconds=10)
+    solved = fastest_within(landscape, ONE, limit, seconds=10)
+    found = solved.codes
+    assert solved.is_proven
     assert (landscape.noise_of(found[None]) <= limit * (1 + 1e-6)).all()
     assert np.isclose(landscape.ratios_of(found[None])[0, 0], landscape.ratios_of(allowed)[:, 0].min())
 

@@ -274,3 +274,15 @@ def test_its_layout_leaves_out_schemes_that_never_ran() -> None:
     suggested(study.ask())
     assert sampler.layout.allowed[0].tolist() == [True, True, False]
     assert sampler.trust.n_recent == 0
+
+
+def test_it_learns_how_many_targets_there_are_from_the_first_trial() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        directions=["maximize", "minimize", "minimize"], sampler=StructureSampler(a_layout(), seed=0)
+    )
+    for _ in range(4):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        study.tell(trial, [snr_db, ratio, 0.9 * ratio])
+    assert len(study.trials) == 4

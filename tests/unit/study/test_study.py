@@ -51,6 +51,16 @@ def test_a_trial_names_one_of_its_choices_for_every_region(path: Path) -> None:
     assert all(name in SPACE.choices[region] for region, name in trial.assignment.items())
 
 
+def test_an_assignment_that_was_evaluated_can_be_asked_for(path: Path) -> None:
+    study = a_study(path)
+    first = study.ask()
+    study.tell(evaluated(first))
+    again = study.ask_for(first.assignment)
+    assert (again.number, again.assignment) == (1, first.assignment)
+    study.tell(failed(again))
+    assert [trial.state for trial in study.told] == [TrialState.COMPLETE, TrialState.FAIL]
+
+
 def test_enqueued_assignments_come_first_in_their_order_and_what_they_leave_out_is_float(path: Path) -> None:
     study = a_study(path)
     study.enqueue({R0: "u8u8"})

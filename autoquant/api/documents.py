@@ -1,0 +1,82 @@
+"""What a run writes about itself: tables, the report, ``run.json``."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+
+from autoquant.api.configuration import Configuration
+from autoquant.api.data import SearchData
+from autoquant.api.folder import LEDGER, RunFolder
+from autoquant.domain.front import RunRecord
+from autoquant.domain.region import Region
+from autoquant.domain.scheme import Scheme
+from autoquant.domain.space import SpaceDefinition
+from autoquant.model.io import files_of, sha256_of
+from autoquant.report.front_json import front_json
+from autoquant.report.html import report_html
+from autoquant.report.summary import run_sentences
+from autoquant.report.tables import front_table, ledger_table, trials_table
+
+__all__ = ["configuration_document", "region_rows", "scheme_rows", "write_reports"]
+
+_LOG = logging.getLogger("autoquant")
+
+
+def configuration_document(asked: Configuration, data: SearchData, definition: SpaceDefinition) -> dict[str, object]:
+    """What the user asked for, and digests of what it names."""
+    held_out = None if data.is_pooled or data.held_out is None else data.held_out.digest
+    return {
+        **asked.plain(),
+        "model_sha256": sha256_of(asked.model),
+        "weights_sha256": [sha256_of(file) for file in list(files_of(asked.model))[1:]],
+        "calibration_digest": data.calibration.digest,
+        "evaluation_digest": data.evaluation_digest,
+        "held_out_digest": held_out,
+        "space_digest": definition.digest,
+    }
+
+
+def region_rows(regions: Sequence[Region]) -> list[dict[str, object]]:
+    """The partition, for ``run.json``."""
+    return [
+        {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
+        for r in regions
+    ]
+
+
+def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:
+    """The space's schemes by name, spelled as in a space file, for ``run.json``."""
+    return {
+        scheme.name: {
+            "activation": str(scheme.activation),
+            "weight": str(scheme.weight),
+            "ranges": str(scheme.ranges),
+            "operators": str(scheme.operators),
+        }
+        for scheme in schemes
+    }
+
+
+def write_reports(folder: RunFolder, record: RunRecord, run_document: Mapping[str, object]) -> None:
+    """All files of a finished run but the models, all or none.
+
+    Raises:
+        OutputError: There is no room, or the folder cannot be written.
+    """
+    ledger = {}
+    if record.ledger is not None:
+        ledger[LEDGER] = ledger_table(record.ledger).to_csv(index=False, float_format="%.6g")
+    folder.write_texts(
+        {
+            "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
+            "front.csv": front_table(record.front).to_csv(index=False),
+            "report.html": report_html(record),
+            "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
+            "front.json": front_json(record.front),
+            **ledger,
+        }
+    )
+    if not ledger:
+        folder.remove(LEDGER)
+    for sentence in (*run_sentences(record), *record.notes):
+        _LOG.info("%s", sentence)

@@ -1,0 +1,284 @@
+"""Another demand on a finished run: solved for, built and measured once."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from autoquant.api.configuration import Budget, Configuration, Demands
+from autoquant.api.deadline import Deadline
+from autoquant.api.folder import RunFolder, enough_room, read_json
+from autoquant.api.objectives import objectives_of
+from autoquant.api.result import SearchResult
+from autoquant.api.run import OnProgress, Opened, Run
+from autoquant.api.trials import Trials
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.front import FLOAT_ID, Front, Member
+from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.objective import NO_BOUNDS
+from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError, OutputError, UsageError
+from autoquant.metrics.grammar import parse_metrics
+from autoquant.study.demand import Predicted, fastest_predicted
+
+__all__ = ["resolve"]
+
+_SOLVE_S, _SOLVE_SHARE = 20.0, 0.25
+"""For solving, and the share of the budget."""
+_TWO_SIDED_95 = 1.96
+
+
+def resolve(
+    run: str | os.PathLike[str],
+    *,
+    min_snr_db: float,
+    max_latency_ratio: float | None = None,
+    out: str | os.PathLike[str],
+    seconds: float = 60.0,
+    calibration: DataSource | None = None,
+    evaluation: DataSource | None = None,
+    held_out: DataSource | None = None,
+    cache: Path | None = None,
+    spent_s: float = 0.0,
+    on_progress: OnProgress = lambda _: None,
+) -> SearchResult:
+    """Solve a finished run's models for another demand, and measure only what is predicted to be the fastest.
+
+    Everything else is as in that run, on the same machine: model, data, target, space, regions.
+
+    Args:
+        run: Its folder.
+        min_snr_db: The prediction keeps this SNR with a margin of one standard deviation.
+        max_latency_ratio: Nothing is measured where the prediction leaves no doubt that this is missed.
+        out: Folder of the new run, new or empty: the study with one more trial, and a front of that and float.
+        seconds: From the start to the written front.
+        calibration: The samples of that run, needed where they were Python objects.
+        evaluation: The same.
+        held_out: The same.
+        cache: Folder of calibration results, the user's cache folder by default.
+        spent_s: Seconds that are gone already.
+        on_progress: Told where it stands.
+
+    Returns:
+        The front; its notes say what was predicted and what was measured, and whether that misses the demand.
+
+    Raises:
+        AutoquantError: The run cannot be gone on with here, or no assignment is predicted to keep the demand.
+    """
+    folder, deadline = Path(run), Deadline(seconds, spent_s=spent_s)
+    document = read_json(folder / "run.json")
+    given = {"calibration": calibration, "evaluation": evaluation, "held_out": held_out}
+    asked = _configuration(folder, document, {name: source for name, source in given.items() if source is not None})
+    demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
+    asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
+    new = Run(asked, deadline, on_progress, prior=_prior(folder, document))
+    new.check()
+    new.learn_of(folder)
+    place = RunFolder(asked.out, resume=False)
+    try:
+        place.take_journal(folder)
+        with enough_room(place.path), place.log(), threadpool_limits(limits=1):
+            return _Resolution(new, folder, min_snr_db, max_latency_ratio).measure(place)
+    except BaseException:
+        place.discard_if_new()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """One demand on one run."""
+
+    run: Run
+    source: Path
+    min_snr_db: float
+    max_latency_ratio: float | None
+
+    def measure(self, folder: RunFolder) -> SearchResult:
+        """Solve, build, measure, deliver."""
+        with self.run.opened(folder) as opened:
+            with self.run.deadline.phase("solve"):
+                trials = self.run.open_trials(folder, opened)
+                predicted = self._predicted(opened, trials)
+            with self.run.deadline.phase("search"):
+                evaluation = trials.measure(predicted.assignment)
+            if evaluation is None:
+                raise UsageError(
+                    f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
+                )
+            outcome = evaluation.outcome
+            if isinstance(outcome, Failure):
+                reason = f"failed at {outcome.stage} ({outcome.reason})"
+                raise OutputError(f"{self.source}: what is predicted to keep {self._demand} {reason}; demand another")
+            self.run.resolved = {
+                "run": str(self.source),
+                "trial": evaluation.trial.number,
+                "assignment": dict(predicted.assignment),
+                "snr_db": predicted.snr_db,
+                "snr_error_db": predicted.snr_error_db,
+                "ratios": dict(zip(self._targets, predicted.ratios, strict=True)),
+                "ratio_errors": dict(zip(self._targets, predicted.ratio_errors, strict=True)),
+                "n_trials": predicted.n_trials,
+                "is_proven": predicted.is_proven,
+            }
+            return self.run.finish(
+                folder,
+                opened,
+                trials,
+                [evaluation],
+                bounds=NO_BOUNDS,
+                remark=lambda front: self._remarks(front, predicted, outcome),
+            )
+
+    def _predicted(self, opened: Opened, trials: Trials) -> Predicted:
+        """The solution, unless the models leave no doubt that there is none."""
+        if not any(isinstance(evaluation.outcome, Measurement) for evaluation in trials.study.evaluations):
+            raise OutputError(f"{self.source}: no trial of its study was measured; search with more time")
+        layout, prior = opened.ingredients.layout(), self.run.prior
+        if prior is not None and (len(prior.change), len(prior.border)) != (len(layout.regions), len(layout.edges)):
+            raise OutputError(f"{self.source / 'run.json'}: its latency prior is of other regions; search again")
+        seconds = min(_SOLVE_S, _SOLVE_SHARE * max(0.0, self.run.deadline.left))
+        found = fastest_predicted(trials.study, layout, min_snr_db=self.min_snr_db, prior=prior, seconds=seconds)
+        if not found.assignment:
+            why = "is predicted" if found.is_proven else "was found in time that is predicted"
+            raise UsageError(
+                f"{self.source}: nothing faster than float {why} to keep {self.min_snr_db:g} dB; demand less"
+            )
+        worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])
+        low = found.ratios[worst] - _TWO_SIDED_95 * found.ratio_errors[worst]
+        if self.max_latency_ratio is not None and low > self.max_latency_ratio:
+            raise UsageError(
+                f"{self.source}: what is predicted to keep {self.min_snr_db:g} dB takes"
+                f" {_ratio(found.ratios[worst], found.ratio_errors[worst])} of float's latency, not"
+                f" {self.max_latency_ratio:g}; demand less of one of the two"
+            )
+        return found
+
+    @property
+    def _targets(self) -> list[str]:
+        return [target.name for target in self.run.configuration.targets]
+
+    @property
+    def _demand(self) -> str:
+        ratio = "" if self.max_latency_ratio is None else f" at a ratio of {self.max_latency_ratio:g}"
+        return f"{self.min_snr_db:g} dB{ratio}"
+
+    def _remarks(self, front: Front, predicted: Predicted, outcome: Measurement) -> list[str]:
+        """What was predicted, what was measured, and whether that misses the demand."""
+        snr = _interval(predicted.snr_db, predicted.snr_error_db, 1)
+        ratios = ", ".join(
+            f"{_ratio(ratio, error)} on {name}"
+            for name, ratio, error in zip(self._targets, predicted.ratios, predicted.ratio_errors, strict=True)
+        )
+        notes = [f"predicted from {predicted.n_trials} trials of {self.source}: {snr} dB, ratio {ratios}"]
+        if not predicted.is_proven:
+            notes.append("there was no time to show that nothing faster is predicted to keep the demand")
+        member = next((member for member in front.members if member.id != FLOAT_ID), None)
+        if member is None:
+            ratio = max(latency.ratio for latency in outcome.latency.values())
+            trial = f"its trial gave {outcome.quality.worst_db:.1f} dB and a ratio of {ratio:.3f}"
+            return [
+                *notes,
+                f"the demand of {self._demand} is missed: the model is not shown to be faster than float; {trial}",
+            ]
+        return [*notes, f"measured: {_measured(member)}", *self._missed(member)]
+
+    def _missed(self, member: Member) -> list[str]:
+        snr_db = math.inf if member.quality is None else member.quality.worst_db
+        ratio = max(latency.ratio for latency in member.latency.values())
+        missed = [f"{snr_db:.1f} dB, not {self.min_snr_db:g}"] if snr_db < self.min_snr_db else []
+        if self.max_latency_ratio is not None and ratio > self.max_latency_ratio:
+            missed.append(f"a ratio of {ratio:.3f}, not {self.max_latency_ratio:g}")
+        return [f"the demand is missed: {' and '.join(missed)}; demand a bit more to have more room"] if missed else []
+
+
+def _measured(member: Member) -> str:
+    snr_db = math.inf if member.quality is None else member.quality.worst_db
+    search = member.snr_search
+    known = (
+        ""
+        if search is None or search.low_db is None or search.high_db is None
+        else (f" ({search.worst_db:.1f}, {search.low_db:.1f} to {search.high_db:.1f}, on the samples of the search)")
+    )
+    ratios = ", ".join(
+        f"{found.ratio:.3f} ({found.ratio_low:.3f} to {found.ratio_high:.3f}) on {name}"
+        for name, found in member.latency.items()
+    )
+    return f"{snr_db:.1f} dB{known}, ratio {ratios}"
+
+
+def _ratio(value: float, error: float) -> str:
+    return _interval(value, error, 3)
+
+
+def _interval(value: float, error: float, n_digits: int) -> str:
+    """With its 95 % interval."""
+    low, high = value - _TWO_SIDED_95 * error, value + _TWO_SIDED_95 * error
+    return f"{value:.{n_digits}f} ({low:.{n_digits}f} to {high:.{n_digits}f})"
+
+
+def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
+    plain = document.get("latency_prior")
+    if plain is None:
+        return None
+    try:
+        return LatencyPrior.parse(plain if isinstance(plain, dict) else {})
+    except ValueError as error:
+        raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
+
+
+def _configuration(folder: Path, document: Mapping[str, object], given: Mapping[str, DataSource]) -> Configuration:
+    """What was asked of the run, without its budget, demands and sampler."""
+    plain = document.get("configuration")
+    if not isinstance(plain, dict):
+        raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; give the folder that a search has written")
+    try:
+        return _parsed(plain, given)
+    except AutoquantError as error:
+        raise OutputError(f"{folder / 'run.json'}: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(f"{folder / 'run.json'}: it is damaged ({error}); give the folder of another run") from error
+
+
+def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> Configuration:
+    metrics = parse_metrics(plain["metrics"])
+    names = {str(metric): metric.name for metric in metrics}
+    calibration = _source("calibration", plain, given)
+    if calibration is None:
+        raise ValueError("calibration")
+    return Configuration(
+        model=Path(plain["model"]),
+        calibration=calibration,
+        evaluation=_source("evaluation", plain, given),
+        held_out=_source("held_out", plain, given),
+        labels=None if plain["labels"] is None else Path(plain["labels"]),
+        metrics=metrics,
+        objectives=objectives_of([names.get(spelled, spelled) for spelled in plain["objectives"]], metrics),
+        targets=tuple(_target(target) for target in plain["targets"]),
+        budget=Budget(),
+        demands=Demands(),
+        out=Path(),
+        space=plain["space"],
+        n_regions=plain["n_regions"],
+        dims=plain["dims"],
+        seed=plain["seed"],
+    )
+
+
+def _target(plain: Mapping[str, Any]) -> Target:
+    return Target(**{**plain, "affinity": tuple(plain["affinity"])})
+
+
+def _source(name: str, plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> DataSource | None:
+    if name in given:
+        return given[name]
+    spelled: str | None = plain[name]
+    if spelled is not None and spelled.startswith("<"):
+        raise UsageError(
+            f"its {name} data were Python objects {spelled}, give them: autoquant.resolve(..., {name}=...)"
+        )
+    return spelled

@@ -1,0 +1,46 @@
+"""What the processes that measure are made from."""
+
+import math
+
+from autoquant.api.configuration import Configuration
+from autoquant.api.data import SearchData
+from autoquant.api.evaluator import EvaluatorSetup
+from autoquant.api.scoring import FileScorerSetup
+from autoquant.domain.division import Division
+from autoquant.measurement.files import FileBenchSetup
+
+__all__ = ["evaluator_setup", "file_bench_setup"]
+
+_FLOAT_SHARE = 0.15
+"""Of the budget, for running the float model on the evaluation samples."""
+
+
+def evaluator_setup(asked: Configuration, data: SearchData) -> EvaluatorSetup:
+    """For trials."""
+    budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
+    return EvaluatorSetup(
+        model=asked.model,
+        samples=data.search,
+        targets=asked.targets,
+        seed=asked.seed,
+        held_out=() if data.held_out is None else data.held_out.feeds,
+        seconds=_FLOAT_SHARE * budget_s,
+        metrics=asked.metrics,
+        has_drops=bool(asked.max_drops or asked.objectives.metrics),
+        objectives=asked.objectives,
+    )
+
+
+def file_bench_setup(asked: Configuration, data: SearchData, division: Division) -> FileBenchSetup:
+    """For the last measurement."""
+    feeds = data.feeds(division)
+    scorer = FileScorerSetup(
+        metrics=asked.metrics, feeds=feeds, labels=data.labels(division), division=division, seed=asked.seed
+    )
+    return FileBenchSetup(
+        baseline=asked.model,
+        feeds=feeds,
+        targets=asked.targets,
+        seed=asked.seed,
+        make_scorer=scorer if asked.metrics else None,
+    )

@@ -1,0 +1,160 @@
+"""What a search tries first, from an earlier run or a quantized model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autoquant.api.folder import read_json
+from autoquant.domain.region import Assignment, NodeName, Region, RegionId
+from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.space import SearchSpace
+from autoquant.errors import OutputError, UsageError
+from autoquant.measurement.effective import REQUANTIZED
+from autoquant.model.graph import Graph
+from autoquant.model.io import load_any
+from autoquant.qdq.imported import Quantized, format_there, of_graph, of_overrides
+from autoquant.report.front_json import front_from_json
+from autoquant.runtime.overrides import load_overrides
+from autoquant.space.translation import KnownRegion, match_regions, nearest_scheme
+
+__all__ = ["EarlierRun", "QuantizedFile", "WarmSource", "WarmStart", "read_warm_start"]
+
+_Rows = TypeVar("_Rows")
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What is tried, and a sentence of what could be taken over."""
+
+    assignments: tuple[Assignment, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """A run of the same or a similar model.
+
+    Attributes:
+        regions: In topological order.
+        schemes: By name; empty for a run whose version did not write them.
+        members: Of its front, float left out.
+    """
+
+    regions: Sequence[KnownRegion]
+    schemes: Mapping[str, Scheme]
+    members: Sequence[Assignment]
+
+    def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:  # noqa: ARG002
+        """Its members in the regions and schemes of now."""
+        home = match_regions(self.regions, regions)
+        became: dict[str, str] = {}
+        found = []
+        for member in self.members:
+            there = {here: member[other] for here, other in home.items() if other in member}
+            assignment = {region: self._translated(name, space, region, became) for region, name in there.items()}
+            assignment = {region: name for region, name in assignment.items() if name != FLOAT}
+            if assignment and assignment not in found:
+                found.append(assignment)
+        note = (
+            f"{len(home)} of {len(regions)} regions are regions of its run too,"
+            f" its {len(self.members)} members give {len(found)} assignments"
+        )
+        if became:
+            note += f"; of its schemes {', '.join(f'{old} became {new}' for old, new in sorted(became.items()))}"
+        return WarmStart(tuple(found), note)
+
+    def _translated(self, name: str, space: SearchSpace, region: RegionId, became: dict[str, str]) -> str:
+        """The scheme of that name, or the nearest one that the region may take, which ``became`` tells."""
+        choices = space.choices[region]
+        if name in choices:
+            return name
+        wanted = space.schemes.get(name, self.schemes.get(name))
+        if wanted is None:
+            nearest = None
+        else:
+            nearest = nearest_scheme(wanted, [space.schemes[choice] for choice in choices if choice != FLOAT])
+        became[name] = FLOAT if nearest is None else nearest.name
+        return became[name]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedFile:
+    """A QDQ model or overrides."""
+
+    found: Quantized
+
+    def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:
+        """One assignment: each region that is quantized there takes the first scheme that fits."""
+        by_name = {node.name: node for node in graph.nodes}
+        there = {region.id: format_there([by_name[n] for n in region.nodes], graph, self.found) for region in regions}
+        assignment = {}
+        n_quantized = 0
+        for region, found in there.items():
+            if found is not None:
+                n_quantized += 1
+                choices = [space.schemes[name] for name in space.choices[region] if name != FLOAT]
+                fitting = [scheme for scheme in choices if found.is_that_of(scheme)]
+                if fitting:
+                    assignment[region] = fitting[0].name
+        note = f"{n_quantized} of {len(regions)} regions are quantized there"
+        if n_quantized > len(assignment):
+            note += f", {n_quantized - len(assignment)} of them in a way that the space does not have"
+        return WarmStart((assignment,) if assignment else (), note)
+
+
+WarmSource = EarlierRun | QuantizedFile
+
+
+def read_warm_start(path: Path) -> WarmSource:
+    """Read the folder of a run, a QDQ model or overrides.
+
+    Raises:
+        AutoquantError: It is nothing of this kind, or damaged.
+    """
+    if path.is_dir():
+        return _read_run(path)
+    if path.suffix == ".onnx":
+        return QuantizedFile(of_graph(Graph(load_any(path))))
+    if path.suffix == ".json":
+        return QuantizedFile(of_overrides(load_overrides(path)))
+    raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")
+
+
+def _read_run(folder: Path) -> EarlierRun:
+    document = read_json(folder / "run.json")
+    try:
+        front = front_from_json((folder / "front.json").read_text(encoding="utf-8"))
+        regions = [_region(row) for row in _rows(document["regions"], list)]
+        schemes = {name: _scheme(name, row) for name, row in _rows(document.get("schemes", {}), dict).items()}
+    except (OSError, OutputError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise OutputError(f"{folder}: this is no finished run ({reason}); give the folder of one") from error
+    members = [_asked(member.assignment) for member in front.members]
+    return EarlierRun(regions=regions, schemes=schemes, members=[member for member in members if member])
+
+
+def _rows(value: object, kind: type[_Rows]) -> _Rows:
+    if not isinstance(value, kind):
+        raise TypeError("run.json is damaged")
+    return value
+
+
+def _region(row: Mapping[str, Any]) -> KnownRegion:
+    nodes = tuple(NodeName(str(name)) for name in row["nodes"])
+    return KnownRegion(id=RegionId(str(row["id"])), nodes=nodes, pattern=str(row["pattern"]))
+
+
+def _scheme(name: str, row: Mapping[str, str]) -> Scheme:
+    return Scheme(
+        name=name,
+        activation=TensorFormat.parse(row["activation"]),
+        weight=TensorFormat.parse(row["weight"]),
+        ranges=RangeMethod.parse(row["ranges"]),
+        operators=Operators(row["operators"]),
+    )
+
+
+def _asked(assignment: Assignment) -> Assignment:
+    """Without regions that onnxruntime quantized unasked."""
+    return {region: name for region, name in assignment.items() if name not in (FLOAT, REQUANTIZED)}

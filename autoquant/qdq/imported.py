@@ -1,0 +1,186 @@
+"""Which scheme a region has in a model that somebody else quantized, by the names of tensors."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, activations, can_emit_float, is_linear, kind_of, weight_of
+from autoquant.qdq.overrides import TYPE_NAMES
+
+__all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
+
+_RENAMED = "_QuantizeLinear_Input"
+"""What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantized:
+    """Types of the activations that a model stores as integers.
+
+    Attributes:
+        types: By tensor, for readers of which nothing else is known.
+        read: By tensor and output of the node that reads it.
+        received: By tensor and name of the node that reads it, where it is not that of ``types``.
+        written: Outputs of the nodes of that model: their readings are known.
+        constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
+    """
+
+    types: Mapping[TensorName, DType]
+    read: Mapping[tuple[TensorName, TensorName], DType] = field(default_factory=dict)
+    received: Mapping[tuple[TensorName, NodeName], DType] = field(default_factory=dict)
+    written: frozenset[TensorName] = frozenset()
+    constants: frozenset[TensorName] | None = None
+
+    def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
+        """With which type a node of the float model reads an activation; None for floats."""
+        outputs = _outputs(node, graph)
+        for output in outputs:
+            if (tensor, output) in self.read:
+                return self.read[tensor, output]
+        if not self.written.isdisjoint(outputs):
+            return None
+        return self.received.get((tensor, node.name), self.types.get(tensor))
+
+
+def of_graph(graph: Graph) -> Quantized:
+    """What a model with QuantizeLinear and DequantizeLinear nodes stores as integers."""
+    types: dict[TensorName, DType] = {}
+    read: dict[tuple[TensorName, TensorName], DType] = {}
+    for node in graph.nodes:
+        found = _type_of(node, graph) if node.op_type == "QuantizeLinear" else None
+        if found is None or graph.is_known(node.inputs[0]):
+            continue
+        tensor = _root(node.inputs[0], graph)
+        types.setdefault(tensor, found)
+        for output in _readers(node, graph):
+            read[tensor, output] = found
+    written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
+    return Quantized(types=types, read=read, written=written)
+
+
+def of_overrides(overrides: Mapping[str, Sequence[Mapping[str, Any]]]) -> Quantized:
+    """What onnxruntime's TensorQuantOverrides quantize, as ``runtime.overrides.load_overrides`` reads them."""
+    types: dict[TensorName, DType] = {}
+    received: dict[tuple[TensorName, NodeName], DType] = {}
+    for name, (first, *_) in ((name, found) for name, found in overrides.items() if found):
+        own = _TYPES.get(getattr(first.get("quant_type"), "name", ""))
+        if own is None:
+            continue
+        types[TensorName(name)] = own
+        conversion = first.get("convert", {})
+        other = _TYPES.get(getattr(conversion.get("quant_type"), "name", ""))
+        if other is not None:
+            received.update(
+                {(TensorName(name), NodeName(reader)): other for reader in conversion.get("recv_nodes", ())}
+            )
+    return Quantized(types=types, received=received, constants=frozenset(types))
+
+
+@dataclass(frozen=True, slots=True)
+class FormatThere:
+    """How a region is quantized.
+
+    Attributes:
+        activation: Type of its activations.
+        operators: Which operators of it are, as a scheme says it; several where that makes no difference.
+    """
+
+    activation: DType
+    operators: frozenset[Operators]
+
+    def is_that_of(self, scheme: Scheme) -> bool:
+        """Whether a scheme quantizes the same operators with activations of the same type."""
+        return scheme.operators in self.operators and scheme.activation.dtype is self.activation
+
+
+def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> FormatThere | None:
+    """How a region is quantized in another model.
+
+    Its linear operators decide, or all of them where none is linear; the others say whether all operators are.
+
+    Args:
+        nodes: Of the region.
+        graph: The prepared float model.
+        found: What is quantized there.
+
+    Returns:
+        None where it is float, or quantized in part or with several types.
+    """
+    linear = [node for node in nodes if is_linear(node, graph)]
+    others = [node for node in nodes if kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and node not in linear]
+    deciding = linear or [node for node in nodes if kind_of(node) is not Kind.CLIPPING]
+    types = {_type_at(node, graph, found) for node in deciding}
+    activation = types.pop() if len(types) == 1 else None
+    if activation is None:
+        return None
+    if not linear:
+        return FormatThere(activation, frozenset({Operators.ALL}))
+    if not others:
+        return FormatThere(activation, frozenset(Operators))
+    is_all = all(_is_whole(node, graph, found) for node in others)
+    return FormatThere(activation, frozenset({Operators.ALL if is_all else Operators.LINEAR}))
+
+
+def _type_at(node: Node, graph: Graph, found: Quantized) -> DType | None:
+    """The type of all activations that a node reads; None where they differ or one is float."""
+    weight = weight_of(node, graph)
+    if weight is not None and found.constants is not None and weight not in found.constants:
+        return None
+    types = {found.type_read(node, name, graph) for name in activations(node, graph) if not graph.is_constant(name)}
+    return types.pop() if len(types) == 1 else None
+
+
+def _is_whole(node: Node, graph: Graph, found: Quantized) -> bool:
+    """Whether a node reads and writes integers, or reads them and may write floats."""
+    if _type_at(node, graph, found) is None:
+        return False
+    if can_emit_float(node, graph):
+        return True
+    return any(name in found.types for name in _outputs(node, graph))
+
+
+def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
+    """What a node writes, and what the Relu or Clip behind it would, which its range may make redundant."""
+    readers = graph.consumers.get(node.outputs[0], ())
+    clipped = (name for reader in readers if kind_of(reader) is Kind.CLIPPING for name in reader.outputs)
+    return (*node.outputs, *clipped)
+
+
+_TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
+
+
+def _type_of(quantize: Node, graph: Graph) -> DType | None:
+    """What a QuantizeLinear stores; None for what no scheme has, and where it does not say so by its zero point."""
+    if len(quantize.inputs) < 3:
+        return None
+    name = graph.dtype(quantize.inputs[2])
+    return next((dtype for dtype in DType if dtype.numpy.name == name), None)
+
+
+def _root(tensor: TensorName, graph: Graph) -> TensorName:
+    """The float tensor behind pairs in a row, which convert from one type to another."""
+    while (dequantize := graph.producer.get(tensor)) is not None and dequantize.op_type == "DequantizeLinear":
+        quantize = graph.producer.get(dequantize.inputs[0])
+        if quantize is None or quantize.op_type != "QuantizeLinear":
+            break
+        tensor = quantize.inputs[0]
+    return _original(tensor)
+
+
+def _readers(quantize: Node, graph: Graph) -> Iterable[TensorName]:
+    """Outputs of the nodes that read what a QuantizeLinear stores, behind its DequantizeLinear.
+
+    An operator with a float weight runs in float, whatever it reads.
+    """
+    for dequantize in graph.consumers.get(quantize.outputs[0], ()):
+        if dequantize.op_type == "DequantizeLinear":
+            for reader in graph.consumers.get(dequantize.outputs[0], ()):
+                if weight_of(reader, graph) is None:
+                    yield from map(_original, reader.outputs)
+
+
+def _original(tensor: TensorName) -> TensorName:
+    return TensorName(tensor.removesuffix(_RENAMED))

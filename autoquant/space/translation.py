@@ -1,0 +1,69 @@
+"""An earlier run's regions and schemes in those of another search."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.domain.scheme import Scheme
+
+__all__ = ["KnownRegion", "match_regions", "nearest_scheme"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRegion:
+    """What an earlier run tells of a region.
+
+    Attributes:
+        id: There.
+        nodes: In topological order.
+        pattern: Digest of operator types, shapes and edges.
+    """
+
+    id: RegionId
+    nodes: tuple[NodeName, ...]
+    pattern: str
+
+
+def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict[RegionId, RegionId]:
+    """Find each region of now in an earlier run.
+
+    It is the one of the same id and nodes; else, of those that are nobody's, the next one of the same pattern.
+
+    Args:
+        earlier: In topological order.
+        now: The same.
+
+    Returns:
+        Its id there, for each region that was found.
+    """
+    nodes_of = {region.id: region.nodes for region in earlier}
+    found = {region.id: region.id for region in now if nodes_of.get(region.id) == region.nodes}
+    waiting: defaultdict[str, deque[RegionId]] = defaultdict(deque)
+    for known in earlier:
+        if known.id not in found:
+            waiting[known.pattern].append(known.id)
+    for region in now:
+        if region.id not in found and waiting[region.pattern]:
+            found[region.id] = waiting[region.pattern].popleft()
+    return found
+
+
+def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
+    """The one that quantizes the same operators and is most alike: types first, then granularity, symmetry, ranges.
+
+    None where no choice quantizes the same operators; the first one of equals.
+    """
+    alike = [scheme for scheme in choices if scheme.operators is wanted.operators]
+    return min(alike, key=lambda scheme: _distance(wanted, scheme), default=None)
+
+
+def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
+    pairs = [(wanted.activation, other.activation), (wanted.weight, other.weight)]
+    return (
+        *(a.dtype is not b.dtype for a, b in pairs),
+        *(a.granularity is not b.granularity for a, b in pairs),
+        *(a.symmetric is not b.symmetric for a, b in pairs),
+        wanted.ranges.kind is not other.ranges.kind,
+        wanted.ranges != other.ranges,
+    )

@@ -1,0 +1,151 @@
+"""``autoquant resolve``: another demand on a finished run."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+
+import autoquant
+from autoquant import AutoquantError, Budget
+from autoquant.examples import example
+from autoquant.study.demand import Predicted, fastest_predicted
+from autoquant.study.layout import Layout
+from autoquant.study.study import Study
+from tests.integration.conftest import Command, contents
+from tests.models import floats
+
+
+@pytest.fixture
+def run(search: Command) -> dict[Path, bytes]:
+    """A finished run: its files."""
+    assert search(trials="14", space="quick").exit_code == 0
+    return contents("run")
+
+
+def document(folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(folder) / "run.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_one_more_trial_is_measured_and_said_what_was_predicted(command: Command, digits: dict[Path, bytes]) -> None:
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == 0, result.output
+    assert contents("digits") == digits
+    first, both = pd.read_csv("digits/trials.csv"), pd.read_csv("other/trials.csv")
+    assert len(both) == len(first) + 1
+    pd.testing.assert_frame_equal(both.iloc[:-1], first, check_dtype=False)
+    assert "predicted from 14 trials of digits: " in result.stdout
+    found = document("other")
+    assert found["configuration"]["min_snr_db"] == 20
+    assert found["resolved"]["trial"] == 14
+    assert found["resolved"]["snr_db"] >= 20 + found["resolved"]["snr_error_db"] - 1e-3
+    assert found["resolved"]["is_proven"]
+    members = json.loads(Path("other/front.json").read_text())["members"]
+    assert [member["id"] for member in members] == ["t0014", "float"]
+    assert "measured: " in result.stdout
+    assert "missed" not in result.stdout
+    assert {path.name for path in Path("other/models").glob("*.onnx")} == {Path(m["path"]).name for m in members}
+
+
+def test_the_new_folder_is_a_run_that_goes_on(command: Command, digits: dict[Path, bytes]) -> None:
+    assert command("resolve", "digits", "--min-snr", "20", "--out", "other", "--quiet").stdout == ""
+    asked = ("--space", "quick", "--regions", "4", "--trials", "2", "--resume", "--out", "other")
+    assert command("search", "example:digits", *asked).exit_code == 0
+    assert len(pd.read_csv("other/trials.csv")) == 17
+
+
+def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes]) -> None:
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other", "--json")
+    assert json.loads(result.stdout) == json.loads(Path("other/front.json").read_text())
+
+
+def test_a_demand_that_is_missed_is_said(
+    command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(study: Study, layout: Layout, *, min_snr_db: float, **rest: Any) -> Predicted:
+        return fastest_predicted(study, layout, min_snr_db=min_snr_db - 40, **rest)
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", mistaken)
+    result = command("resolve", "digits", "--min-snr", "60", "--out", "other")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"the demand is missed: .* dB, not 60; demand a bit more", result.stdout)
+
+
+def test_what_is_not_faster_is_not_delivered_and_that_is_said(command: Command, run: dict[Path, bytes]) -> None:
+    result = command("resolve", "run", "--min-snr", "10", "--out", "other")
+    said = "nothing faster than float is predicted to keep 10 dB", "the model is not shown to be faster", "measured: "
+    assert any(sentence in result.output for sentence in said)
+    assert Path("other/front.json").exists() == (result.exit_code == 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrase"),
+    [
+        (["--min-snr", "115"], "nothing faster than float is predicted to keep 115 dB; demand less"),
+        (["--min-snr", "20", "--max-latency-ratio", "0.001"], "of float's latency, not 0.001; demand less of one"),
+        (["--min-snr", "20", "--time", "soon"], "--time soon: write a number with a unit"),
+        (["--min-snr", "nan"], "the lowest SNR is nan dB"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence_and_leaves_nothing(
+    command: Command, digits: dict[Path, bytes], arguments: list[str], phrase: str
+) -> None:
+    result = command("resolve", "digits", "--out", "other", *arguments)
+    assert result.exit_code == 2, result.output
+    assert phrase in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not Path("other").exists()
+    assert contents("digits") == digits
+
+
+def test_another_model_data_or_environment_is_refused(command: Command, run: dict[Path, bytes]) -> None:
+    def refused() -> str:
+        result = command("resolve", "run", "--min-snr", "20", "--out", "other")
+        assert result.exit_code == 2
+        assert not Path("other").exists()
+        return result.stderr
+
+    model, samples = Path("model.onnx").read_bytes(), Path("eval.npz").read_bytes()
+    changed = onnx.load("model.onnx")
+    changed.doc_string = "another"
+    onnx.save(changed, "model.onnx")
+    assert "run: its run has another model (" in refused()
+    Path("model.onnx").write_bytes(model)
+    np.savez("eval.npz", x=floats(10, 8, seed=9))
+    assert "run: its run has another evaluation data (" in refused()
+    Path("eval.npz").write_bytes(samples)
+    document_now = document("run")
+    document_now["environment"]["cpu"] = "Imaginary 9000"
+    Path("run/run.json").write_text(json.dumps(document_now))
+    assert "measured in another environment (cpu Imaginary 9000" in refused()
+    Path("run/run.json").write_text("{")
+    assert "run.json: it is missing or damaged" in refused()
+    assert "gone/run.json: it is missing" in command("resolve", "gone", "--min-snr", "20", "--out", "other").stderr
+
+
+def test_a_run_without_a_study_or_a_measured_trial_is_refused(command: Command, run: dict[Path, bytes]) -> None:
+    lines = Path("run/study.journal").read_text().splitlines(keepends=True)
+    Path("run/study.journal").write_text(lines[0])
+    result = command("resolve", "run", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == 2
+    assert "no trial of its study was measured" in result.stderr
+    Path("run/study.journal").unlink()
+    assert "run: there is no run" in command("resolve", "run", "--min-snr", "20", "--out", "other").stderr
+    assert not Path("other").exists()
+
+
+@pytest.mark.usefixtures("workplace")
+def test_data_that_were_python_objects_are_given_again() -> None:
+    own = example("digits")
+    calibration = dict(np.load(own.calibration))
+    asked = {"calibration": calibration, "evaluation": own.evaluation, "space": "quick", "n_regions": 2}
+    autoquant.search("example:digits", **asked, budget=Budget(trials=8), out="run")  # type: ignore[arg-type]
+    with pytest.raises(AutoquantError, match=r"its calibration data were Python objects <dict>, give them"):
+        autoquant.resolve("run", min_snr_db=20, out="other")
+    result = autoquant.resolve("run", min_snr_db=20, out="other", calibration=calibration)
+    assert result.record.front.members[-1].id == "float"

@@ -1,0 +1,80 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import pytest
+
+from autoquant.api.folder import RunFolder
+from autoquant.api.warm import EarlierRun, read_warm_start
+from autoquant.domain.region import RegionId
+from autoquant.domain.scheme import Scheme
+from autoquant.domain.space import SearchSpace
+from autoquant.errors import OutputError
+from autoquant.model.graph import Graph
+from autoquant.report.front_json import front_json
+from autoquant.space.translation import KnownRegion
+from tests.models import a_convnet
+from tests.records import a_front, a_member, a_region
+from tests.unit.study.layouts import SCHEMES, a_scheme
+
+REGIONS = [a_region("r0"), a_region("r1")]
+SPACE = SearchSpace(choices=dict.fromkeys((RegionId("r0"), RegionId("r1")), ("float", "a", "b")), schemes=SCHEMES)
+GRAPH = Graph(onnx.ModelProto())
+
+
+def a_run(*members: Mapping[str, str], schemes: Mapping[str, Scheme] | None = None) -> EarlierRun:
+    known = [KnownRegion(id=r.id, nodes=r.nodes, pattern=r.pattern) for r in REGIONS]
+    assignments = [{RegionId(region): name for region, name in member.items()} for member in members]
+    return EarlierRun(regions=known, schemes=schemes or {}, members=assignments)
+
+
+def test_members_keep_schemes_that_are_known_and_equal_ones_are_one() -> None:
+    found = a_run({"r0": "a", "r1": "b"}, {"r0": "a"}, {"r0": "a"}).assignments(REGIONS, SPACE, GRAPH)
+    assert found.assignments == ({"r0": "a", "r1": "b"}, {"r0": "a"})
+    assert found.note == "2 of 2 regions are regions of its run too, its 3 members give 2 assignments"
+
+
+def test_unknown_schemes_become_the_nearest_or_float() -> None:
+    run = a_run({"r0": "old", "r1": "lost"}, schemes={"old": a_scheme("old")})
+    found = run.assignments(REGIONS, SPACE, GRAPH)
+    assert found.assignments == ({"r0": "a"},)
+    assert found.note.endswith("; of its schemes lost became float, old became a")
+
+
+def test_nothing_known_gives_nothing() -> None:
+    assert a_run({"r0": "lost"}).assignments(REGIONS, SPACE, GRAPH).assignments == ()
+
+
+def test_a_run_is_read_without_what_onnxruntime_quantized_unasked(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", resume=False)
+    rows = [{"id": r.id, "nodes": list(r.nodes), "pattern": r.pattern} for r in REGIONS]
+    folder.write_json("run.json", {"regions": rows})
+    members = a_member(assignment={"r0": "a", "r1": "int8 by onnxruntime"}), a_member("m2", assignment={})
+    folder.write_text("front.json", front_json(a_front(*members)))
+    found = read_warm_start(folder.path)
+    assert isinstance(found, EarlierRun)
+    assert found.members == [{"r0": "a"}]
+    assert found == a_run({"r0": "a"})
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"regions": {}}, {"regions": [{}]}, {"regions": [], "schemes": {"s": {"activation": "u9"}}}]
+)
+def test_a_damaged_run_is_refused(tmp_path: Path, document: dict[str, object]) -> None:
+    folder = RunFolder(tmp_path / "run", resume=False)
+    folder.write_json("run.json", document)
+    folder.write_text("front.json", front_json(a_front(a_member())))
+    with pytest.raises(OutputError, match=r"this is no finished run .*; give the folder of one"):
+        read_warm_start(folder.path)
+
+
+def test_a_float_model_quantizes_nothing(tmp_path: Path) -> None:
+    onnx.save(a_convnet(), tmp_path / "m.onnx")
+    source = read_warm_start(tmp_path / "m.onnx")
+    regions = [a_region("a"), a_region("b")]
+    space = SearchSpace(choices={r.id: ("float",) for r in regions}, schemes={})
+    model = a_convnet()
+    for node, name in zip(model.graph.node, [n for r in regions for n in r.nodes], strict=False):
+        node.name = name
+    found = source.assignments(regions, space, Graph(model))
+    assert (found.assignments, found.note) == ((), "0 of 2 regions are quantized there")

@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.model.fragments import inline_external
+from autoquant.model.graph import Graph
+from autoquant.qdq.imported import FormatThere, Quantized, format_there, of_graph, of_overrides
+from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.runtime.overrides import load_overrides
+from tests.graphs import U8S8_CHANNEL, U16S8, case_of, scheme
+from tests.models import a_quantized_chain, floats, model_of
+
+LINEAR = scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)
+SQUARE = "float[4,4]"
+BODY = "a = Gemm(x, wa) s = Sigmoid(a) b = Gemm(s, wb) r = Relu(b) y = Gemm(r, wy)"
+MODEL = model_of(f"({SQUARE} x) => ({SQUARE} y)", BODY, {f"w{k}": floats(4, 4, seed=i) for i, k in enumerate("aby")})
+
+
+def there(names: str, found: Quantized, model: onnx.ModelProto = MODEL) -> FormatThere | None:
+    graph = Graph(model)
+    return format_there([node for node in graph.nodes if node.name in names.split()], graph, found)
+
+
+@pytest.fixture(params=["model", "overrides"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def written(kind: str, folder: Path, **mix: Scheme | None) -> Quantized:
+    """What our own builder writes, read again."""
+    ours = case_of(MODEL).quantized(U8S8_CHANNEL, mix)
+    if kind == "model":
+        return of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
+    path = folder / "x.overrides.json"
+    path.write_text(json.dumps(tensor_quant_overrides(ours.plan, ours.builder.planner)))
+    return of_overrides(load_overrides(path))
+
+
+def test_every_region_of_a_uniform_model_is_quantized(kind: str, tmp_path: Path) -> None:
+    found = written(kind, tmp_path)
+    assert there("a s", found) == FormatThere(DType.U8, frozenset({Operators.ALL}))
+    assert there("b r", found) == FormatThere(DType.U8, frozenset(Operators))
+
+
+def test_a_float_region_between_integers_is_float(kind: str, tmp_path: Path) -> None:
+    found = written(kind, tmp_path, b=None, r=None)
+    assert there("b r", found) is None
+    assert there("a s", found) is not None
+    assert there("y", found) is not None
+
+
+def test_the_type_of_activations_is_told(kind: str, tmp_path: Path) -> None:
+    found = written(kind, tmp_path, b=U16S8, r=U16S8)
+    assert there("b r", found) == FormatThere(DType.U16, frozenset(Operators))
+    assert there("y", found) == FormatThere(DType.U8, frozenset(Operators))
+
+
+def test_a_region_with_linear_operators_alone_is_told_from_a_whole_one(tmp_path: Path) -> None:
+    found = written("model", tmp_path, a=LINEAR, s=LINEAR, b=None, r=None)
+    assert there("a s", found) == FormatThere(DType.U8, frozenset({Operators.LINEAR}))
+
+
+def test_a_convolution_with_a_float_weight_is_float() -> None:
+    graph = Graph(a_quantized_chain(middle_is_float=True))
+    found = of_graph(graph)
+    body = "a = Conv(x, w1) b = Conv(a, w2) c = Conv(b, w3) y = Identity(c)"
+    plain = model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, {f"w{i}": floats(4, 4, 1, 1) for i in (1, 2, 3)})
+    assert there("a", found, plain) is not None
+    assert there("b", found, plain) is None
+
+
+def test_a_float_model_has_nothing_quantized() -> None:
+    assert there("a s", of_graph(Graph(MODEL))) is None
+
+
+def test_a_scheme_fits_by_operators_and_type() -> None:
+    found = FormatThere(DType.U8, frozenset({Operators.LINEAR}))
+    assert [found.is_that_of(one) for one in (U8S8_CHANNEL, LINEAR, U16S8)] == [False, True, False]

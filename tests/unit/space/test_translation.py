@@ -1,0 +1,54 @@
+from autoquant.domain.region import NodeName, RegionId
+from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.space.translation import KnownRegion, match_regions, nearest_scheme
+from tests.records import a_region
+
+
+def known(id: str, *, pattern: str = "0" * 8, nodes: tuple[str, ...] | None = None) -> KnownRegion:  # noqa: A002
+    own = a_region(id).nodes if nodes is None else tuple(map(NodeName, nodes))
+    return KnownRegion(id=RegionId(id), nodes=own, pattern=pattern)
+
+
+def scheme(
+    name: str, activation: str = "u8:tensor:asym", ranges: str = "min-max", operators: Operators = Operators.ALL
+) -> Scheme:
+    return Scheme(
+        name=name,
+        activation=TensorFormat.parse(activation),
+        weight=TensorFormat.parse("s8:channel:sym"),
+        ranges=RangeMethod.parse(ranges),
+        operators=operators,
+    )
+
+
+def test_a_region_is_the_one_of_the_same_id_and_nodes() -> None:
+    assert match_regions([known("r1"), known("r0")], [a_region("r0"), a_region("r1")]) == {"r0": "r0", "r1": "r1"}
+
+
+def test_other_regions_are_found_by_their_pattern_in_order() -> None:
+    earlier = [known("a"), known("b", pattern="another"), known("c")]
+    assert match_regions(earlier, [a_region("r0"), a_region("r1"), a_region("r2")]) == {"r0": "a", "r1": "c"}
+
+
+def test_a_region_that_is_somebodys_by_name_is_nobody_elses() -> None:
+    found = match_regions([known("r1"), known("b")], [a_region("r0"), a_region("r1")])
+    assert found == {"r1": "r1", "r0": "b"}
+
+
+def test_the_same_id_with_other_nodes_is_another_region() -> None:
+    assert match_regions([known("r0", nodes=("other",), pattern="another")], [a_region("r0")]) == {}
+
+
+def test_the_nearest_scheme_has_the_same_types_first_and_ranges_last() -> None:
+    wanted = scheme("old", ranges="percentile-99.9")
+    choices = [
+        scheme("s8", "s8:tensor:asym", "percentile-99.9"),
+        scheme("mse", ranges="mse"),
+        scheme("p99.99", ranges="percentile-99.99"),
+    ]
+    assert nearest_scheme(wanted, choices) == choices[2]
+    assert nearest_scheme(wanted, choices[:2]) == choices[1]
+
+
+def test_a_scheme_of_other_operators_is_never_near() -> None:
+    assert nearest_scheme(scheme("old"), [scheme("linear", operators=Operators.LINEAR)]) is None

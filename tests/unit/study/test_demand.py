@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from optuna.samplers import RandomSampler
+
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.region import RegionId
+from autoquant.domain.space import SearchSpace
+from autoquant.study.demand import Predicted, fastest_predicted
+from autoquant.study.landscape import Landscape
+from autoquant.study.layout import Layout
+from autoquant.study.study import Study
+from tests.unit.study.layouts import CHOICES, SCHEMES, a_landscape, a_layout, every_assignment
+
+N_REGIONS = 6
+
+
+def a_latency(ratio: float) -> Latency:
+    low, high = ratio - 0.002, ratio + 0.002
+    return Latency(
+        median_ms=ratio, low_ms=low, high_ms=high, ratio=ratio, ratio_low=low, ratio_high=high, n_rounds=9, n_sessions=1
+    )
+
+
+def a_study(path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60) -> Study:
+    """Random trials of an additive problem, with 0.2 dB and half a percent of noise."""
+    choices = {RegionId(r): CHOICES for r in layout.regions} | {RegionId(layout.regions[-1]): ("float", "b")}
+    study = Study(path / "study.journal", SearchSpace(choices=choices, schemes=SCHEMES), RandomSampler(seed=0))
+    rng = np.random.default_rng(0)
+    for i in range(n_trials):
+        trial = study.ask()
+        codes = layout.encode({str(k): v for k, v in trial.assignment.items()})[None]
+        snr_db = -10 * np.log10(landscape.noise_of(codes)[0, 0]) + 0.2 * rng.standard_normal()
+        ratio = float(landscape.ratios_of(codes)[0, 0] + 0.005 * rng.standard_normal())
+        measurement = Measurement(
+            quality=Quality(per_output={"y": float(snr_db)}, agreement={}, n_samples=4),
+            latency={"cpu-1t": a_latency(ratio)},
+            digest=str(i),
+            effective=trial.assignment,
+            is_complete=True,
+            size_bytes=1,
+        )
+        study.tell(Evaluation(trial=trial, outcome=measurement))
+    return study
+
+
+def solved(path: Path, min_snr_db: float, seed: int = 0) -> tuple[Predicted, Layout, Landscape]:
+    layout = a_layout(N_REGIONS, seed=seed)
+    landscape = a_landscape(layout, seed=seed)
+    study = a_study(path, layout, landscape)
+    return fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=10), layout, landscape
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("min_snr_db", [25.0, 35.0])
+def test_it_keeps_the_demand_with_a_margin_and_is_no_slower_than_what_keeps_6_db_more(
+    tmp_path: Path, seed: int, min_snr_db: float
+) -> None:
+    found, layout, landscape = solved(tmp_path, min_snr_db, seed)
+    every = every_assignment(layout)
+    codes = layout.encode(dict.fromkeys(layout.regions, "float") | {str(k): v for k, v in found.assignment.items()})
+    assert found.is_proven
+    assert found.snr_db >= min_snr_db + found.snr_error_db - 1e-3
+    assert -10 * np.log10(landscape.noise_of(codes[None])[0, 0]) >= min_snr_db - 1
+    keeps = -10 * np.log10(landscape.noise_of(every)[:, 0]) >= min_snr_db + 6
+    fastest = landscape.ratios_of(every[keeps])[:, 0].min()
+    assert landscape.ratios_of(codes[None])[0, 0] <= fastest + 0.02
+    assert found.ratios[0] == pytest.approx(landscape.ratios_of(codes[None])[0, 0], abs=0.03)
+
+
+def test_a_demand_that_nothing_keeps_leaves_everything_float(tmp_path: Path) -> None:
+    found, _, _ = solved(tmp_path, 110.0)
+    assert found.assignment == {}
+    assert found.is_proven
+
+
+def test_the_same_study_gives_the_same_solution(tmp_path: Path) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    first, second = (fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10) for _ in range(2))
+    assert first == second
+    assert first.n_trials == 60
