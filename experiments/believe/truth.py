@@ -107,8 +107,15 @@ def _ours(models: Sequence[Path], data: Path, seconds: float, seed: int) -> dict
         "difference": row["ratio"] - 1 if shown else 0.0,
         "seconds": wall_s,
         "n_sessions": row["n_sessions"],
-        "notes": list(found.notes),
+        "notes": [_without_folders(note, models) for note in found.notes],
     }
+
+
+def _without_folders(note: str, models: Sequence[Path]) -> str:
+    """Notes are committed, and folders are of one machine."""
+    for model in models:
+        note = note.replace(str(model), model.name)
+    return note
 
 
 def answer(record: Mapping[str, Any]) -> str:
