@@ -101,6 +101,10 @@ def search(
     space: Annotated[
         str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.")
     ] = "default",
+    accuracy: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Done for accuracy at no cost in latency: none, fast or full."),
+    ] = None,
     min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
@@ -156,6 +160,7 @@ def search(
                 ),
                 out=out,
                 space=space,
+                accuracy=accuracy,
                 n_regions=regions,
                 dims=_dims(dim or []),
                 seed=seed,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.sampler import SamplerName
@@ -30,6 +31,7 @@ __all__ = [
     "check_targets",
     "cores_of",
     "drops_of",
+    "parse_accuracy",
     "seconds_of",
 ]
 
@@ -123,6 +125,7 @@ class Configuration:
         cache: Folder of calibration results, None for the user's own.
         sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.
         warm_start: What is tried right after the uniform recipes: a run, a QDQ model or overrides.
+        accuracy: What is done for accuracy; None for what the space says.
     """
 
     model: Path
@@ -144,6 +147,7 @@ class Configuration:
     objectives: Objectives = DEFAULT_OBJECTIVES
     sampler: "SamplerChoice" = SamplerName.STRUCTURE
     warm_start: Path | None = None
+    accuracy: Accuracy | None = None
 
     def __post_init__(self) -> None:
         check_targets(self.targets)
@@ -213,12 +217,24 @@ class Configuration:
             "max_size_bytes": self.demands.max_size_bytes,
             "max_drop": dict(self.max_drops),
             "space": self.space,
+            "accuracy": self.accuracy,
             "n_regions": self.n_regions,
             "dims": dict(self.dims),
             "seed": self.seed,
             "sampler": _spelled(self.sampler),
             "warm_start": None if self.warm_start is None else str(self.warm_start),
         }
+
+
+def parse_accuracy(asked: str | None) -> Accuracy | None:
+    """Check what the user asked for; None where the space decides.
+
+    Raises:
+        UsageError: There is no such level.
+    """
+    if asked is not None and asked not in tuple(Accuracy):
+        raise UsageError(f"the accuracy level is '{asked}', choose from: {', '.join(Accuracy)}")
+    return None if asked is None else Accuracy(asked)
 
 
 def check_targets(targets: Sequence[Target]) -> None:

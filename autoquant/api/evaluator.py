@@ -1,5 +1,6 @@
 """Evaluates assignments: what a worker process does for a search."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ from autoquant.study.layout import Layout
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
 
+_LOG = logging.getLogger("autoquant")
+_N_FORM_SAMPLES = 8
 _SNR_MARGIN_DB = 1.5
 _RATIO_MARGIN = 0.04
 """A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
@@ -167,6 +170,24 @@ class Evaluator:
         """See ``steps.probe_residual_norms``."""
         assert self._builder is not None
         return steps.probe_residual_norms(self._builder, self.bench)
+
+    def best_uniform_db(self) -> float:
+        """Highest SNR of a uniform recipe, on a few samples; minus infinity where none runs. Nothing is timed."""
+        found = self._ingredients
+        assert self._builder is not None
+        assert found is not None
+        choices = resolve(found.definition, found.regions).choices
+        best = -math.inf
+        for scheme in found.definition.schemes:
+            candidate = self._builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
+            try:
+                opened = self.bench.open(candidate.skeleton, candidate.constants)
+                quality = self.bench.untimed_quality(opened, _N_FORM_SAMPLES)
+            except Exception as error:  # onnxruntime raises its own types from run
+                _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)
+                continue
+            best = max(best, quality.worst_db)
+        return best
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from autoquant.api.configuration import Budget, Configuration, Demands
+from autoquant.api.configuration import Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room, read_json
 from autoquant.api.objectives import objectives_of
@@ -263,6 +263,7 @@ def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> Config
         demands=Demands(),
         out=Path(),
         space=plain["space"],
+        accuracy=parse_accuracy(plain.get("accuracy", "none")),
         n_regions=plain["n_regions"],
         dims=plain["dims"],
         seed=plain["seed"],

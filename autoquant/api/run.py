@@ -104,7 +104,7 @@ class Run:
         asked = self.configuration
         for target in asked.targets:
             provider_of(target.ep)
-        self.definition = read_space(asked.space, ep=asked.targets[0].ep)
+        self.definition = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
         self.data = read_search_data(asked, steps.signatures_of(asked.model))
         self.notes.extend(self.data.notes)

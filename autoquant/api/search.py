@@ -7,7 +7,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from autoquant.api import steps
-from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room
 from autoquant.api.objectives import objectives_of
@@ -38,6 +38,7 @@ def search(
     demands: Demands | None = None,
     out: str | os.PathLike[str] = "autoquant-run",
     space: str | os.PathLike[str] = "default",
+    accuracy: str | None = None,
     n_regions: int = 40,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -65,6 +66,8 @@ def search(
         demands: What is of interest.
         out: Folder of the run, new or empty unless ``resume``.
         space: Name or path of the search space.
+        accuracy: What is done for accuracy at no cost in latency: ``none``, ``fast`` or ``full``, see
+            ``autoquant.domain.accuracy``; what the space says by default, which is ``fast`` for those that are shipped.
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
         seed: Of every random choice.
@@ -99,6 +102,7 @@ def search(
         demands=demands or Demands(),
         out=Path(out),
         space=str(space),
+        accuracy=parse_accuracy(accuracy),
         n_regions=n_regions,
         dims=dict(dims or {}),
         seed=seed,

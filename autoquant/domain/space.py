@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Scheme
 
@@ -60,6 +61,7 @@ class SpaceDefinition:
         op_types: Operator types that have an integer kernel there.
         rules: The last one that matches a node decides for that node.
         groups: The user's own regions.
+        accuracy: What is done for accuracy beside the schemes.
         digest: Of everything above but the name.
     """
 
@@ -68,6 +70,7 @@ class SpaceDefinition:
     op_types: frozenset[str]
     rules: tuple[SpaceRule, ...]
     groups: tuple[Group, ...]
+    accuracy: Accuracy
     digest: str
 
 

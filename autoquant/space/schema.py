@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.scheme import FLOAT, Granularity, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import QUANTIZABLE_OP_TYPES, Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
@@ -30,12 +31,13 @@ __all__ = ["read_space"]
 _Values = TypeVar("_Values", bound=Container[object])
 
 
-def read_space(name_or_path: str, *, ep: str | None = None) -> SpaceDefinition:
+def read_space(name_or_path: str, *, ep: str | None = None, accuracy: Accuracy | None = None) -> SpaceDefinition:
     """Read and check a search space.
 
     Args:
         name_or_path: A shipped one by name, e.g. ``"default"``, or the path of a ``.toml`` file.
         ep: Short name of the execution provider, e.g. ``"cpu"``; without it the definition holds all of the file.
+        accuracy: What is done for accuracy; what the file says by default.
 
     Raises:
         SpaceError: There is no such space, it is no valid space file, or it has no section for ``ep``.
@@ -52,7 +54,8 @@ def read_space(name_or_path: str, *, ep: str | None = None) -> SpaceDefinition:
         raise SpaceError(f"{path}, {key}: {problem}")
     if ep is not None and ep not in file.ep:
         raise SpaceError(f"{path}, ep: has no section for '{ep}', it has: {', '.join(file.ep)}; add [ep.{ep}]")
-    return _define(path.stem, file, list(file.ep.values()) if ep is None else [file.ep[ep]])
+    sections = list(file.ep.values()) if ep is None else [file.ep[ep]]
+    return _define(path.stem, file, sections, file.accuracy if accuracy is None else accuracy)
 
 
 def _find(name_or_path: str) -> Path:
@@ -71,7 +74,7 @@ def _shipped_folders() -> tuple[Path, Path]:
     return package / "search_spaces", package.parent / "search_spaces"  # of a wheel, of a checkout
 
 
-def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefinition:
+def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accuracy) -> SpaceDefinition:
     names = dict.fromkeys(scheme for section in sections for scheme in section.schemes)
     schemes = tuple(Scheme(name=scheme, **dict(file.schemes[scheme])) for scheme in names)
     op_types = frozenset(op_type for section in sections for op_type in section.op_types)
@@ -84,6 +87,7 @@ def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefini
         sorted(op_types),
         [dict(rule) for rule in file.rules],
         [dict(group) for group in file.groups],
+        accuracy,
     ]
     return SpaceDefinition(
         name=name,
@@ -91,6 +95,7 @@ def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefini
         op_types=op_types,
         rules=tuple(rules),
         groups=tuple(Group(name=group.name, nodes=group.nodes) for group in file.groups),
+        accuracy=accuracy,
         digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
     )
 
@@ -198,6 +203,7 @@ class _Group(_Table):
 class _File(_Table):
     version: Literal[1] = Field(alias="schema")
     description: str = ""
+    accuracy: Accuracy = Accuracy.FAST
     ep: dict[str, _Section] = Field(min_length=1)
     schemes: Annotated[dict[str, _Scheme], Field(min_length=1), AfterValidator(_not_float)]
     rules: list[_Rule] = Field(default_factory=list)
