@@ -106,6 +106,13 @@ class EvaluatorSetup:
     has_drops: bool = False
     objectives: Objectives = DEFAULT_OBJECTIVES
 
+    def pinned(self, n_samples: int) -> "EvaluatorSetup":
+        """To measure on so many of the first samples, which there was time for before."""
+        if n_samples >= len(self.samples):
+            return replace(self, seconds=math.inf)
+        samples = replace(self.samples, feeds=self.samples.feeds[:n_samples])
+        return replace(self, samples=samples, held_out=(), seconds=math.inf)
+
     def __call__(self) -> "Evaluator":
         """Open the float model and run it.
 
@@ -179,7 +186,9 @@ class Evaluator:
         choices = resolve(found.definition, found.regions).choices
         best = -math.inf
         for scheme in found.definition.schemes:
-            candidate = self._builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
+            candidate = self._builder.build(
+                {region: scheme.name for region, names in choices.items() if scheme.name in names}
+            )
             try:
                 opened = self.bench.open(candidate.skeleton, candidate.constants)
                 quality = self.bench.untimed_quality(opened, _N_FORM_SAMPLES)

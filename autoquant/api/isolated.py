@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoquant.api.evaluator import BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
@@ -64,11 +64,8 @@ class IsolatedEvaluator:
 
     def _pin_samples(self, n: int) -> None:
         """A process that is begun later measures on the samples that the first one had time for."""
-        feeds = self.setup.samples.feeds
-        if n < len(feeds) and self.make is None:
-            samples = replace(self.setup.samples, feeds=feeds[:n])
-            self.setup = replace(self.setup, samples=samples, held_out=(), seconds=math.inf)
-            self._worker.factory = self.setup
+        if n < len(self.setup.samples) and self.make is None:
+            self.setup = self._worker.factory = self.setup.pinned(n)
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:
         """Take what candidates are built from.

@@ -32,11 +32,13 @@ class Earlier:
 
     Attributes:
         n_calibration_samples: That there was time for.
+        n_evaluation_samples: The same, among those that guide the search.
         has_plain_sums: What probing the forms gave.
         sampler: That it used.
     """
 
     n_calibration_samples: int
+    n_evaluation_samples: int
     has_plain_sums: bool
     sampler: str
 
@@ -53,8 +55,13 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     """
     document = read_json(folder / "run.json")
     earlier, environment = document.get("configuration"), document.get("environment")
-    n_samples = document.get("n_calibration_samples")
-    if not isinstance(earlier, dict) or not isinstance(environment, dict) or not isinstance(n_samples, int):
+    n_calibration, n_evaluation = document.get("n_calibration_samples"), document.get("n_evaluation_samples")
+    if not (
+        isinstance(earlier, dict)
+        and isinstance(environment, dict)
+        and isinstance(n_calibration, int)
+        and isinstance(n_evaluation, int)
+    ):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
     for key, name in _FIXED.items():
         if key in earlier and earlier[key] != now[key]:
@@ -68,7 +75,8 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
             " go on where it began, or begin another run with another --out"
         )
     return Earlier(
-        n_calibration_samples=n_samples,
+        n_calibration_samples=n_calibration,
+        n_evaluation_samples=n_evaluation,
         has_plain_sums=document.get("plain_sums") is True,
         sampler=str(earlier.get("sampler", now["sampler"])),
     )

@@ -145,7 +145,9 @@ class Run:
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
-        return IsolatedEvaluator(evaluator_setup(self.configuration, data), memory_bytes=self._memory_bytes)
+        n_samples = None if self.earlier is None else self.earlier.n_evaluation_samples
+        setup = evaluator_setup(self.configuration, data, n_samples=n_samples)
+        return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
 
     @property
     def _budget_s(self) -> float:
@@ -196,7 +198,8 @@ class Run:
         facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
         n_found = len(self.data.division(facts.n_samples))
         if n_found < n_all:
-            self.notes.append(f"there was time for {n_found} of the {n_all} evaluation samples")
+            why = "as before, on" if self.earlier else "there was time for"
+            self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
@@ -364,6 +367,7 @@ class Run:
             "n_evaluations": n_evaluations,
             "preprocessed_difference_db": self.difference_db,
             "n_calibration_samples": self.n_calibration_samples,
+            "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,

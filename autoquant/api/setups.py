@@ -15,10 +15,16 @@ _FLOAT_SHARE = 0.15
 """Of the budget, for running the float model on the evaluation samples."""
 
 
-def evaluator_setup(asked: Configuration, data: SearchData) -> EvaluatorSetup:
-    """For trials."""
+def evaluator_setup(asked: Configuration, data: SearchData, *, n_samples: int | None = None) -> EvaluatorSetup:
+    """For trials.
+
+    Args:
+        asked: Of the search.
+        data: Its samples.
+        n_samples: Evaluation samples that an earlier run had time for; None to take as many as there is time for.
+    """
     budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
-    return EvaluatorSetup(
+    found = EvaluatorSetup(
         model=asked.model,
         samples=data.search,
         targets=asked.targets,
@@ -29,6 +35,7 @@ def evaluator_setup(asked: Configuration, data: SearchData) -> EvaluatorSetup:
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
     )
+    return found if n_samples is None else found.pinned(n_samples)
 
 
 def file_bench_setup(asked: Configuration, data: SearchData, division: Division) -> FileBenchSetup:

@@ -172,6 +172,19 @@ def test_a_whole_calibration_is_not_cut_off_with_less_time(
     assert json.loads(Path("run/run.json").read_text())["n_calibration_samples"] == 12
 
 
+def test_evaluation_samples_that_there_was_no_time_for_stay_out_with_more_time(
+    search: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("autoquant.api.setups._FLOAT_SHARE", 0.0)
+        assert search(trials="3", time="60s").exit_code == 0
+    first = json.loads(Path("run/run.json").read_text())
+    assert search("--resume", trials="3", time="600s").exit_code == 0
+    document = json.loads(Path("run/run.json").read_text())
+    assert document["n_evaluation_samples"] == first["n_evaluation_samples"] == 2
+    assert any(note.startswith("evaluation: as before, on ") for note in document["notes"])
+
+
 def test_a_run_that_was_killed_before_its_first_trial_is_begun_again(search: Command, run: dict[Path, bytes]) -> None:
     for path in run:
         if path.name not in ("log.txt", "run.json"):

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import SpaceDefinition, SpaceRule
@@ -25,7 +26,13 @@ def scheme(name: str) -> Scheme:
 def definition(*rules: SpaceRule, op_types: Sequence[str] = OP_TYPES) -> SpaceDefinition:
     schemes = tuple(scheme(name) for name in NAMES)
     return SpaceDefinition(
-        name="test", schemes=schemes, op_types=frozenset(op_types), rules=rules, groups=(), digest="0"
+        name="test",
+        schemes=schemes,
+        op_types=frozenset(op_types),
+        rules=rules,
+        groups=(),
+        accuracy=Accuracy.NONE,
+        digest="0",
     )
 
 

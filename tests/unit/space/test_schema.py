@@ -182,7 +182,7 @@ def test_what_is_not_text_is_refused(tmp_path: Path) -> None:
         (text(schema="schema = 1\nrule = 3"), "rule: 'rule' is unknown, did you mean 'rules'?"),
         (
             text(schema="schema = 1\nversion = 3"),
-            "version: 'version' is unknown, choose from: description, ep, groups,",
+            "version: 'version' is unknown, choose from: accuracy, description, ep, groups,",
         ),
         (text(section="\nop_types = ['Conv']\n"), "ep.cpu.schemes: this key is missing, add it"),
         (text(section=SECTION + "optypes = []\n"), "ep.cpu.optypes: 'optypes' is unknown, did you mean 'op_types'?"),
