@@ -7,6 +7,7 @@ from autoquant.domain.region import NodeName
 from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
 from autoquant.inspection.scopes import Scope
+from autoquant.inspection.types import types_that_differ
 from autoquant.inspection.written import Written, dequantizer, is_conversion, written_as
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
@@ -71,6 +72,8 @@ def inspect_nodes(scope: Scope, *, ep: str, machine: str) -> Iterator[InspectedN
         causes = _causes(node, kernel, leader is node, written, runs, given, optimized)
         if causes == (UNKNOWN,) and ep == "cpu" and runs is Runs.FLOAT:
             causes = causes_of(node, given, written, machine)
+            if causes == (UNKNOWN,) and kernel is not None:
+                causes = tuple(types_that_differ(kernel, optimized)) or causes
         yield InspectedNode(
             name=scope.place(node.name),
             op_type=node.op_type,

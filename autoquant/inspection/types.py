@@ -8,7 +8,7 @@ from autoquant.inspection.kernels import base_op
 from autoquant.inspection.written import LINEAR, dequantizer, quantization_of, quantizers
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["X86", "type_causes"]
+__all__ = ["X86", "type_causes", "types_that_differ"]
 
 X86 = ("x86_64", "AMD64", "amd64", "i386", "i686")
 """What ``platform.machine()`` says where onnxruntime makes signed activations unsigned (QDQS8ToU8Transformer)."""
@@ -48,6 +48,23 @@ def type_causes(node: Node, positions: Sequence[int], graph: Graph, machine: str
     else:
         types = [", ".join(sorted({meeting.written for meeting in side})) for side in (entering, leaving)]
         yield f"input and output types differ ({types[0]} in, {types[1]} out)"
+
+
+def types_that_differ(kernel: Node, optimized: Graph) -> Iterator[str]:
+    """Whether types at a float kernel of the optimised graph differ, which the file alone does not always tell.
+
+    Seen in s8s8 models: onnxruntime moves Transposes first, and makes those activations unsigned that are left with one
+    reader then.
+    """
+    before = [dequantizer(name, optimized) for name in kernel.inputs]
+    entering = {quantization_of(dq, optimized).dtype for dq in before if dq and not optimized.is_known(dq.inputs[0])}
+    leaving = {quantization_of(q, optimized).dtype for name in kernel.outputs for q in _behind(name, optimized)}
+    if len(entering | leaving) > 1:
+        yield (
+            "onnxruntime makes some signed activations unsigned and others not, so types differ at its"
+            f" {kernel.op_type} ({', '.join(sorted(entering))} in, {', '.join(sorted(leaving))} out);"
+            " use u8 activations or session.qdqisint8allowed=1"
+        )
 
 
 def _input(node: Node, position: int, graph: Graph, is_x86: bool) -> _Meeting:
