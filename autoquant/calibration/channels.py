@@ -1,6 +1,7 @@
 """Extremes and means of the channels of an activation."""
 
 import math
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,8 @@ import numpy.typing as npt
 from autoquant.domain.statistics import ChannelStatistics
 
 __all__ = ["Channels"]
+
+_Float = TypeVar("_Float", bound=np.floating)
 
 
 class Channels:
@@ -29,16 +32,23 @@ class Channels:
         """Take in the values of a sample; those of every sample have as many channels, or none."""
         if values.size == 0:
             return
-        axis = self._axis % values.ndim
-        n_channels, n_inner = values.shape[axis], math.prod(values.shape[axis + 1 :])
-        parts = values.reshape(-1, n_channels, n_inner)
-        low, high, total = parts.min(axis=(0, 2)), parts.max(axis=(0, 2)), parts.sum(axis=(0, 2), dtype=np.float64)
+        low, high = self._reduced(np.minimum, values), self._reduced(np.maximum, values)
+        total = self._reduced(np.add, values.astype(np.float64))
+        n_channels = len(total)
         if self._n_values == 0:
             self._minimum, self._maximum, self._sum, self._rest = low, high, total, np.zeros(n_channels)
         else:
             self._minimum, self._maximum = np.minimum(self._minimum, low), np.maximum(self._maximum, high)
             self._add_exactly(total)
         self._n_values += values.size // n_channels
+
+    def _reduced(self, ufunc: np.ufunc, values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
+        """One value a channel; short rows cost much less in ``reduceat`` than along an axis."""
+        axis = self._axis % values.ndim
+        n_channels, n_inner = values.shape[axis], math.prod(values.shape[axis + 1 :])
+        rows = ufunc.reduceat(values.reshape(-1), np.arange(0, values.size, n_inner)) if n_inner > 1 else values
+        found: npt.NDArray[_Float] = ufunc.reduce(rows.reshape(-1, n_channels), axis=0)
+        return found
 
     def _add_exactly(self, total: npt.NDArray[np.float64]) -> None:
         """With twice the digits of float64, so that the order of the samples does not count.

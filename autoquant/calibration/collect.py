@@ -40,8 +40,8 @@ def collect(
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
 
-    The statistics of a sample are taken in a second thread while the session runs the next one, so that two samples
-    are in memory at any time, however many there are.
+    The statistics of a sample are taken in a second thread while the session runs the next one; then both threads share
+    what is left. So two samples are in memory at any time, however many there are.
 
     Args:
         session: Has the tensors among its outputs, apart from those that are graph inputs.
@@ -59,22 +59,26 @@ def collect(
     Raises:
         DataError: There is no sample, or an activation holds NaN or infinity.
     """
-    histograms, scratch = {tensor: _Histogram() for tensor in tensors}, _Scratch()
+    histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
+    own_scratch, its_scratch = _Scratch(), _Scratch()
     n_samples = 0
     pending: Future[None] | None = None
+    left: _Arrays = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:
         for feed in feeds:
             arrays = _run(session, tensors, feed)
             if pending is not None:
+                _observe(histograms, channels, left, own_scratch, n_samples - 1)
                 pending.result()
-            pending = pool.submit(_observe, histograms, channels, arrays, scratch, n_samples)
-            del arrays
+            left = arrays
+            pending = pool.submit(_observe, histograms, channels, left, its_scratch, n_samples)
             n_samples += 1
             if on_sample is not None:
                 on_sample(n_samples)
         if pending is None:
             raise DataError("there is no calibration sample, give at least one")
+        _observe(histograms, channels, left, own_scratch, n_samples - 1)
         pending.result()
     return Statistics(
         tensors={tensor: histogram.statistics() for tensor, histogram in histograms.items()},
@@ -98,12 +102,15 @@ def _observe(
     scratch: "_Scratch",
     sample: int,
 ) -> None:
-    """Add one sample; ``sample`` is its index, for the message.
+    """Add what is left of a sample; ``sample`` is its index, for the message.
 
     Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
     """
-    while arrays:
-        tensor, array = arrays.popleft()
+    while True:
+        try:
+            tensor, array = arrays.popleft()
+        except IndexError:  # the other thread took the last one
+            return
         values = array.astype(np.float32, copy=False)
         flat = values.reshape(-1)
         for start in range(0, flat.size, _CHUNK):
