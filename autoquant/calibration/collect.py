@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.calibration.channels import Channels
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
@@ -34,18 +35,21 @@ def collect(
     feeds: Iterable[Feed],
     *,
     digest: str,
+    channel_axes: Mapping[TensorName, int] | None = None,
     on_sample: Callable[[int], None] | None = None,
 ) -> Statistics:
-    """Run every sample once and keep a histogram of each tensor.
+    """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
 
-    The statistics of a sample are taken in a second thread while the session runs the next one, so that two samples
-    are in memory at any time, however many there are.
+    The statistics of a sample are taken in a second thread while the session runs the next one; then both threads share
+    what is left. So two samples are in memory at any time, however many there are.
 
     Args:
         session: Has the tensors among its outputs, apart from those that are graph inputs.
         tensors: Activations to observe, float32 or float16; shapes may differ from sample to sample.
         feeds: The samples, taken one at a time.
         digest: Of model and samples, kept in the result.
+        channel_axes: Axis of the channels, of the tensors whose channels are observed one by one; the number of
+            channels is the same in every sample.
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
@@ -55,24 +59,33 @@ def collect(
     Raises:
         DataError: There is no sample, or an activation holds NaN or infinity.
     """
-    histograms, scratch = {tensor: _Histogram() for tensor in tensors}, _Scratch()
+    histograms = {tensor: _Histogram() for tensor in tensors}
+    channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
+    own_scratch, its_scratch = _Scratch(), _Scratch()
     n_samples = 0
     pending: Future[None] | None = None
+    left: _Arrays = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:
         for feed in feeds:
             arrays = _run(session, tensors, feed)
             if pending is not None:
+                _observe(histograms, channels, left, own_scratch, n_samples - 1)
                 pending.result()
-            pending = pool.submit(_observe, histograms, arrays, scratch, n_samples)
-            del arrays
+            left = arrays
+            pending = pool.submit(_observe, histograms, channels, left, its_scratch, n_samples)
             n_samples += 1
             if on_sample is not None:
                 on_sample(n_samples)
         if pending is None:
             raise DataError("there is no calibration sample, give at least one")
+        _observe(histograms, channels, left, own_scratch, n_samples - 1)
         pending.result()
-    found = {tensor: histogram.statistics() for tensor, histogram in histograms.items()}
-    return Statistics(tensors=found, digest=digest, n_samples=n_samples)
+    return Statistics(
+        tensors={tensor: histogram.statistics() for tensor, histogram in histograms.items()},
+        channels={tensor: channel.statistics() for tensor, channel in channels.items()},
+        digest=digest,
+        n_samples=n_samples,
+    )
 
 
 def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays:
@@ -82,20 +95,32 @@ def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays
     return deque((tensor, arrays[tensor] if tensor in arrays else feed[tensor]) for tensor in tensors)
 
 
-def _observe(histograms: Mapping[TensorName, "_Histogram"], arrays: _Arrays, scratch: "_Scratch", sample: int) -> None:
-    """Add one sample; ``sample`` is its index, for the message.
+def _observe(
+    histograms: Mapping[TensorName, "_Histogram"],
+    channels: Mapping[TensorName, Channels],
+    arrays: _Arrays,
+    scratch: "_Scratch",
+    sample: int,
+) -> None:
+    """Add what is left of a sample; ``sample`` is its index, for the message.
 
     Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
     """
-    while arrays:
-        tensor, array = arrays.popleft()
-        values = array.astype(np.float32, copy=False).reshape(-1)
-        for start in range(0, values.size, _CHUNK):
-            if not histograms[tensor].add(values[start : start + _CHUNK], scratch):
+    while True:
+        try:
+            tensor, array = arrays.popleft()
+        except IndexError:  # the other thread took the last one
+            return
+        values = array.astype(np.float32, copy=False)
+        flat = values.reshape(-1)
+        for start in range(0, flat.size, _CHUNK):
+            if not histograms[tensor].add(flat[start : start + _CHUNK], scratch):
                 raise DataError(
                     f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
                     " leave the sample out or correct its preprocessing"
                 )
+        if tensor in channels:
+            channels[tensor].add(values)
 
 
 class _Scratch:

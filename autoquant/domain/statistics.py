@@ -1,14 +1,14 @@
 """What calibration observes of an activation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 
-__all__ = ["N_BINS", "CalibrationRange", "Statistics", "TensorStatistics"]
+__all__ = ["N_BINS", "CalibrationRange", "ChannelStatistics", "Statistics", "TensorStatistics"]
 
 N_BINS = 8192
 """Bins of a histogram over [-limit, limit); ``limit`` is a power of two below twice the largest magnitude, so that
@@ -39,6 +39,24 @@ class TensorStatistics:
         return int(self.counts.sum()) + self.n_zeros
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStatistics:
+    """The channels of one activation over all calibration samples and positions; none where it never held a value.
+
+    Attributes:
+        axis: Of the channels: 1 of what a Conv reads or writes, -1 of what a Gemm or MatMul does, 0 of what a Gemm
+            reads transposed.
+        minimum: Exact smallest values, float32, shape (C,).
+        maximum: Exact largest values, float32, shape (C,).
+        mean: Float64, shape (C,).
+    """
+
+    axis: int
+    minimum: npt.NDArray[np.float32]
+    maximum: npt.NDArray[np.float32]
+    mean: npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class CalibrationRange:
     """The float interval that a tensor's integers cover; not yet widened to hold zero."""
@@ -49,8 +67,16 @@ class CalibrationRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Statistics of every activation that may be quantized, and the digest of what made them."""
+    """Statistics of every activation that may be quantized, and the digest of what made them.
+
+    Attributes:
+        tensors: All of them.
+        channels: Those that a linear operator with a constant weight reads or writes.
+        digest: Of model and samples.
+        n_samples: How many were run.
+    """
 
     tensors: Mapping[TensorName, TensorStatistics]
+    channels: Mapping[TensorName, ChannelStatistics] = field(default_factory=dict)
     digest: str
     n_samples: int

@@ -8,7 +8,17 @@ from enum import Enum, auto
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["Kind", "activations", "bias_of", "can_emit_float", "channel_axis", "is_linear", "kind_of", "weight_of"]
+__all__ = [
+    "Kind",
+    "activations",
+    "bias_of",
+    "can_emit_float",
+    "channel_axes",
+    "channel_axis",
+    "is_linear",
+    "kind_of",
+    "weight_of",
+]
 
 
 class Kind(Enum):
@@ -115,6 +125,13 @@ def channel_axis(node: Node, graph: Graph) -> int | None:
         return 0 if node.attributes.get("transB", 0) else 1
     shape = graph.shape(node.inputs[1])
     return 1 if shape is not None and len(shape) == 2 else None
+
+
+def channel_axes(node: Node) -> tuple[int, int]:
+    """Axes of the channels of what a linear operator with a constant weight reads and writes."""
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return 1, 1
+    return (0 if node.attributes.get("transA", 0) else -1), -1
 
 
 def can_emit_float(node: Node, graph: Graph) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper, shape_inference, version_converter
 
@@ -21,6 +22,7 @@ __all__ = [
     "name_nodes",
     "opset_of",
     "to_bytes",
+    "with_constants",
     "with_outputs",
 ]
 
@@ -166,6 +168,26 @@ def _name(graph: onnx.GraphProto) -> None:
             name = f"{name}_{i}"
         node.name = name
         seen.add(name)
+
+
+def with_constants(
+    model: Model, arrays: Mapping[str, npt.NDArray[np.generic]], inputs: Mapping[tuple[int, int], str]
+) -> Model:
+    """The model with other constants.
+
+    Args:
+        model: Stays as it is.
+        arrays: Values by name, of initializers that are there and of new ones.
+        inputs: Which tensors nodes read instead, by index of the node and of the input.
+    """
+    copy = _copy(model)
+    present = {tensor.name: tensor for tensor in copy.graph.initializer}
+    for name, array in arrays.items():
+        tensor = present[name] if name in present else copy.graph.initializer.add()
+        tensor.CopyFrom(numpy_helper.from_array(array, name))
+    for (node, slot), name in inputs.items():
+        copy.graph.node[node].input[slot] = name
+    return copy
 
 
 def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None]) -> Model:

@@ -44,6 +44,7 @@ def measure_pass(subject: Subject, *, n_turns: int = 4) -> tuple[list[Line], dic
         The line and the raw seconds.
     """
     tensors = tuple(subject.statistics.tensors)
+    axes = {name: channels.axis for name, channels in subject.statistics.channels.items()}
     session = _open_observed(subject.prepared, tensors)
     fetched = [name for name in tensors if name not in subject.calibration.feeds[0]]
     seconds: dict[str, list[float]] = {"running": [], "observing": []}
@@ -55,7 +56,7 @@ def measure_pass(subject: Subject, *, n_turns: int = 4) -> tuple[list[Line], dic
             session.run(fetched, feed)
         seconds["running"].append(time.perf_counter() - start)
         start = time.perf_counter()
-        collect(session, tensors, subject.calibration.feeds, digest="")
+        collect(session, tensors, subject.calibration.feeds, digest="", channel_axes=axes)
         seconds["observing"].append(time.perf_counter() - start)
     line = Line(
         name="pass",
@@ -65,7 +66,7 @@ def measure_pass(subject: Subject, *, n_turns: int = 4) -> tuple[list[Line], dic
         measured=paired_ratio(seconds["observing"], seconds["running"]),
         unit="x",
         note=f"{milliseconds(seconds['observing'])} against {milliseconds(seconds['running'])} for"
-        f" {len(subject.calibration)} samples and {len(tensors)} tensors; the histograms are made in a second thread",
+        f" {len(subject.calibration)} samples and {len(tensors)} tensors; the statistics are made in a second thread",
     )
     return [line], {"n_tensors": len(tensors), "seconds": seconds}
 
@@ -137,8 +138,10 @@ def _calibrate(folder: Path, n: int, form: str) -> None:
             steps.calibrate(prepared, samples, space=SPACE, cache_folder=Path(cache))
             return
         few = replace(given, feeds=given.feeds[:2], digest="two")
-        tensors = tuple(steps.calibrate(prepared, few, space=SPACE, cache_folder=Path(cache)).tensors)
-        collect(_open_observed(prepared, tensors), tensors, perturbed(given, n), digest="")
+        found = steps.calibrate(prepared, few, space=SPACE, cache_folder=Path(cache))
+        tensors, axes = tuple(found.tensors), {name: channels.axis for name, channels in found.channels.items()}
+        session = _open_observed(prepared, tensors)
+        collect(session, tensors, perturbed(given, n), digest="", channel_axes=axes)
 
 
 def _save(path: Path, given: Samples, n: int, writer: str) -> None:

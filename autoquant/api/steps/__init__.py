@@ -2,6 +2,7 @@
 
 from autoquant.api.steps.calibration import calibrate
 from autoquant.api.steps.candidates import build, builder_of, probe_residual_norms, ranges_of
+from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.measurement import measure, open_bench
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.api.steps.preparation import find_regions, prepare, prepare_without_data
@@ -10,6 +11,7 @@ __all__ = [
     "build",
     "builder_of",
     "calibrate",
+    "equalise",
     "find_regions",
     "measure",
     "model_path",

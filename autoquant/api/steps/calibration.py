@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,8 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import Target
-from autoquant.model.ops import activations
+from autoquant.model.graph import Graph
+from autoquant.model.ops import activations, channel_axes, is_linear
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.plan import is_clipped, is_quantizable
@@ -94,7 +95,7 @@ def _cache(folder: Path) -> joblib.Memory:
 
 def _observer_version() -> str:
     """Of what makes the statistics: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS}"
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels"
 
 
 def _statistics(
@@ -107,7 +108,14 @@ def _statistics(
     graph = prepared.graph
     inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
-    found = collect(session, tensors, feeds, digest=f"{model_digest}-{data_digest}", on_sample=on_sample)
+    found = collect(
+        session,
+        tensors,
+        feeds,
+        digest=f"{model_digest}-{data_digest}",
+        channel_axes=_channel_axes(graph, tensors),
+        on_sample=on_sample,
+    )
     if feeds.is_cut_off:
         raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
     return found
@@ -127,6 +135,14 @@ def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[Ten
         for name in names
         if name in graph.float_tensors and not graph.is_constant(name) and not is_clipped(name, graph, region_of)
     )
+
+
+def _channel_axes(graph: Graph, tensors: Collection[TensorName]) -> dict[TensorName, int]:
+    """Of what linear operators read and write; the first reader decides, and before those that write."""
+    linear = [node for node in graph.nodes if is_linear(node, graph)]
+    read = [(node.inputs[0], channel_axes(node)[0]) for node in linear]
+    written = [(node.outputs[0], channel_axes(node)[1]) for node in linear]
+    return {name: axis for name, axis in reversed(read + written) if name in tensors}
 
 
 def _user_cache() -> Path:

@@ -20,6 +20,7 @@ from autoquant.api.steps import (
 from autoquant.calibration.batches import read_samples
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.region import TensorName
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
@@ -87,6 +88,25 @@ def test_the_steps_lead_from_a_model_to_a_measurement(model: Path, samples: Samp
     assert quantized.digest != everything.digest
     known = replace(quantized, size_bytes=1)
     assert measure(bench, candidate, assignment, found, known={quantized.digest: known}) == quantized
+
+
+def test_channels_of_what_linear_operators_read_and_write_are_observed(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    graph = prepared.graph
+    linear = [node for node in graph.nodes if node.op_type in ("Conv", "Gemm")]
+    names = {name for node in linear for name in (node.inputs[0], node.outputs[0])}
+    assert statistics.channels.keys() == names & statistics.tensors.keys() >= {node.inputs[0] for node in linear}
+    x = np.concatenate([feed["x"] for feed in samples.feeds])
+    found = statistics.channels[TensorName("x")]
+    np.testing.assert_allclose(found.mean, x.mean(axis=(0, 2, 3), dtype=np.float64), rtol=1e-12)
+    np.testing.assert_array_equal(found.maximum, x.max(axis=(0, 2, 3)))
+    for name, channels in statistics.channels.items():
+        assert channels.minimum.min() == np.float32(statistics.tensors[name].minimum)
+        assert channels.maximum.max() == np.float32(statistics.tensors[name].maximum)
+    assert len(statistics.channels[graph.outputs[0]].mean) == 5
 
 
 def test_data_files_that_disappear_between_steps_are_a_data_error(

@@ -76,6 +76,15 @@ def test_statistics_hold_every_requested_tensor_the_digest_and_the_number_of_sam
     assert statistics.tensors[DOUBLED].n_zeros == 1
 
 
+def test_channels_are_observed_of_the_tensors_that_have_an_axis() -> None:
+    feeds = [feed_of(np.array([[1, -2]], np.float16)), feed_of(np.array([[3, 2]], np.float16))]
+    statistics = collect(Doubling(), [X, DOUBLED], feeds, digest="", channel_axes={DOUBLED: -1})
+    assert statistics.channels.keys() == {DOUBLED}
+    found = statistics.channels[DOUBLED]
+    assert (found.minimum.tolist(), found.maximum.tolist(), found.mean.tolist()) == ([2, -4], [6, 4], [4, 0])
+    assert found.minimum.dtype == found.maximum.dtype == np.float32
+
+
 def test_a_session_is_not_run_when_only_graph_inputs_are_observed() -> None:
     session = Doubling()
     collect(session, [X], [feed_of(np.ones(1, np.float32))], digest="")

@@ -2,7 +2,17 @@ import pytest
 
 from autoquant.domain.space import QUANTIZABLE_OP_TYPES
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, activations, bias_of, can_emit_float, channel_axis, is_linear, kind_of, weight_of
+from autoquant.model.ops import (
+    Kind,
+    activations,
+    bias_of,
+    can_emit_float,
+    channel_axes,
+    channel_axis,
+    is_linear,
+    kind_of,
+    weight_of,
+)
 from tests.models import floats, model_of
 
 
@@ -91,3 +101,20 @@ def test_a_product_of_two_activations_has_no_weight() -> None:
 def test_activations_leave_out_bounds_shapes_and_conditions(body: str, expected: tuple[str, ...]) -> None:
     node, graph = only_node("(float[4] x, int64[4] p) => (float[?] y)", body, c=(1,))
     assert activations(node, graph) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "signature", "shape", "axes"),
+    [
+        ("Conv(x, w)", "(float[1,2,5,5] x) => (float[1,6,?,?] y)", (6, 2, 3, 3), (1, 1)),
+        ("ConvTranspose(x, w)", "(float[1,2,5,5] x) => (float[1,6,?,?] y)", (2, 6, 3, 3), (1, 1)),
+        ("Gemm(x, w)", "(float[2,4] x) => (float[2,3] y)", (4, 3), (-1, -1)),
+        ("Gemm<transA=1>(x, w)", "(float[4,2] x) => (float[2,3] y)", (4, 3), (0, -1)),
+        ("MatMul(x, w)", "(float[1,2,4] x) => (float[1,2,3] y)", (4, 3), (-1, -1)),
+    ],
+)
+def test_the_channels_of_activations_lie_where_the_operator_has_them(
+    call: str, signature: str, shape: tuple[int, ...], axes: tuple[int, int]
+) -> None:
+    node, _ = only_node(signature, f"y = {call}", w=shape)
+    assert channel_axes(node) == axes
