@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autoquant.api import steps
 from autoquant.api.profiling import profiled_prior
+from autoquant.domain.accuracy import Form
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.metric import Metric
@@ -52,12 +53,21 @@ class BenchFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What candidates are built from."""
+    """What candidates are built from.
+
+    Attributes:
+        prepared: The preprocessed model.
+        regions: Its partition.
+        statistics: Of its activations.
+        definition: The space.
+        form: Of the model.
+    """
 
     prepared: PreparedModel
     regions: Sequence[Region]
     statistics: Statistics
     definition: SpaceDefinition
+    form: Form = Form.PLAIN
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""

@@ -83,6 +83,15 @@ class IsolatedEvaluator:
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
 
+    def best_uniform_db(self) -> float:
+        """See ``Evaluator.best_uniform_db``.
+
+        Raises:
+            ModelError: The process was lost.
+        """
+        found: float = self._own("best_uniform_db")
+        return found
+
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """What is expected of latencies; see ``profiling.profiled_prior``.
 

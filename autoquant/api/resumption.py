@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoquant.api.folder import read_json
+from autoquant.domain.accuracy import Form
 from autoquant.errors import OutputError
 from autoquant.runtime.environment import describe_environment, differences
 
@@ -34,12 +35,14 @@ class Earlier:
         n_calibration_samples: That there was time for.
         n_evaluation_samples: The same, among those that guide the search.
         has_plain_sums: What probing the forms gave.
+        form: Of the float model.
         sampler: That it used.
     """
 
     n_calibration_samples: int
     n_evaluation_samples: int
     has_plain_sums: bool
+    form: Form
     sampler: str
 
 
@@ -56,11 +59,13 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     document = read_json(folder / "run.json")
     earlier, environment = document.get("configuration"), document.get("environment")
     n_calibration, n_evaluation = document.get("n_calibration_samples"), document.get("n_evaluation_samples")
+    form = document.get("form")
     if not (
         isinstance(earlier, dict)
         and isinstance(environment, dict)
         and isinstance(n_calibration, int)
         and isinstance(n_evaluation, int)
+        and form in tuple(Form)
     ):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
     for key, name in _FIXED.items():
@@ -78,5 +83,6 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         n_calibration_samples=n_calibration,
         n_evaluation_samples=n_evaluation,
         has_plain_sums=document.get("plain_sums") is True,
+        form=Form(str(form)),
         sampler=str(earlier.get("sampler", now["sampler"])),
     )

@@ -16,6 +16,7 @@ from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.api.preparing import Preparing
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup, file_bench_setup
@@ -43,7 +44,6 @@ __all__ = ["ENDED_BY_USER", "OnProgress", "Opened", "Run"]
 
 OnProgress = Callable[[SearchProgress], None]
 ENDED_BY_USER = "the user ended the search"
-_CALIBRATION_SHARE = 0.25
 _PROFILE_S, _PROFILE_SHARE = 3.0, 0.02
 """For running what is profiled, and the share of the budget."""
 _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
@@ -82,9 +82,7 @@ class Run:
     deadline: Deadline
     on_progress: OnProgress
     notes: list[str] = field(default_factory=list)
-    difference_db: float | None = None
     has_plain_sums: bool = False
-    n_calibration_samples: int = 0
     earlier: Earlier | None = None
     definition: SpaceDefinition | None = None
     data: SearchData | None = None
@@ -138,10 +136,14 @@ class Run:
         assert self.data is not None
         with closing(self._evaluator(self.data)) as evaluator:
             evaluator.start()
-            ingredients = self._ingredients(self.data)
+            preparing = self._preparing(self.data)
+            plain = preparing.ingredients()
             with interruptible() as interrupts:
                 with self.deadline.phase("open"):
-                    facts = self._load(evaluator, folder, ingredients)
+                    facts = self._load(evaluator, plain)
+                ingredients = preparing.in_best_form(plain, evaluator)
+                if not self.configuration.resume:  # before there is a journal
+                    folder.write_json("run.json", self._run_document(ingredients, facts, 0))
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
@@ -165,34 +167,19 @@ class Run:
         available = available_memory_bytes()
         return None if available is None else int(_MEMORY_SHARE * available)
 
-    def _ingredients(self, data: SearchData) -> Ingredients:
-        """Preprocess, partition, calibrate."""
+    def _preparing(self, data: SearchData) -> Preparing:
         assert self.definition is not None
-        samples = data.calibration
-        asked = self.configuration
-        self._tell("preprocess")
-        with self.deadline.phase("preprocess"):
-            prepared = steps.prepare(asked.model, data.everything, dims=asked.dims)
-            regions = steps.find_regions(prepared, space=self.definition, n_regions=asked.n_regions)
-            self.notes.extend(prepared.notes)
-            self.difference_db = None if math.isinf(prepared.difference_db) else round(prepared.difference_db, 2)
-        self._tell("calibrate")
-        with self.deadline.phase("calibrate"):
-            statistics = steps.calibrate(
-                prepared,
-                samples,
-                space=self.definition,
-                cache_folder=asked.cache,
-                seconds=math.inf if self.earlier else _CALIBRATION_SHARE * self._budget_s,
-                n_samples=self.earlier.n_calibration_samples if self.earlier else None,
-            )
-        self.n_calibration_samples = statistics.n_samples
-        if statistics.n_samples < len(samples):
-            why = "as before, on" if self.earlier else "there was time for"
-            self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
-        return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=self.definition)
+        return Preparing(
+            configuration=self.configuration,
+            definition=self.definition,
+            data=data,
+            deadline=self.deadline,
+            earlier=self.earlier,
+            notes=self.notes,
+            tell=self._tell,
+        )
 
-    def _load(self, evaluator: IsolatedEvaluator, folder: RunFolder, ingredients: Ingredients) -> BenchFacts:
+    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> BenchFacts:
         """Wait until the float model was run, and hand over what candidates are built from."""
         assert self.data is not None
         facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
@@ -203,8 +190,6 @@ class Run:
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
-        if not self.configuration.resume:  # before there is a journal
-            folder.write_json("run.json", self._run_document(ingredients, facts, 0))
         return facts
 
     def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
@@ -358,6 +343,7 @@ class Run:
         return configuration_document(self.configuration, self.data, self.definition)
 
     def _run_document(self, ingredients: Ingredients, facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
+        difference_db = ingredients.prepared.difference_db
         return {
             "schema_version": 1,
             "configuration": self.configuration_document,
@@ -365,10 +351,11 @@ class Run:
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
             "n_evaluations": n_evaluations,
-            "preprocessed_difference_db": self.difference_db,
-            "n_calibration_samples": self.n_calibration_samples,
+            "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
+            "n_calibration_samples": ingredients.statistics.n_samples,
             "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,
+            "form": ingredients.form,
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},

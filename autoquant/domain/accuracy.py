@@ -1,8 +1,8 @@
-"""How much is done for accuracy at no cost in latency."""
+"""What is done for accuracy at no cost in latency."""
 
 from enum import StrEnum
 
-__all__ = ["Accuracy"]
+__all__ = ["Accuracy", "Form"]
 
 
 class Accuracy(StrEnum):
@@ -15,3 +15,12 @@ class Accuracy(StrEnum):
     NONE = "none"
     FAST = "fast"
     FULL = "full"
+
+
+class Form(StrEnum):
+    """Of the float model: all compute the same, and lose less or more of it when they are quantized."""
+
+    PLAIN = "plain"
+    """The preprocessed model as it is."""
+    EQUALISED = "equalised"
+    """Its channels are balanced by powers of two."""

@@ -151,7 +151,7 @@ def test_a_calibration_that_was_cut_off_is_the_same_with_more_time(
     search: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("autoquant.api.run._CALIBRATION_SHARE", 0.0)
+        patched.setattr("autoquant.api.preparing._CALIBRATION_SHARE", 0.0)
         assert search(trials="3", time="60s").exit_code == 0
     first = json.loads(Path("run/run.json").read_text())
     assert first["n_calibration_samples"] == 1
@@ -166,7 +166,7 @@ def test_a_calibration_that_was_cut_off_is_the_same_with_more_time(
 def test_a_whole_calibration_is_not_cut_off_with_less_time(
     search: Command, run: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autoquant.api.run._CALIBRATION_SHARE", 0.0)
+    monkeypatch.setattr("autoquant.api.preparing._CALIBRATION_SHARE", 0.0)
     monkeypatch.setenv("AUTOQUANT_CACHE", "another")
     assert search("--resume", trials="1", time="60s").exit_code == 0
     assert json.loads(Path("run/run.json").read_text())["n_calibration_samples"] == 12
