@@ -17,14 +17,12 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
-from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
@@ -64,9 +62,7 @@ class Ingredients:
 
     def layout(self) -> Layout:
         """Regions, schemes and borders as the study sees them."""
-        space = resolve(self.definition, self.regions)
-        work = {region.id: region.work for region in self.regions}
-        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work)
+        return steps.layout_of(self.prepared, self.regions, self.definition)
 
 
 @dataclass(frozen=True, slots=True)
