@@ -87,6 +87,7 @@ class EvaluatorSetup:
         metrics: Tried on the float model before anything is built.
         has_drops: Whether candidates are scored too.
         objectives: What candidates are compared in; those with metrics need ``has_drops``.
+        is_thorough: Whether the first candidates run every sample, also where there are many.
     """
 
     model: Path
@@ -98,6 +99,7 @@ class EvaluatorSetup:
     metrics: tuple[Metric, ...] = ()
     has_drops: bool = False
     objectives: Objectives = DEFAULT_OBJECTIVES
+    is_thorough: bool = False
 
     def __call__(self) -> "Evaluator":
         """Open the float model and run it.
@@ -106,6 +108,8 @@ class EvaluatorSetup:
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
         bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        if self.is_thorough:
+            bench.run_all_samples()
         if len(bench.feeds) == len(self.samples):
             with steps.running(self.model):
                 bench.check(self.held_out)

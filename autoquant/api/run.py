@@ -75,7 +75,8 @@ class Run:
         on_progress: Told where it stands.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
-        resolved: For ``run.json``, where the one trial of this run was solved for.
+        is_pooled: Whether trials run all samples, held-out ones too, as the last measurement does.
+        resolved: For ``run.json``, where the trials of this run were solved for.
     """
 
     configuration: Configuration
@@ -93,6 +94,7 @@ class Run:
     sampler: BaseSampler | None = None
     warm: WarmSource | None = None
     resolved: Mapping[str, object] | None = None
+    is_pooled: bool = False
 
     @property
     def has_evaluations(self) -> bool:
@@ -145,7 +147,7 @@ class Run:
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
-        return IsolatedEvaluator(evaluator_setup(self.configuration, data), memory_bytes=self._memory_bytes)
+        return IsolatedEvaluator(evaluator_setup(self.configuration, data, self.is_pooled), None, self._memory_bytes)
 
     @property
     def _budget_s(self) -> float:

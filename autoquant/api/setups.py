@@ -15,19 +15,21 @@ _FLOAT_SHARE = 0.15
 """Of the budget, for running the float model on the evaluation samples."""
 
 
-def evaluator_setup(asked: Configuration, data: SearchData) -> EvaluatorSetup:
-    """For trials."""
+def evaluator_setup(asked: Configuration, data: SearchData, is_pooled: bool = False) -> EvaluatorSetup:
+    """For trials; ``is_pooled``: they run all samples, held-out ones too, as the last measurement does."""
+    held_out = () if is_pooled or data.held_out is None else data.held_out.feeds
     budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
     return EvaluatorSetup(
         model=asked.model,
-        samples=data.search,
+        samples=data.pooled if is_pooled else data.search,
         targets=asked.targets,
         seed=asked.seed,
-        held_out=() if data.held_out is None else data.held_out.feeds,
+        held_out=held_out,
         seconds=_FLOAT_SHARE * budget_s,
         metrics=asked.metrics,
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
+        is_thorough=is_pooled,
     )
 
 

@@ -55,8 +55,9 @@ def fastest_predicted(
 ) -> Predicted:
     """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
 
-    That is either the solution of an integer program or, where its measurement says that it is faster, an assignment
-    that was evaluated. What was measured to miss the demand, or failed, is neither.
+    That is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
+    standard deviation too, an assignment that was evaluated. What was measured to miss the demand, or failed, is
+    neither.
 
     Args:
         study: With at least one complete trial.
@@ -75,9 +76,12 @@ def fastest_predicted(
     solved = beliefs.solve(narrowed, min_snr_db, missed, seconds)
     codes, predicted, i = solved.codes, beliefs.predict(solved.codes[None]), 0
     known = beliefs.evaluated()
-    may = found.codes.any(axis=1) & ~found.is_quick & (known.snr_db >= min_snr_db + known.snr_error_db)
-    fastest = int(np.argmin(np.where(may, known.ratios.mean(axis=1), np.inf)))
-    if may[fastest] and known.ratios[fastest].mean() < predicted.ratios[0].mean():
+    is_kept = [
+        ran.any() and missed.isdisjoint((a.tobytes(), ran.tobytes())) for a, ran in zip(asked, found.codes, strict=True)
+    ]
+    may = np.array(is_kept) & ~found.is_quick & (known.snr_db >= min_snr_db + known.snr_error_db)
+    fastest = int(np.argmin(np.where(may, _at_most(known), np.inf)))
+    if may[fastest] and _at_most(known)[fastest] < _at_most(predicted)[0]:
         codes, predicted, i = asked[fastest], known, fastest
     return Predicted(
         assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
@@ -138,6 +142,11 @@ class _Beliefs:
             if snr_db >= min_snr_db + error_db or not solved.codes.any():
                 return solved
             limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
+
+
+def _at_most(predicted: Prediction) -> Floats:
+    """Mean ratio with a margin of one standard deviation; shape (n,)."""
+    return np.asarray((predicted.ratios + predicted.ratio_errors).mean(axis=1))
 
 
 def _combined(first: Floats, first_error: Floats, second: Floats, second_error: Floats) -> tuple[Floats, Floats]:
