@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from autoquant.api.inspect import inspect_model
     from autoquant.api.resolve import resolve
     from autoquant.api.result import SearchResult
+    from autoquant.api.sampler import StructureSampler
     from autoquant.api.search import search
     from autoquant.api.steps import build, calibrate, find_regions, measure, open_bench, prepare, read_data
     from autoquant.domain.target import Target
@@ -19,6 +20,7 @@ __all__ = [
     "Budget",
     "Demands",
     "SearchResult",
+    "StructureSampler",
     "Target",
     "build",
     "calibrate",
@@ -39,6 +41,7 @@ _HOMES = {
     "Budget": "api.configuration",
     "Demands": "api.configuration",
     "SearchResult": "api.result",
+    "StructureSampler": "api.sampler",
     "Target": "domain.target",
     "inspect_model": "api.inspect",
     "resolve": "api.resolve",

@@ -179,11 +179,20 @@ def resolve(
     min_snr: Annotated[float, typer.Option(metavar="DB", help="SNR that the model shall keep.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new run: new or empty.")],
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The run's model, where its file moved.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option(metavar="DATA", help="The run's samples, where they moved or were Python objects.")
+    ] = None,
+    evaluation: Annotated[str | None, typer.Option(metavar="DATA", help="The same.")] = None,
+    held_out: Annotated[str | None, typer.Option(metavar="DATA", help="The same.")] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The run's labels, where their file moved.")
+    ] = None,
     time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
 ) -> None:
-    """Give the fastest model that a finished run predicts to keep another SNR, and measure only that one."""
+    """Give the fastest model that a finished run predicts to keep another SNR, and measure only that one, or a few."""
     started = time.perf_counter()
     with _errors():
         from autoquant.api.configuration import seconds_of
@@ -196,6 +205,11 @@ def resolve(
                 max_latency_ratio=max_latency_ratio,
                 out=out,
                 seconds=seconds_of(time_, "--time"),
+                model=model,
+                calibration=calibration,
+                evaluation=evaluation,
+                held_out=held_out,
+                labels=labels,
                 spent_s=time.perf_counter() - started,
                 on_progress=show,
             )

@@ -49,6 +49,19 @@ class SearchData:
         parts = [self.calibration, self.search, *self._held_out]
         return replace(self.calibration, feeds=chain_feeds([part.feeds for part in parts]))
 
+    @property
+    def pooled(self) -> Samples:
+        """What a member's SNR is over: those of the search first, then what was held out of the same data."""
+        if self.held_out is None or not self.is_pooled:
+            return self.search
+        return replace(
+            self.search,
+            feeds=chain_feeds([self.search.feeds, self.held_out.feeds]),
+            feed_digests=[*self.search.feed_digests, *self.held_out.feed_digests],
+            labels=self.labels(self.division(len(self.search))),
+            digest=self.evaluation_digest,
+        )
+
     def division(self, n_search: int) -> Division:
         """Of the samples of the last measurement, where there was time for so many of the search."""
         n_held_out = sum(map(len, self._held_out))

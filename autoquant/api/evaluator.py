@@ -19,14 +19,12 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
-from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
@@ -77,9 +75,7 @@ class Ingredients:
 
     def layout(self) -> Layout:
         """Regions, schemes and borders as the study sees them."""
-        space = resolve(self.definition, self.regions)
-        work = {region.id: region.work for region in self.regions}
-        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work)
+        return steps.layout_of(self.prepared, self.regions, self.definition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +100,7 @@ class EvaluatorSetup:
         metrics: Tried on the float model before anything is built.
         has_drops: Whether candidates are scored too.
         objectives: What candidates are compared in; those with metrics need ``has_drops``.
+        is_thorough: Whether the first candidates run every sample, also where there are many.
     """
 
     model: Path
@@ -115,6 +112,7 @@ class EvaluatorSetup:
     metrics: tuple[Metric, ...] = ()
     has_drops: bool = False
     objectives: Objectives = DEFAULT_OBJECTIVES
+    is_thorough: bool = False
 
     def pinned(self, n_samples: int) -> "EvaluatorSetup":
         """To measure on so many of the first samples, which there was time for before."""
@@ -130,6 +128,8 @@ class EvaluatorSetup:
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
         bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        if self.is_thorough:
+            bench.run_all_samples()
         if len(bench.feeds) == len(self.samples):
             with steps.running(self.model):
                 bench.check(self.held_out)

@@ -1,4 +1,4 @@
-"""Another demand on a finished run: solved for, built and measured once."""
+"""Another demand on a finished run: solved for, built and measured, again only where that misses the demand."""
 
 import math
 import os
@@ -9,6 +9,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from autoquant.api import steps
 from autoquant.api.configuration import Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room, read_json
@@ -18,19 +19,23 @@ from autoquant.api.run import OnProgress, Opened, Run
 from autoquant.api.trials import Trials
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.demand import Predicted, fastest_predicted
+from autoquant.study.layout import Layout
+from autoquant.study.study import Study
 
 __all__ = ["resolve"]
 
 _SOLVE_S, _SOLVE_SHARE = 20.0, 0.25
 """For solving, and the share of the budget."""
 _TWO_SIDED_95 = 1.96
+_MOST_ATTEMPTS = 4
+"""Predictions that are measured at most, as long as they miss the demand."""
 
 
 def resolve(
@@ -40,14 +45,19 @@ def resolve(
     max_latency_ratio: float | None = None,
     out: str | os.PathLike[str],
     seconds: float = 60.0,
+    model: str | os.PathLike[str] | None = None,
     calibration: DataSource | None = None,
     evaluation: DataSource | None = None,
     held_out: DataSource | None = None,
+    labels: str | os.PathLike[str] | None = None,
     cache: Path | None = None,
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
 ) -> SearchResult:
     """Solve a finished run's models for another demand, and measure only what is predicted to be the fastest.
+
+    Where the SNR that was measured misses the demand, the models learn from that, and the next prediction is measured,
+    four at most. All evaluation samples count, as in the last measurement of a search.
 
     Everything else is as in that run, on the same machine: model, data, target, space, regions.
 
@@ -55,17 +65,19 @@ def resolve(
         run: Its folder.
         min_snr_db: The prediction keeps this SNR with a margin of one standard deviation.
         max_latency_ratio: Nothing is measured where the prediction leaves no doubt that this is missed.
-        out: Folder of the new run, new or empty: the study with one more trial, and a front of that and float.
+        out: Folder of the new run, new or empty: the study with these trials too, and a front of the best and float.
         seconds: From the start to the written front.
-        calibration: The samples of that run, needed where they were Python objects.
+        model: The model of that run, needed where its file has moved.
+        calibration: The samples of that run, needed where they were Python objects or have moved.
         evaluation: The same.
         held_out: The same.
+        labels: The same.
         cache: Folder of calibration results, the user's cache folder by default.
         spent_s: Seconds that are gone already.
         on_progress: Told where it stands.
 
     Returns:
-        The front; its notes say what was predicted and what was measured, and whether that misses the demand.
+        The front; its notes say what was predicted and what was measured, also of predictions that missed the demand.
 
     Raises:
         AutoquantError: The run cannot be gone on with here, or no assignment is predicted to keep the demand.
@@ -74,9 +86,13 @@ def resolve(
     document = read_json(folder / "run.json")
     given = {"calibration": calibration, "evaluation": evaluation, "held_out": held_out}
     asked = _configuration(folder, document, {name: source for name, source in given.items() if source is not None})
+    if model is not None:
+        asked = replace(asked, model=steps.model_path(model))
+    if labels is not None:
+        asked = replace(asked, labels=Path(labels))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
     asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
-    new = Run(asked, deadline, on_progress, prior=_prior(folder, document))
+    new = Run(asked, deadline, on_progress, prior=_prior(folder, document), is_pooled=True)
     new.check()
     new.learn_of(folder)
     place = RunFolder(asked.out, resume=False)
@@ -87,6 +103,29 @@ def resolve(
     except BaseException:
         place.discard_if_new()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A prediction and what became of it."""
+
+    predicted: Predicted
+    evaluation: Evaluation
+
+    @property
+    def snr_db(self) -> float:
+        """That was measured; minus infinity where it failed."""
+        outcome = self.evaluation.outcome
+        return outcome.quality.worst_db if isinstance(outcome, Measurement) else -math.inf
+
+    @property
+    def gave(self) -> str:
+        """What was measured, in words."""
+        outcome = self.evaluation.outcome
+        if isinstance(outcome, Failure):
+            return f"it failed at {outcome.stage} ({outcome.reason})"
+        ratio = max(latency.ratio for latency in outcome.latency.values())
+        return f"its trial gave {self.snr_db:.1f} dB and a ratio of {ratio:.3f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +142,18 @@ class _Resolution:
         with self.run.opened(folder) as opened:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
-                predicted = self._predicted(opened, trials)
-            with self.run.deadline.phase("search"):
-                evaluation = trials.measure(predicted.assignment)
-            if evaluation is None:
-                raise UsageError(
-                    f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
+                layout = self._layout(opened, trials)
+            attempts = self._attempts(trials, layout)
+            best = max(attempts, key=lambda attempt: attempt.snr_db)
+            if isinstance(best.evaluation.outcome, Failure):
+                raise OutputError(
+                    f"{self.source}: what is predicted to keep {self._demand}: {best.gave}; demand another"
                 )
-            outcome = evaluation.outcome
-            if isinstance(outcome, Failure):
-                reason = f"failed at {outcome.stage} ({outcome.reason})"
-                raise OutputError(f"{self.source}: what is predicted to keep {self._demand} {reason}; demand another")
+            missed = [attempt for attempt in attempts if attempt is not best]
+            predicted = best.predicted
             self.run.resolved = {
                 "run": str(self.source),
-                "trial": evaluation.trial.number,
+                "trial": best.evaluation.trial.number,
                 "assignment": dict(predicted.assignment),
                 "snr_db": predicted.snr_db,
                 "snr_error_db": predicted.snr_error_db,
@@ -124,35 +161,71 @@ class _Resolution:
                 "ratio_errors": dict(zip(self._targets, predicted.ratio_errors, strict=True)),
                 "n_trials": predicted.n_trials,
                 "is_proven": predicted.is_proven,
+                "missed_trials": [attempt.evaluation.trial.number for attempt in missed],
             }
             return self.run.finish(
                 folder,
                 opened,
                 trials,
-                [evaluation],
+                [best.evaluation],
                 bounds=NO_BOUNDS,
-                remark=lambda front: self._remarks(front, predicted, outcome),
+                remark=lambda front: [*map(self._missed_sentence, missed), *self._remarks(front, best, len(missed))],
             )
 
-    def _predicted(self, opened: Opened, trials: Trials) -> Predicted:
-        """The solution, unless the models leave no doubt that there is none."""
+    def _layout(self, opened: Opened, trials: Trials) -> Layout:
+        """Of the models, which must know something."""
         if not any(isinstance(evaluation.outcome, Measurement) for evaluation in trials.study.evaluations):
             raise OutputError(f"{self.source}: no trial of its study was measured; search with more time")
         layout, prior = opened.ingredients.layout(), self.run.prior
         if prior is not None and (len(prior.change), len(prior.border)) != (len(layout.regions), len(layout.edges)):
             raise OutputError(f"{self.source / 'run.json'}: its latency prior is of other regions; search again")
+        return layout
+
+    def _attempts(self, trials: Trials, layout: Layout) -> list[_Attempt]:
+        """Predictions with what was measured of them, until one keeps the SNR.
+
+        By what one misses the demand, the next one is solved for more: the samples here may be noisier than those that
+        the run has seen.
+        """
+        found: list[_Attempt] = []
+        wanted_db = self.min_snr_db
+        while len(found) < _MOST_ATTEMPTS:
+            try:
+                found.append(self._attempt(trials, layout, wanted_db))
+            except UsageError as error:
+                if not found:
+                    raise
+                self.run.notes.append(f"no other prediction was measured: {error}")
+                break
+            if found[-1].snr_db >= self.min_snr_db:
+                break
+            if math.isfinite(found[-1].snr_db):
+                wanted_db += self.min_snr_db - found[-1].snr_db
+        return found
+
+    def _attempt(self, trials: Trials, layout: Layout, min_snr_db: float) -> _Attempt:
+        with self.run.deadline.phase("solve"):
+            predicted = self._predicted(trials.study, layout, min_snr_db)
+        with self.run.deadline.phase("search"):
+            evaluation = trials.measure(predicted.assignment)
+        if evaluation is None:
+            raise UsageError(
+                f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
+            )
+        return _Attempt(predicted, evaluation)
+
+    def _predicted(self, study: Study, layout: Layout, min_snr_db: float) -> Predicted:
+        """The solution, unless the models leave no doubt that there is none."""
         seconds = min(_SOLVE_S, _SOLVE_SHARE * max(0.0, self.run.deadline.left))
-        found = fastest_predicted(trials.study, layout, min_snr_db=self.min_snr_db, prior=prior, seconds=seconds)
+        found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=self.run.prior, seconds=seconds)
         if not found.assignment:
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
-            raise UsageError(
-                f"{self.source}: nothing faster than float {why} to keep {self.min_snr_db:g} dB; demand less"
-            )
+            raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; demand less")
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])
         low = found.ratios[worst] - _TWO_SIDED_95 * found.ratio_errors[worst]
         if self.max_latency_ratio is not None and low > self.max_latency_ratio:
             raise UsageError(
-                f"{self.source}: what is predicted to keep {self.min_snr_db:g} dB takes"
+                f"{self.source}: what is predicted to keep {min_snr_db:g} dB takes"
                 f" {_ratio(found.ratios[worst], found.ratio_errors[worst])} of float's latency, not"
                 f" {self.max_latency_ratio:g}; demand less of one of the two"
             )
@@ -167,24 +240,28 @@ class _Resolution:
         ratio = "" if self.max_latency_ratio is None else f" at a ratio of {self.max_latency_ratio:g}"
         return f"{self.min_snr_db:g} dB{ratio}"
 
-    def _remarks(self, front: Front, predicted: Predicted, outcome: Measurement) -> list[str]:
+    def _missed_sentence(self, attempt: _Attempt) -> str:
+        """Of a prediction that is not delivered."""
+        snr = _interval(attempt.predicted.snr_db, attempt.predicted.snr_error_db, 1)
+        name = f"t{attempt.evaluation.trial.number:04d}"
+        return f"{name} missed the demand of {self._demand}: {snr} dB were predicted, {attempt.gave}"
+
+    def _remarks(self, front: Front, attempt: _Attempt, n_missed: int) -> list[str]:
         """What was predicted, what was measured, and whether that misses the demand."""
+        predicted = attempt.predicted
         snr = _interval(predicted.snr_db, predicted.snr_error_db, 1)
         ratios = ", ".join(
             f"{_ratio(ratio, error)} on {name}"
             for name, ratio, error in zip(self._targets, predicted.ratios, predicted.ratio_errors, strict=True)
         )
-        notes = [f"predicted from {predicted.n_trials} trials of {self.source}: {snr} dB, ratio {ratios}"]
+        where = f"{self.source} and this run" if n_missed else f"{self.source}"
+        notes = [f"predicted from {predicted.n_trials} trials of {where}: {snr} dB, ratio {ratios}"]
         if not predicted.is_proven:
             notes.append("there was no time to show that nothing faster is predicted to keep the demand")
         member = next((member for member in front.members if member.id != FLOAT_ID), None)
         if member is None:
-            ratio = max(latency.ratio for latency in outcome.latency.values())
-            trial = f"its trial gave {outcome.quality.worst_db:.1f} dB and a ratio of {ratio:.3f}"
-            return [
-                *notes,
-                f"the demand of {self._demand} is missed: the model is not shown to be faster than float; {trial}",
-            ]
+            why = "the model is not shown to be faster than float"
+            return [*notes, f"the demand of {self._demand} is missed: {why}; {attempt.gave}"]
         return [*notes, f"measured: {_measured(member)}", *self._missed(member)]
 
     def _missed(self, member: Member) -> list[str]:
@@ -280,6 +357,7 @@ def _source(name: str, plain: Mapping[str, Any], given: Mapping[str, DataSource]
     spelled: str | None = plain[name]
     if spelled is not None and spelled.startswith("<"):
         raise UsageError(
-            f"its {name} data were Python objects {spelled}, give them: autoquant.resolve(..., {name}=...)"
+            f"its {name} data were Python objects {spelled}, give them with --{name.replace('_', '-')}"
+            f" or autoquant.resolve(..., {name}=...)"
         )
     return spelled

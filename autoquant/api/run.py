@@ -75,7 +75,8 @@ class Run:
         on_progress: Told where it stands.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
-        resolved: For ``run.json``, where the one trial of this run was solved for.
+        is_pooled: Whether trials run all samples, held-out ones too, as the last measurement does.
+        resolved: For ``run.json``, where the trials of this run were solved for.
     """
 
     configuration: Configuration
@@ -91,6 +92,7 @@ class Run:
     sampler: BaseSampler | None = None
     warm: WarmSource | None = None
     resolved: Mapping[str, object] | None = None
+    is_pooled: bool = False
 
     @property
     def has_evaluations(self) -> bool:
@@ -147,8 +149,8 @@ class Run:
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
-        n_samples = None if self.earlier is None else self.earlier.n_evaluation_samples
-        setup = evaluator_setup(self.configuration, data, n_samples=n_samples)
+        n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
+        setup = evaluator_setup(self.configuration, data, is_pooled=self.is_pooled, n_samples=n_samples)
         return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
 
     @property

@@ -15,25 +15,30 @@ _FLOAT_SHARE = 0.15
 """Of the budget, for running the float model on the evaluation samples."""
 
 
-def evaluator_setup(asked: Configuration, data: SearchData, *, n_samples: int | None = None) -> EvaluatorSetup:
+def evaluator_setup(
+    asked: Configuration, data: SearchData, *, is_pooled: bool = False, n_samples: int | None = None
+) -> EvaluatorSetup:
     """For trials.
 
     Args:
         asked: Of the search.
         data: Its samples.
+        is_pooled: Whether trials run all samples, held-out ones too, as the last measurement does.
         n_samples: Evaluation samples that an earlier run had time for; None to take as many as there is time for.
     """
+    held_out = () if is_pooled or data.held_out is None else data.held_out.feeds
     budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
     found = EvaluatorSetup(
         model=asked.model,
-        samples=data.search,
+        samples=data.pooled if is_pooled else data.search,
         targets=asked.targets,
         seed=asked.seed,
-        held_out=() if data.held_out is None else data.held_out.feeds,
+        held_out=held_out,
         seconds=_FLOAT_SHARE * budget_s,
         metrics=asked.metrics,
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
+        is_thorough=is_pooled,
     )
     return found if n_samples is None else found.pinned(n_samples)
 

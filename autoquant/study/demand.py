@@ -1,6 +1,7 @@
 """The fastest assignment that is predicted to keep an SNR."""
 
 import time
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,11 +10,11 @@ from optuna.trial import TrialState
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
-from autoquant.study.integer_program import fastest_within
-from autoquant.study.layout import Layout
+from autoquant.study.integer_program import Fastest, fastest_within
+from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.observed import effective, observe
 from autoquant.study.study import Study
-from autoquant.study.surrogate import Observations, Surrogate
+from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust
 
 __all__ = ["Predicted", "believe", "fastest_predicted"]
@@ -22,6 +23,8 @@ _N_FIRST = 10
 _GROWTH = 1.1
 _FIRST_STEP_DB, _STEP_GROWTH = 0.05, 1.5
 _LEAST_PROGRAM_S = 0.1
+_SNR_ERROR_DB, _LEAST_RATIO_ERROR = 0.5, 0.003
+"""Of what one trial measures, roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +53,11 @@ class Predicted:
 def fastest_predicted(
     study: Study, layout: Layout, *, min_snr_db: float, prior: LatencyPrior | None, seconds: float
 ) -> Predicted:
-    """Solve for the lowest mean ratio whose predicted SNR is above the demand by one standard deviation.
+    """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
 
-    The program knows no standard deviations. So it is solved for the demand, and again with ever less noise as long as
-    what it finds is too uncertain: a slower assignment that is noisier but more certain is passed over.
+    That is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
+    standard deviation too, an assignment that was evaluated. What was measured to miss the demand, or failed, is
+    neither.
 
     Args:
         study: With at least one complete trial.
@@ -63,32 +67,92 @@ def fastest_predicted(
         seconds: For solving.
     """
     trials = [trial for trial in study.told if trial.state is TrialState.COMPLETE]
-    found = observe(layout, trials)
-    surrogate, trust = believe(layout, found, prior)
-    asked = np.array([layout.encode(trial.params) for trial in trials])
+    found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
+    beliefs = _Beliefs(*believe(layout, found, prior), found)
+    below = found.snr_db.min(axis=1) < min_snr_db
+    failed = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
+    missed = {codes.tobytes() for codes in (*failed, *asked[below], *found.codes[below]) if codes.any()}
     narrowed = replace(layout, allowed=effective(layout, asked, found.codes))
-    landscape = replace(surrogate.landscape(np.random.default_rng(0), 0.0), layout=narrowed)
-    weights = np.full(surrogate.n_targets, 1 / surrogate.n_targets)
-    snr_stretch, ratio_stretch = trust.stretch
-    end, limit_db, step_db = time.perf_counter() + seconds, min_snr_db, _FIRST_STEP_DB
-    while True:
-        left = max(end - time.perf_counter(), _LEAST_PROGRAM_S)
-        solved = fastest_within(landscape, weights, 10 ** (-limit_db / 10), seconds=left)
-        predicted = surrogate.predict(solved.codes[None])
-        snr_db, error_db = float(predicted.snr_db[0]), snr_stretch * float(predicted.snr_error_db[0])
-        if snr_db >= min_snr_db + error_db or not solved.codes.any():
-            break
-        limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
-    schemes = layout.decode(solved.codes)
+    solved = beliefs.solve(narrowed, min_snr_db, missed, seconds)
+    codes, predicted, i = solved.codes, beliefs.predict(solved.codes[None]), 0
+    known = beliefs.evaluated()
+    is_kept = [
+        ran.any() and missed.isdisjoint((a.tobytes(), ran.tobytes())) for a, ran in zip(asked, found.codes, strict=True)
+    ]
+    may = np.array(is_kept) & ~found.is_quick & (known.snr_db >= min_snr_db + known.snr_error_db)
+    fastest = int(np.argmin(np.where(may, _at_most(known), np.inf)))
+    if may[fastest] and _at_most(known)[fastest] < _at_most(predicted)[0]:
+        codes, predicted, i = asked[fastest], known, fastest
     return Predicted(
-        assignment={RegionId(region): name for region, name in schemes.items() if name != FLOAT},
-        snr_db=snr_db,
-        snr_error_db=error_db,
-        ratios=tuple(predicted.ratios[0].tolist()),
-        ratio_errors=tuple((ratio_stretch * predicted.ratio_errors[0]).tolist()),
+        assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
+        snr_db=float(predicted.snr_db[i]),
+        snr_error_db=float(predicted.snr_error_db[i]),
+        ratios=tuple(predicted.ratios[i].tolist()),
+        ratio_errors=tuple(predicted.ratio_errors[i].tolist()),
         n_trials=len(trials),
         is_proven=solved.is_proven,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Beliefs:
+    """Fitted models, and what they were fitted to."""
+
+    surrogate: Surrogate
+    trust: Trust
+    found: Observations
+
+    def predict(self, codes: Codes) -> Prediction:
+        """With errors as large as those of earlier predictions."""
+        predicted = self.surrogate.predict(codes)
+        snr_stretch, ratio_stretch = self.trust.stretch
+        return replace(
+            predicted,
+            snr_error_db=snr_stretch * predicted.snr_error_db,
+            ratio_errors=ratio_stretch * predicted.ratio_errors,
+        )
+
+    def evaluated(self) -> Prediction:
+        """Of the evaluated assignments: what is predicted and what was measured, weighted by their variances."""
+        predicted, found = self.predict(self.found.codes), self.found
+        errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)[:, None]
+        snr_db, snr_error_db = _combined(
+            predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), np.full(len(found), _SNR_ERROR_DB)
+        )
+        ratios, ratio_errors = _combined(predicted.ratios, predicted.ratio_errors, found.ratios, errors)
+        return Prediction(snr_db, snr_error_db, ratios, ratio_errors)
+
+    def solve(self, layout: Layout, min_snr_db: float, missed: Set[bytes], seconds: float) -> Fastest:
+        """Solve for the demand, and again with ever less noise as long as what is found is too uncertain.
+
+        The program knows no standard deviations: a slower assignment that is noisier but more certain is passed over.
+        """
+        landscape = replace(self.surrogate.landscape(np.random.default_rng(0), 0.0), layout=layout)
+        weights = np.full(self.surrogate.n_targets, 1 / self.surrogate.n_targets)
+        end, limit_db, step_db = time.perf_counter() + seconds, min_snr_db, _FIRST_STEP_DB
+        excluded: list[Codes] = []
+        while True:
+            left = max(end - time.perf_counter(), _LEAST_PROGRAM_S)
+            solved = fastest_within(landscape, weights, 10 ** (-limit_db / 10), seconds=left, excluded=excluded)
+            if solved.codes.tobytes() in missed and time.perf_counter() < end:
+                excluded.append(solved.codes)
+                continue
+            predicted = self.predict(solved.codes[None])
+            snr_db, error_db = float(predicted.snr_db[0]), float(predicted.snr_error_db[0])
+            if snr_db >= min_snr_db + error_db or not solved.codes.any():
+                return solved
+            limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
+
+
+def _at_most(predicted: Prediction) -> Floats:
+    """Mean ratio with a margin of one standard deviation; shape (n,)."""
+    return np.asarray((predicted.ratios + predicted.ratio_errors).mean(axis=1))
+
+
+def _combined(first: Floats, first_error: Floats, second: Floats, second_error: Floats) -> tuple[Floats, Floats]:
+    """Mean of two estimates and its standard error."""
+    share = np.square(first_error) / (np.square(first_error) + np.square(second_error))
+    return first + share * (second - first), np.sqrt(share) * second_error
 
 
 def believe(layout: Layout, found: Observations, prior: LatencyPrior | None) -> tuple[Surrogate, Trust]:

@@ -1,5 +1,6 @@
 """The fastest assignment within a noise power, exactly."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,9 @@ class Fastest:
     is_proven: bool
 
 
-def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *, seconds: float) -> Fastest:
+def fastest_within(
+    landscape: Landscape, weights: Floats, noise_limit: float, *, seconds: float, excluded: Sequence[Codes] = ()
+) -> Fastest:
     """Solve the mixed-integer program with HiGHS.
 
     Args:
@@ -36,6 +39,7 @@ def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *,
         weights: Of the targets, with sum 1; shape (T,).
         noise_limit: Highest relative noise power of any output.
         seconds: After so long the best assignment so far is taken.
+        excluded: Assignments that are no solution, each of shape (R,) and not all float.
 
     References:
         Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018 (HiGHS).
@@ -50,6 +54,7 @@ def fastest_within(landscape: Landscape, weights: Floats, noise_limit: float, *,
     constraints = [
         LinearConstraint(np.concatenate([noise, padding], axis=1), ub=1.0),
         *_structure(layout, region, len(region)),
+        *(_others(codes, region, scheme, len(border)) for codes in excluded),
     ]
     found = milp(
         costs,
@@ -79,3 +84,9 @@ def _structure(layout: Layout, region: Codes, n_choices: int) -> list[LinearCons
     at_most = vstack([unlike - first - second, unlike + first + second])
     upper = np.concatenate([np.zeros(n_edges), np.full(n_edges, 2.0)])
     return [*found, LinearConstraint(at_least, lb=0.0), LinearConstraint(at_most, ub=upper)]
+
+
+def _others(codes: Codes, region: Codes, scheme: Codes, n_edges: int) -> LinearConstraint:
+    """At least one region differs."""
+    wanted = np.where(codes[region] == 0, -1.0, codes[region] == scheme)
+    return LinearConstraint(np.concatenate([wanted, np.zeros(n_edges)])[None], ub=np.count_nonzero(codes) - 1.0)

@@ -58,6 +58,14 @@ class Layout:
             work=np.array([work[region] for region in regions]),
         )
 
+    @property
+    def choices(self) -> dict[RegionId, tuple[str, ...]]:
+        """Names of the schemes that each region may take."""
+        return {
+            region: tuple(name for name, ok in zip(self.schemes, allowed, strict=True) if ok)
+            for region, allowed in zip(self.regions, self.allowed, strict=True)
+        }
+
     def encode(self, params: Mapping[str, str]) -> Codes:
         """Scheme numbers by region; shape (R,)."""
         return np.array([self.schemes.index(params[region]) for region in self.regions])

@@ -4,15 +4,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
+from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["effective", "observe"]
+__all__ = ["check_values", "effective", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
+
+
+def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTrial]) -> None:
+    """Whether the SNR and the ratios of complete trials can be told.
+
+    Raises:
+        UsageError: The values of the study are others, and a trial does not say its own in user attributes.
+    """
+    is_usual = len(directions) > 1 and directions == [
+        StudyDirection.MAXIMIZE,
+        *[StudyDirection.MINIMIZE] * (len(directions) - 1),
+    ]
+    if not is_usual and not all({"snr_db", "ratios"} <= trial.user_attrs.keys() for trial in trials):
+        spelled = ", ".join(direction.name.lower() for direction in directions)
+        raise UsageError(
+            f"the study has the directions {spelled}: the structure sampler wants the SNR to maximize and then a ratio"
+            " for each target to minimize, or the user attributes 'snr_db' and 'ratios' of every trial"
+        )
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:

@@ -15,7 +15,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import effective, observe
+from autoquant.study.observed import check_values, effective, observe
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -98,26 +98,27 @@ class StructureSampler(BaseSampler):
         """What evaluations said of its predictions."""
         return self._trust
 
+    def reseed_rng(self) -> None:
+        """Draw otherwise from now on: of trials in parallel, each has a sampler of its own."""
+        self._rng = np.random.default_rng()
+        self._independent.reseed_rng()
+        self._generic.reseed_rng()
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002
         trial: FrozenTrial,  # noqa: ARG002
     ) -> dict[str, BaseDistribution]:
         """Every region is sampled jointly."""
-        return {
-            region: CategoricalDistribution(
-                tuple(name for name, ok in zip(self._layout.schemes, allowed, strict=True) if ok)
-            )
-            for region, allowed in zip(self._layout.regions, self._layout.allowed, strict=True)
-        }
+        return {region: CategoricalDistribution(names) for region, names in self._layout.choices.items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The proposal; never one that was told already, or that is known to run as one that was."""
-        told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
-        known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
+        """The proposal; never one that was proposed already, or that is known to run as one that was."""
+        known = [t for t in study.get_trials(deepcopy=False) if set(self._layout.regions) <= t.params.keys()]
         complete = [t for t in known if t.state is TrialState.COMPLETE]
+        check_values(study.directions, complete)
         asked = [self._layout.encode(t.params) for t in known]
         found = observe(self._layout, complete)
         if self._surrogate is None or not self._n_fitted:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 from autoquant.cli import app
@@ -41,6 +42,19 @@ def test_the_steps_of_the_readme_build_a_candidate() -> None:
     names: dict[str, object] = {}
     exec(blocks("python")[1], names)
     assert names["measurement"].quality.worst_db > 10  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("files")
+def test_the_study_of_the_readme_is_optimized() -> None:
+    names: dict[str, object] = {}
+    steps, own = blocks("python")[1:3]
+    assert "n_trials=50" in own
+    exec(steps + own.replace("n_trials=50", "n_trials=6"), names)
+    trials = names["study"].trials  # type: ignore[attr-defined]
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 6
+    assert len({tuple(trial.params.values()) for trial in trials}) == 6
+    assert {trial.number for trial in names["front"]} <= set(range(6))  # type: ignore[attr-defined]
+    assert all(trial.user_attrs["effective"] for trial in trials)
 
 
 def test_the_metric_of_the_readme_is_searched_with(files: Path) -> None:

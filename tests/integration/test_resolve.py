@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ import pytest
 
 import autoquant
 from autoquant import AutoquantError, Budget
+from autoquant.api.trials import Trials
+from autoquant.domain.measurement import Evaluation, Failure
+from autoquant.domain.region import Assignment, RegionId
 from autoquant.examples import example
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
@@ -64,16 +69,78 @@ def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes
     assert json.loads(result.stdout) == json.loads(Path("other/front.json").read_text())
 
 
+def mistaken_by(db: float, *, n: int) -> Callable[..., Predicted]:
+    """Predictions, the first ``n`` of which promise too much."""
+    asked: list[float] = []
+
+    def predict(study: Study, layout: Layout, *, min_snr_db: float, **rest: Any) -> Predicted:
+        asked.append(min_snr_db)
+        return fastest_predicted(study, layout, min_snr_db=min_snr_db - db * (len(asked) <= n), **rest)
+
+    return predict
+
+
 def test_a_demand_that_is_missed_is_said(
     command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mistaken(study: Study, layout: Layout, *, min_snr_db: float, **rest: Any) -> Predicted:
-        return fastest_predicted(study, layout, min_snr_db=min_snr_db - 40, **rest)
-
-    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", mistaken)
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", mistaken_by(200, n=9))
     result = command("resolve", "digits", "--min-snr", "60", "--out", "other")
     assert result.exit_code == 0, result.output
     assert re.search(r"the demand is missed: .* dB, not 60; demand a bit more", result.stdout)
+    assert len(pd.read_csv("other/trials.csv")) == 14 + 4
+    tried = document("other")["resolved"]
+    assert sorted([tried["trial"], *tried["missed_trials"]]) == [14, 15, 16, 17]
+    assert len(re.findall(r"t00\d\d missed the demand of 60 dB: .* were predicted, its trial gave", result.stdout)) == 3
+
+
+def test_after_a_miss_the_next_prediction_is_learned_from_it_and_measured(
+    command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the uniform recipe is predicted to be better than it was measured."""
+    schemes = pd.read_csv("digits/trials.csv").filter(like="scheme[").iloc[1]
+    uniform = {RegionId(str(key)[7:-1]): str(name) for key, name in schemes.items()}
+    demand = round(pd.read_csv("digits/trials.csv").snr_db[1]) + 1
+    n_asked: list[int] = []
+
+    def predict(study: Study, layout: Layout, **rest: Any) -> Predicted:
+        found = fastest_predicted(study, layout, **rest)
+        n_asked.append(found.n_trials)
+        return replace(found, assignment=uniform) if len(n_asked) == 1 else found
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", predict)
+    result = command("resolve", "digits", "--min-snr", f"{demand}", "--out", "other")
+    assert result.exit_code == 0, result.output
+    trials, found = pd.read_csv("other/trials.csv"), document("other")["resolved"]
+    assert found["missed_trials"] == list(range(14, len(trials) - 1)) != []
+    assert trials.snr_db[14] < demand <= trials.snr_db.iloc[-1]
+    assert found["trial"] == len(trials) - 1
+    assert f"t0014 missed the demand of {demand} dB: " in result.stdout
+    assert f"predicted from {len(trials) - 1} trials of digits and this run: " in result.stdout
+    members = json.loads(Path("other/front.json").read_text())["members"]
+    assert members[-1]["id"] == "float"
+    assert all(member["snr_db"]["worst"] == pytest.approx(trials.snr_db.iloc[-1], abs=0.01) for member in members[:-1])
+
+
+def test_a_prediction_that_fails_is_followed_by_another(
+    command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[Assignment] = []
+    measure = Trials.measure
+
+    def failing(trials: Trials, assignment: Assignment) -> Evaluation | None:
+        if measured:
+            return measure(trials, assignment)
+        measured.append(assignment)
+        trial = trials.study.ask_for(assignment)
+        trials.study.tell(Evaluation(trial=trial, outcome=Failure(stage="run", reason="of a bad day")))
+        return trials.study.evaluations[-1]
+
+    monkeypatch.setattr(Trials, "measure", failing)
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == 0, result.output
+    assert "t0014 missed the demand of 20 dB: " in result.stdout
+    assert "it failed at run (of a bad day)" in result.stdout
+    assert document("other")["resolved"]["assignment"] != dict(measured[0])
 
 
 def test_what_is_not_faster_is_not_delivered_and_that_is_said(command: Command, run: dict[Path, bytes]) -> None:
@@ -145,7 +212,22 @@ def test_data_that_were_python_objects_are_given_again() -> None:
     calibration = dict(np.load(own.calibration))
     asked = {"calibration": calibration, "evaluation": own.evaluation, "space": "quick", "n_regions": 2}
     autoquant.search("example:digits", **asked, budget=Budget(trials=8), out="run")  # type: ignore[arg-type]
-    with pytest.raises(AutoquantError, match=r"its calibration data were Python objects <dict>, give them"):
+    with pytest.raises(AutoquantError, match=r"were Python objects <dict>, give them with --calibration or autoquant"):
         autoquant.resolve("run", min_snr_db=20, out="other")
     result = autoquant.resolve("run", min_snr_db=20, out="other", calibration=calibration)
     assert result.record.front.members[-1].id == "float"
+
+
+def test_what_has_moved_is_given_again(command: Command, run: dict[Path, bytes]) -> None:
+    asked = ["resolve", "run", "--min-snr", "10", "--out", "other"]
+    for name in ("model.onnx", "calib.npz", "eval.npz"):
+        Path(name).rename(f"moved-{name}")
+    assert command(*asked).exit_code == 2
+    moved = ["--model", "moved-model.onnx", "--calibration", "moved-calib.npz", "--evaluation", "moved-eval.npz"]
+    result = command(*asked, *moved)
+    assert "moved" not in result.stderr
+    assert (result.exit_code == 0) == Path("other/front.json").exists()
+    assert result.exit_code == 0 or "nothing faster than float" in result.stderr
+    np.savez("others.npz", x=floats(10, 8, seed=9))
+    others = command(*asked[:-1], "third", *moved[:-1], "others.npz")
+    assert "run: its run has another evaluation data" in others.stderr

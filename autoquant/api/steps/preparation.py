@@ -1,7 +1,7 @@
 """From a file to what is searched: the preprocessed model and its regions."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
@@ -14,9 +14,11 @@ from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.plan import is_quantizable
+from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from autoquant.study.layout import Layout
 
-__all__ = ["definition_of", "find_regions", "prepare", "prepare_without_data"]
+__all__ = ["definition_of", "find_regions", "layout_of", "prepare", "prepare_without_data"]
 
 
 def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -72,6 +74,12 @@ def find_regions(
     chosen = [n.name for n in graph.nodes if n.op_type in definition.op_types and is_quantizable(n, graph)]
     groups = {group.name: group.nodes for group in definition.groups}
     return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
+
+
+def layout_of(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> Layout:
+    """Regions, schemes and borders as a sampler sees them."""
+    space, work = resolve(definition, found), {region.id: region.work for region in found}
+    return Layout.of(space.choices, space.schemes, tuple(regions.borders(prepared.graph, found)), work)
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from optuna.samplers import RandomSampler
 
-from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.study.demand import Predicted, fastest_predicted
@@ -28,21 +28,25 @@ def a_study(path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60
     choices = {RegionId(r): CHOICES for r in layout.regions} | {RegionId(layout.regions[-1]): ("float", "b")}
     study = Study(path / "study.journal", SearchSpace(choices=choices, schemes=SCHEMES), RandomSampler(seed=0))
     rng = np.random.default_rng(0)
-    for i in range(n_trials):
+    for _ in range(n_trials):
         trial = study.ask()
         codes = layout.encode({str(k): v for k, v in trial.assignment.items()})[None]
         snr_db = -10 * np.log10(landscape.noise_of(codes)[0, 0]) + 0.2 * rng.standard_normal()
         ratio = float(landscape.ratios_of(codes)[0, 0] + 0.005 * rng.standard_normal())
-        measurement = Measurement(
-            quality=Quality(per_output={"y": float(snr_db)}, agreement={}, n_samples=4),
-            latency={"cpu-1t": a_latency(ratio)},
-            digest=str(i),
-            effective=trial.assignment,
-            is_complete=True,
-            size_bytes=1,
-        )
-        study.tell(Evaluation(trial=trial, outcome=measurement))
+        tell(study, trial, float(snr_db), ratio)
     return study
+
+
+def tell(study: Study, trial: Trial, snr_db: float, ratio: float) -> None:
+    measurement = Measurement(
+        quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4),
+        latency={"cpu-1t": a_latency(ratio)},
+        digest=str(trial.number),
+        effective=trial.assignment,
+        is_complete=True,
+        size_bytes=1,
+    )
+    study.tell(Evaluation(trial=trial, outcome=measurement))
 
 
 def solved(path: Path, min_snr_db: float, seed: int = 0) -> tuple[Predicted, Layout, Landscape]:
@@ -81,3 +85,32 @@ def test_the_same_study_gives_the_same_solution(tmp_path: Path) -> None:
     first, second = (fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10) for _ in range(2))
     assert first == second
     assert first.n_trials == 60
+
+
+def test_what_missed_the_demand_or_failed_is_not_predicted_again(tmp_path: Path) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    proposed: list[dict[RegionId, str]] = []
+    for i in range(6):
+        found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+        assert found.assignment not in proposed
+        proposed.append(found.assignment)
+        trial = study.ask_for(found.assignment)
+        if i % 2:
+            study.tell(Evaluation(trial=trial, outcome=Failure(stage="run", reason="")))
+        else:
+            tell(study, trial, 29.9, found.ratios[0])
+
+
+def test_a_measurement_refutes_what_is_predicted(tmp_path: Path) -> None:
+    """One assignment is much faster than its parts let expect."""
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    usual = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    other = dict.fromkeys(map(RegionId, layout.regions), "b")
+    assert usual.assignment != other
+    tell(study, study.ask_for(other), 40.0, usual.ratios[0] - 0.2)
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    assert found.assignment == other
+    assert found.ratios[0] < usual.ratios[0]
+    assert found.snr_db - found.snr_error_db > 30

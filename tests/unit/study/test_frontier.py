@@ -6,6 +6,7 @@ import pytest
 from autoquant.study.frontier import Frontier
 from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
+from autoquant.study.layout import Codes
 from tests.unit.study.layouts import a_landscape, a_layout, every_assignment
 
 ONE = np.ones(1)
@@ -24,6 +25,20 @@ def test_the_integer_program_finds_the_fastest_within_a_noise_power(seed: int, n
     assert solved.is_proven
     assert (landscape.noise_of(found[None]) <= limit * (1 + 1e-6)).all()
     assert np.isclose(landscape.ratios_of(found[None])[0, 0], landscape.ratios_of(allowed)[:, 0].min())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_integer_program_finds_the_next_best_where_the_best_are_excluded(seed: int) -> None:
+    layout = a_layout(seed=seed)
+    landscape = a_landscape(layout, seed=seed)
+    every = every_assignment(layout)
+    allowed = every[landscape.noise_of(every)[:, 0] <= 1e-3]
+    ratios = np.sort(landscape.ratios_of(allowed)[:, 0])
+    excluded: list[Codes] = []
+    for ratio in ratios[:4]:
+        excluded.append(fastest_within(landscape, ONE, 1e-3, seconds=10, excluded=excluded).codes)
+        assert np.isclose(landscape.ratios_of(excluded[-1][None])[0, 0], ratio)
+    assert len(np.unique(excluded, axis=0)) == 4
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,0 +1,64 @@
+"""The structure sampler, made from what the steps give."""
+
+from collections.abc import Mapping, Sequence
+
+from autoquant.api import steps
+from autoquant.domain.region import Region, RegionId
+from autoquant.domain.space import SpaceDefinition
+from autoquant.errors import UsageError
+from autoquant.model.prepared import PreparedModel
+from autoquant.study import sampler
+
+__all__ = ["StructureSampler"]
+
+
+class StructureSampler(sampler.StructureSampler):
+    """An Optuna sampler that knows which regions touch: noise power adds up over them, latency over their borders too.
+
+    It is for studies of your own, one sampler for each; ``autoquant.search`` makes its own. The parameters of a trial
+    are the regions, each a categorical over ``choices``; other parameters are sampled at random. The values are the SNR
+    in dB, maximised, and the latency ratio on each target, minimised, in this order, unless the user attributes
+    ``snr_db`` and ``ratios`` (a list) of every trial say them. Further user attributes make the predictions better:
+
+    - ``effective``: the scheme that each region really ran;
+    - ``ratio_error``: standard error of the ratio;
+    - ``snr_by_output``: list of the SNRs of all outputs, in dB;
+    - ``state``: ``"rejected-early"`` where the values are rough.
+
+    Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again.
+
+    Args:
+        prepared: What ``autoquant.prepare`` gave.
+        regions: What ``autoquant.find_regions`` gave, at least one.
+        space: That they were found for.
+        ep: Execution provider whose section of the space counts.
+        seed: Of draws and moves.
+        min_snr_db: Lowest SNR of interest.
+        max_latency_ratio: Highest ratio of interest.
+
+    Raises:
+        SpaceError: The space cannot be read.
+        UsageError: There is no region; or, when a proposal is asked for, the study has other directions and a trial
+            does not say its SNR and ratios.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedModel,
+        regions: Sequence[Region],
+        *,
+        space: str | SpaceDefinition = "default",
+        ep: str = "cpu",
+        seed: int = 0,
+        min_snr_db: float | None = None,
+        max_latency_ratio: float | None = None,
+    ) -> None:
+        if not regions:
+            raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
+        layout = steps.layout_of(prepared, regions, steps.definition_of(space, ep))
+        super().__init__(layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
+
+    @property
+    def choices(self) -> Mapping[RegionId, tuple[str, ...]]:
+        """Names of the schemes that each region may take, float first."""
+        return self._layout.choices

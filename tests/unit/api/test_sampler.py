@@ -1,0 +1,118 @@
+"""The structure sampler in a study that a user makes, on the example."""
+
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+import autoquant
+from autoquant.api.steps import definition_of
+from autoquant.domain.measurement import Measurement
+from autoquant.domain.region import Region, RegionId
+from autoquant.errors import UsageError
+from autoquant.examples import example
+from autoquant.model.prepared import PreparedModel
+from autoquant.space.resolve import resolve
+
+MODEL = "example:digits"
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[PreparedModel, tuple[Region, ...]]:
+    prepared = autoquant.prepare(MODEL, autoquant.read_data(MODEL, example("digits").calibration))
+    return prepared, autoquant.find_regions(prepared, space="quick", n_regions=4)
+
+
+def a_study(sampler: autoquant.StructureSampler, *directions: str) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    asked = [StudyDirection[name.upper()] for name in directions or ("maximize", "minimize")]
+    return optuna.create_study(directions=asked, sampler=sampler)
+
+
+def suggested(sampler: autoquant.StructureSampler, trial: optuna.Trial) -> dict[RegionId, str]:
+    return {region: trial.suggest_categorical(region, names) for region, names in sampler.choices.items()}
+
+
+def test_a_study_of_the_users_measures_the_example(
+    found: tuple[PreparedModel, tuple[Region, ...]], tmp_path: Path
+) -> None:
+    prepared, regions = found
+    samples = autoquant.read_data(MODEL, example("digits").calibration)
+    statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
+    bench = autoquant.open_bench(MODEL, autoquant.read_data(MODEL, example("digits").evaluation, role="evaluation"))
+    sampler = autoquant.StructureSampler(prepared, regions, space="quick", seed=1, min_snr_db=10)
+
+    def objective(trial: optuna.Trial) -> tuple[float, float]:
+        assignment = suggested(sampler, trial)
+        candidate = autoquant.build(prepared, regions, statistics, assignment, space="quick")
+        measured = autoquant.measure(bench, candidate, assignment, regions)
+        assert isinstance(measured, Measurement)
+        return measured.quality.worst_db, next(iter(measured.latency.values())).ratio
+
+    study = a_study(sampler)
+    study.optimize(objective, n_trials=5)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 5
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 5
+    assert sampler.outlook() is not None
+
+
+def test_the_choices_are_those_of_the_space(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    prepared, regions = found
+    sampler = autoquant.StructureSampler(prepared, regions, space="quick")
+    assert sampler.choices == resolve(definition_of("quick", "cpu"), regions).choices
+    assert len(sampler.layout.edges) > 0
+
+
+def test_pruned_and_running_trials_are_not_proposed_again(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    sampler = autoquant.StructureSampler(*found, space="quick")
+    study, proposed = a_study(sampler), []
+    for _ in range(12):
+        trial = study.ask()
+        proposed.append(tuple(suggested(sampler, trial).values()))
+        if len(proposed) % 2:
+            study.tell(trial, state=TrialState.PRUNED)
+    assert len(set(proposed)) == 12
+
+
+@pytest.mark.parametrize("directions", [("minimize", "maximize"), ("minimize",), ("maximize", "minimize", "maximize")])
+def test_values_that_are_no_snr_and_ratio_are_refused(
+    found: tuple[PreparedModel, tuple[Region, ...]], directions: tuple[str, ...]
+) -> None:
+    sampler = autoquant.StructureSampler(*found, space="quick")
+    study = a_study(sampler, *directions)
+    trial = study.ask()
+    suggested(sampler, trial)
+    study.tell(trial, [1.0] * len(directions))
+    with pytest.raises(
+        UsageError, match=rf"the directions {', '.join(directions)}: the structure sampler wants the SNR"
+    ):
+        suggested(sampler, study.ask())
+
+
+def test_user_attributes_say_what_the_values_do_not(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    sampler = autoquant.StructureSampler(*found, space="quick")
+    study = a_study(sampler, "minimize")
+    for _ in range(3):
+        trial = study.ask()
+        suggested(sampler, trial)
+        trial.set_user_attr("snr_db", 30.0)
+        trial.set_user_attr("ratios", [0.5])
+        study.tell(trial, 7.0)
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 2
+
+
+def test_reseeded_samplers_draw_otherwise(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    proposals = set()
+    for _ in range(8):
+        sampler = autoquant.StructureSampler(*found, space="quick")
+        sampler.reseed_rng()
+        proposals.add(tuple(suggested(sampler, a_study(sampler).ask()).values()))
+    assert len(proposals) > 1
+
+
+def test_a_model_without_regions_has_nothing_to_sample(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    with pytest.raises(UsageError, match="there is no region"):
+        autoquant.StructureSampler(found[0], ())
