@@ -111,8 +111,13 @@ def _activations(
         found = statistics.get(tensor)
         if found is None or not differs_only_along(labels, found.axis) or labels.size not in (1, found.minimum.size):
             continue
-        if found.minimum.size:
+        if found.minimum.size and _is_finite(found):
             yield tensor, _Activation.of(labels.ravel(), found)
+
+
+def _is_finite(found: ChannelStatistics) -> bool:
+    extremes = np.isfinite(found.minimum) & np.isfinite(found.maximum)
+    return bool((extremes & np.isfinite(found.mean)).all())
 
 
 @dataclass(frozen=True, slots=True)

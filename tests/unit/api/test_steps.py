@@ -8,6 +8,7 @@ import pytest
 from autoquant.api.steps import (
     build,
     calibrate,
+    equalise,
     find_regions,
     measure,
     model_path,
@@ -59,6 +60,23 @@ def test_a_model_without_inputs_has_nothing_to_measure(tmp_path: Path) -> None:
     path = saved(model_of("() => (float[2] y)", "y = Relu(c)", {"c": floats(2)}), tmp_path / "constant.onnx")
     with pytest.raises(ModelError, match="the model has no inputs"):
         read_data(path, tmp_path / "data.npz")
+
+
+def test_a_rescaled_model_has_the_same_regions_and_is_calibrated_anew(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    found = equalise(prepared, statistics)
+    assert found.tensors
+    assert find_regions(found.prepared) == find_regions(prepared)
+    again = calibrate(found.prepared, samples, cache_folder=tmp_path / "cache")
+    assert again.tensors.keys() == statistics.tensors.keys()
+    assert again.digest != statistics.digest
+    before, after = statistics.channels, again.channels
+    changed = {name for name, seen in after.items() if (seen.maximum != before[name].maximum).any()}
+    assert changed
+    assert changed <= set(found.tensors)
 
 
 def test_the_steps_lead_from_a_model_to_a_measurement(model: Path, samples: Samples, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
     def grouped() -> tuple[int, ...]:
         cuts = sorted(draw(st.sets(st.integers(0, len(factors)), max_size=3)) | {0, len(factors)})
-        return tuple(math.prod(factors[a:b]) for a, b in zip(cuts, cuts[1:], strict=False))
+        return tuple(math.prod(factors[a:b]) for a, b in pairwise(cuts))
 
     return grouped(), grouped()
 

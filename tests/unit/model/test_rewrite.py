@@ -19,12 +19,13 @@ from autoquant.model.rewrite import (
     name_nodes,
     opset_of,
     to_bytes,
+    with_constants,
     with_outputs,
 )
 from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 
-@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "outputs", "convert"])
+@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "values", "outputs", "convert"])
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
     original = onnx.ModelProto()
@@ -35,6 +36,7 @@ def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.Mod
         "freeze": lambda m: freeze(m, {"x": (1, 2, 4)}, {"batch": 1}),
         "infer": infer_shapes,
         "name": name_nodes,
+        "values": lambda m: with_constants(m, {"b0": floats(6, seed=1)}, {(1, 1): "w1"}),
         "outputs": lambda m: with_outputs(m, {"h": None}),
         "convert": lambda m: convert_opset(m, 22),
     }
@@ -148,3 +150,14 @@ def test_constants_of_nodes_become_initializers() -> None:
         "c2": [1.0, 2.0],
         "c3": 3,
     }
+
+
+def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
+    model = a_mlp()
+    changed = with_constants(model, {"w0": floats(4, 6, seed=1), "new": floats(6, seed=2)}, {(1, 1): "new"})
+    constants = constants_of(changed)
+    assert list(constants) == ["w0", "b0", "w1", "new"]
+    np.testing.assert_array_equal(constants["w0"], floats(4, 6, seed=1))
+    np.testing.assert_array_equal(constants["b0"], floats(6))
+    assert list(changed.graph.node[1].input) == ["h", "new"]
+    assert np.isfinite(outputs_of(changed, {"x": floats(1, 2, 4)})[0]).all()
