@@ -193,7 +193,7 @@ class Evaluator:
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
-        choices = resolve(found.definition, found.regions).choices
+        choices = found.layout().choices
         best = -math.inf
         for scheme in found.definition.schemes:
             candidate = self._builder.build(
