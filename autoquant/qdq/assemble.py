@@ -1,21 +1,27 @@
 """From a plan to the bytes of a QDQ model."""
 
-from collections.abc import Callable, Hashable, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.region import TensorName
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.scheme import BiasCorrection
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_linear, kind_of, weight_of
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
+from autoquant.qdq.ports import Means
+from autoquant.qdq.shifts import Shifts
 from autoquant.qdq.weights import QuantizedWeight, Weights, quantize_bias
 
 __all__ = ["Assembler"]
+
+Floats = npt.NDArray[np.float64]
 
 _INLINE_BYTES = 1024
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -26,10 +32,11 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 class Assembler:
     """Writes plans of one graph; every serialized piece is made once."""
 
-    def __init__(self, graph: Graph, planner: Planner) -> None:
+    def __init__(self, graph: Graph, planner: Planner, means: Means) -> None:
         self.graph = graph
         self.planner = planner
         self.weights = Weights(graph)
+        self.shifts = Shifts(graph, means)
         self.head = fragments.head(graph.model)
         self._taken = {*graph.constants, *graph.inputs, *graph.producer}
         self.residual_adds = _residual_adds(graph)
@@ -49,9 +56,14 @@ class Assembler:
             name += "_"
         return name
 
-    def assemble(self, plan: Plan) -> Candidate:
-        """The candidate of a plan."""
-        draft = _Draft(self, plan)
+    def assemble(self, plan: Plan, shifts: Mapping[NodeName, Floats] | None = None) -> Candidate:
+        """The candidate of a plan.
+
+        Args:
+            plan: What is quantized.
+            shifts: Taken off the outputs of linear operators by their biases, shape (C,), instead of the expected ones.
+        """
+        draft = _Draft(self, plan, shifts or {})
         for node in self.graph.nodes:
             if node.index not in plan.absorbed:
                 draft.add(node)
@@ -65,6 +77,7 @@ class _Draft:
 
     home: Assembler
     plan: Plan
+    shifts: Mapping[NodeName, Floats]
     parts: list[bytes] = field(default_factory=list)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     variants: dict[str, str] = field(default_factory=dict)
@@ -97,7 +110,7 @@ class _Draft:
         attributes: dict[str, float] = {}
         if node.index in self.plan.integer:
             inputs = self._integer_inputs(node)
-            if node.op_type == "Gemm" and bias_of(node):
+            if node.op_type == "Gemm" and len(inputs) > 2:
                 attributes = {"beta": 1.0}
         else:
             inputs = [self._read(name, node) for name in node.inputs]
@@ -146,10 +159,32 @@ class _Draft:
             input_scale=input_scale,
         )
         operands = [self._dequantized_weight(weight_name, weight)]
-        if bias is not None and bias_name is not None:
+        shift = self._shift(node, weight_name, weight)
+        if shift is not None:
+            bias = np.asarray((0.0 if bias is None else bias) - shift, dtype=np.float32)
+        if bias is not None:
             found = quantize_bias(bias, input_scale, weight.params.scale)
-            operands.append(self._dequantized_bias(f"{bias_name}/{node.index}", found.values, found.scale))
+            name = f"{bias_name or f'{node.name}_bias'}/{node.index}"
+            if shift is not None:
+                self.variants[f"{name}_quantized"] = hashlib.sha256(found.values.tobytes()).hexdigest()[:12]
+            operands.append(self._dequantized_bias(name, found.values, found.scale))
         return operands
+
+    def _shift(self, node: Node, weight_name: TensorName, weight: QuantizedWeight) -> Floats | None:
+        """What the bias shall take off each output channel; None where it stays.
+
+        An operator without a bias gets one where its integer kernel takes it; a float kernel would dequantize it at
+        every inference.
+        """
+        scheme = self.plan.schemes[node.index]
+        has_kernel = node.op_type in ("Conv", "Gemm") and scheme.activation.dtype.bits == 8
+        if bias_of(node) is None and not has_kernel:
+            return None
+        if node.name in self.shifts:
+            return self.shifts[node.name]
+        if scheme.bias is BiasCorrection.NONE:
+            return None
+        return self.home.shifts.expected(node, weight_name, weight)
 
     # -- activations
 
