@@ -71,6 +71,14 @@ class Builder:
                 scheme_of.update(dict.fromkeys(nodes, self._schemes[name]))
         return self.planner.plan(scheme_of)
 
+    def expected_shifts(self, assignment: Assignment) -> Mapping[NodeName, Floats]:
+        """What ``bias = "mean"`` would take off the outputs of the operators that it can correct.
+
+        Raises:
+            KeyError: The assignment names an unknown region or scheme.
+        """
+        return self._assembler.expected_shifts(self.plan(assignment))
+
     def build(self, assignment: Assignment, shifts: Mapping[NodeName, Floats] | None = None) -> Candidate:
         """The candidate of an assignment; nothing is written to disk.
 

@@ -7,13 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import DType
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import channel_axes
+from autoquant.model.ops import bias_of, channel_axes
 from autoquant.qdq.params import dequantize
 from autoquant.qdq.ports import Means
 from autoquant.qdq.weights import QuantizedWeight
 
-__all__ = ["Shifts", "mean_output"]
+__all__ = ["Shifts", "mean_output", "takes_bias"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,6 +45,18 @@ class Shifts:
             error = dequantize(weight.values, weight.params, weight.axis) - self.graph.constant(weight_name)
             self._found[key] = None if means is None else mean_output(node, error, means)
         return self._found[key]
+
+
+def takes_bias(node: Node, dtype: DType) -> bool:
+    """Whether a linear operator has a bias, or its integer kernel would take one at no cost.
+
+    A float kernel would dequantize it at every inference.
+
+    Args:
+        node: The operator.
+        dtype: Of its activations.
+    """
+    return bias_of(node) is not None or (node.op_type in ("Conv", "Gemm") and dtype.bits == 8)
 
 
 def mean_output(node: Node, weight: npt.NDArray[np.float32], means: Floats) -> Floats:
