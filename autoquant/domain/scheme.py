@@ -7,7 +7,17 @@ from typing import Self
 
 import numpy as np
 
-__all__ = ["FLOAT", "DType", "Granularity", "Operators", "RangeKind", "RangeMethod", "Scheme", "TensorFormat"]
+__all__ = [
+    "FLOAT",
+    "BiasCorrection",
+    "DType",
+    "Granularity",
+    "Operators",
+    "RangeKind",
+    "RangeMethod",
+    "Scheme",
+    "TensorFormat",
+]
 
 FLOAT = "float"
 """Name of the scheme that leaves a region as it is."""
@@ -60,6 +70,14 @@ class Operators(StrEnum):
     ALL = "all"
     LINEAR = "linear"
     """Only Conv, Gemm and MatMul with constant weights, and the activations fused into them."""
+
+
+class BiasCorrection(StrEnum):
+    """What the biases of linear operators make up for."""
+
+    NONE = "none"
+    MEAN = "mean"
+    """The mean that quantization adds to each channel of the operator's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +165,7 @@ class Scheme:
         weight: Format of constant weights.
         ranges: How activation ranges are chosen.
         operators: Which operators of the region are quantized.
+        bias: What the biases of its linear operators make up for.
     """
 
     name: str
@@ -154,3 +173,4 @@ class Scheme:
     weight: TensorFormat
     ranges: RangeMethod
     operators: Operators = Operators.ALL
+    bias: BiasCorrection = BiasCorrection.NONE

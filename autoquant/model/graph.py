@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
 
-__all__ = ["Graph", "Node"]
+__all__ = ["Graph", "Node", "subgraph_reads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Graph:
     @cached_property
     def pinned(self) -> frozenset[TensorName]:
         """Tensors that must keep their name: graph outputs and those that subgraphs read."""
-        reads = {name for proto in self.model.graph.node for name in _subgraph_reads(proto)}
+        reads = {name for proto in self.model.graph.node for name in subgraph_reads(proto)}
         return frozenset(self.outputs) | frozenset(TensorName(name) for name in reads)
 
     @cached_property
@@ -133,13 +133,14 @@ def _consumers(nodes: tuple[Node, ...]) -> dict[TensorName, tuple[Node, ...]]:
     return {name: tuple(found.values()) for name, found in readers.items()}
 
 
-def _subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
+def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
+    """What the bodies of If, Loop and Scan read, names of their own among it."""
     for attribute in proto.attribute:
         for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
             yield from (value.name for value in graph.output)
             for node in graph.node:
                 yield from node.input
-                yield from _subgraph_reads(node)
+                yield from subgraph_reads(node)
 
 
 def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:

@@ -1,21 +1,27 @@
 """From a plan to the bytes of a QDQ model."""
 
-from collections.abc import Callable, Hashable, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.region import TensorName
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.scheme import BiasCorrection
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_linear, kind_of, weight_of
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
+from autoquant.qdq.ports import Means
+from autoquant.qdq.shifts import Shifts, takes_bias
 from autoquant.qdq.weights import QuantizedWeight, Weights, quantize_bias
 
 __all__ = ["Assembler"]
+
+Floats = npt.NDArray[np.float64]
 
 _INLINE_BYTES = 1024
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
@@ -26,10 +32,11 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 class Assembler:
     """Writes plans of one graph; every serialized piece is made once."""
 
-    def __init__(self, graph: Graph, planner: Planner) -> None:
+    def __init__(self, graph: Graph, planner: Planner, means: Means) -> None:
         self.graph = graph
         self.planner = planner
         self.weights = Weights(graph)
+        self.shifts = Shifts(graph, means)
         self.head = fragments.head(graph.model)
         self._taken = {*graph.constants, *graph.inputs, *graph.producer}
         self.residual_adds = _residual_adds(graph)
@@ -49,14 +56,57 @@ class Assembler:
             name += "_"
         return name
 
-    def assemble(self, plan: Plan) -> Candidate:
-        """The candidate of a plan."""
-        draft = _Draft(self, plan)
+    def operands(self, node: Node, plan: Plan) -> "_Operands":
+        """What a linear operator that runs on integers multiplies and adds."""
+        weight_name, bias_name, key = weight_of(node, self.graph), bias_of(node), plan.key_for(node, node.inputs[0])
+        assert weight_name is not None
+        assert key is not None
+        input_scale = np.float32(self.planner.params(key).scale)
+        beta = np.float32(node.attributes.get("beta", 1.0) if node.op_type == "Gemm" else 1.0)
+        bias = None if bias_name is None else beta * _bias_vector(node, self.graph, weight_name, bias_name)
+        weight = self.weights.weight(
+            weight_name,
+            plan.schemes[node.index].weight,
+            channel_axis(node, self.graph),
+            bias=bias,
+            input_scale=input_scale,
+        )
+        return _Operands(weight_name, weight, bias, input_scale)
+
+    def expected_shifts(self, plan: Plan) -> Mapping[NodeName, Floats]:
+        """What bias correction would take off the outputs of the operators that it can correct."""
+        found: dict[NodeName, Floats] = {}
+        for node in (self.graph.nodes[index] for index in sorted(plan.integer)):
+            if is_linear(node, self.graph) and takes_bias(node, plan.schemes[node.index].activation.dtype):
+                operands = self.operands(node, plan)
+                shift = self.shifts.expected(node, operands.weight_name, operands.weight)
+                if shift is not None:
+                    found[node.name] = shift
+        return found
+
+    def assemble(self, plan: Plan, shifts: Mapping[NodeName, Floats] | None = None) -> Candidate:
+        """The candidate of a plan.
+
+        Args:
+            plan: What is quantized.
+            shifts: Taken off the outputs of linear operators by their biases, shape (C,), instead of the expected ones.
+        """
+        draft = _Draft(self, plan, shifts or {})
         for node in self.graph.nodes:
             if node.index not in plan.absorbed:
                 draft.add(node)
         draft.add_pinned_constants()
         return draft.candidate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Of a linear operator; the bias is still float, Gemm's ``beta`` multiplied in."""
+
+    weight_name: TensorName
+    weight: QuantizedWeight
+    bias: npt.NDArray[np.float32] | None
+    input_scale: np.float32
 
 
 @dataclass(slots=True)
@@ -65,6 +115,7 @@ class _Draft:
 
     home: Assembler
     plan: Plan
+    shifts: Mapping[NodeName, Floats]
     parts: list[bytes] = field(default_factory=list)
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     variants: dict[str, str] = field(default_factory=dict)
@@ -97,7 +148,7 @@ class _Draft:
         attributes: dict[str, float] = {}
         if node.index in self.plan.integer:
             inputs = self._integer_inputs(node)
-            if node.op_type == "Gemm" and bias_of(node):
+            if node.op_type == "Gemm" and len(inputs) > 2:
                 attributes = {"beta": 1.0}
         else:
             inputs = [self._read(name, node) for name in node.inputs]
@@ -130,26 +181,32 @@ class _Draft:
         return inputs + (self._linear_operands(node) if is_linear(node, self.home.graph) else [])
 
     def _linear_operands(self, node: Node) -> list[str]:
-        graph = self.home.graph
-        weight_name, bias_name = weight_of(node, graph), bias_of(node)
-        assert weight_name is not None
-        key = self.plan.key_for(node, node.inputs[0])
-        assert key is not None
-        input_scale = np.float32(self.home.planner.params(key).scale)
-        beta = np.float32(node.attributes.get("beta", 1.0) if node.op_type == "Gemm" else 1.0)
-        bias = None if bias_name is None else beta * _bias_vector(node, graph, weight_name, bias_name)
-        weight = self.home.weights.weight(
-            weight_name,
-            self.plan.schemes[node.index].weight,
-            channel_axis(node, graph),
-            bias=bias,
-            input_scale=input_scale,
+        found = self.home.operands(node, self.plan)
+        names = [self._dequantized_weight(found.weight_name, found.weight)]
+        shift = self._shift(node, found)
+        bias = (
+            found.bias
+            if shift is None
+            else np.asarray((0.0 if found.bias is None else found.bias) - shift, dtype=np.float32)
         )
-        operands = [self._dequantized_weight(weight_name, weight)]
-        if bias is not None and bias_name is not None:
-            found = quantize_bias(bias, input_scale, weight.params.scale)
-            operands.append(self._dequantized_bias(f"{bias_name}/{node.index}", found.values, found.scale))
-        return operands
+        if bias is not None:
+            integers = quantize_bias(bias, found.input_scale, found.weight.params.scale)
+            name = f"{bias_of(node) or f'{node.name}_bias'}/{node.index}"
+            if shift is not None:
+                self.variants[f"{name}_quantized"] = hashlib.sha256(integers.values.tobytes()).hexdigest()[:12]
+            names.append(self._dequantized_bias(name, integers.values, integers.scale))
+        return names
+
+    def _shift(self, node: Node, found: "_Operands") -> Floats | None:
+        """What the bias shall take off each output channel; None where it stays."""
+        scheme = self.plan.schemes[node.index]
+        if not takes_bias(node, scheme.activation.dtype):
+            return None
+        if node.name in self.shifts:
+            return self.shifts[node.name]
+        if scheme.bias is BiasCorrection.NONE:
+            return None
+        return self.home.shifts.expected(node, found.weight_name, found.weight)
 
     # -- activations
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from autoquant.domain.region import Assignment, NodeName, Region
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.plan import Plan, Planner
-from autoquant.qdq.ports import Ranges
+from autoquant.qdq.ports import Means, Ranges
 
 __all__ = ["Builder"]
+
+Floats = npt.NDArray[np.float64]
 
 
 class Builder:
@@ -22,6 +27,7 @@ class Builder:
         schemes: Every scheme that an assignment may name, by name; ``float`` needs no entry.
         op_types: Operators that have an integer kernel on the target.
         ranges: Gives calibration ranges.
+        means: Gives means of channels; without them the schemes' bias correction changes nothing.
     """
 
     def __init__(
@@ -31,11 +37,12 @@ class Builder:
         schemes: Mapping[str, Scheme],
         op_types: frozenset[str],
         ranges: Ranges,
+        means: Means = lambda *_: None,
     ) -> None:
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
         self.planner = Planner(graph, op_types, ranges)
-        self._assembler = Assembler(graph, self.planner)
+        self._assembler = Assembler(graph, self.planner, means)
 
     @property
     def has_residual_norms(self) -> bool:
@@ -64,10 +71,22 @@ class Builder:
                 scheme_of.update(dict.fromkeys(nodes, self._schemes[name]))
         return self.planner.plan(scheme_of)
 
-    def build(self, assignment: Assignment) -> Candidate:
-        """The candidate of an assignment; nothing is written to disk.
+    def expected_shifts(self, assignment: Assignment) -> Mapping[NodeName, Floats]:
+        """What ``bias = "mean"`` would take off the outputs of the operators that it can correct.
 
         Raises:
             KeyError: The assignment names an unknown region or scheme.
         """
-        return self._assembler.assemble(self.plan(assignment))
+        return self._assembler.expected_shifts(self.plan(assignment))
+
+    def build(self, assignment: Assignment, shifts: Mapping[NodeName, Floats] | None = None) -> Candidate:
+        """The candidate of an assignment; nothing is written to disk.
+
+        Args:
+            assignment: What is asked for.
+            shifts: Taken off the outputs of linear operators by their biases, shape (C,), whatever the schemes say.
+
+        Raises:
+            KeyError: The assignment names an unknown region or scheme.
+        """
+        return self._assembler.assemble(self.plan(assignment), shifts)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["QuantParams", "activation_params", "quantize", "weight_params"]
+__all__ = ["QuantParams", "activation_params", "dequantize", "quantize", "weight_params"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -50,12 +50,24 @@ def weight_params(weight: Floats, tensor_format: TensorFormat, axis: int | None)
 
 def quantize(values: Floats, params: QuantParams, axis: int | None) -> npt.NDArray[np.generic]:
     """Round half to even in float32 and clip to the full range of the stored type."""
-    scale, zero_point = params.scale, params.zero_point.astype(np.float32)
-    if axis is not None:
-        shape = [-1 if i == axis else 1 for i in range(values.ndim)]
-        scale, zero_point = scale.reshape(shape), zero_point.reshape(shape)
+    scale, zero_point = _along(axis, values.ndim, params)
     rounded = np.rint(values.astype(np.float32) / scale) + zero_point
     return np.asarray(np.clip(rounded, params.dtype.lowest, params.dtype.highest).astype(params.dtype.numpy))
+
+
+def dequantize(integers: npt.NDArray[np.generic], params: QuantParams, axis: int | None) -> Floats:
+    """The floats that integers stand for, as DequantizeLinear computes them."""
+    scale, zero_point = _along(axis, integers.ndim, params)
+    return (integers.astype(np.float32) - zero_point) * scale
+
+
+def _along(axis: int | None, n_dimensions: int, params: QuantParams) -> tuple[Floats, Floats]:
+    """Scale and zero point in a shape that broadcasts with the values."""
+    scale, zero_point = params.scale, params.zero_point.astype(np.float32)
+    if axis is None:
+        return scale, zero_point
+    shape = [-1 if i == axis else 1 for i in range(n_dimensions)]
+    return scale.reshape(shape), zero_point.reshape(shape)
 
 
 def _params(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32], tensor_format: TensorFormat) -> QuantParams:

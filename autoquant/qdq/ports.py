@@ -2,11 +2,14 @@
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["Ranges"]
+__all__ = ["Means", "Ranges"]
 
 
 class Ranges(Protocol):
@@ -14,4 +17,12 @@ class Ranges(Protocol):
 
     def __call__(self, tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
         """The range, from the same statistics at every call."""
+        ...
+
+
+class Means(Protocol):
+    """Gives the means of an activation's channels."""
+
+    def __call__(self, tensor: TensorName, axis: int) -> npt.NDArray[np.float64] | None:
+        """Shape (C,); None where channels along this axis were not observed."""
         ...

@@ -50,7 +50,7 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
 
 
 def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
-    """The one that quantizes the same operators and is most alike: types first, then granularity, symmetry, ranges.
+    """The one that quantizes the same operators and is most alike: in types first, in bias correction last.
 
     None where no choice quantizes the same operators; the first one of equals.
     """
@@ -66,4 +66,5 @@ def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
         *(a.symmetric is not b.symmetric for a, b in pairs),
         wanted.ranges.kind is not other.ranges.kind,
         wanted.ranges != other.ranges,
+        wanted.bias is not other.bias,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import Region, RegionId
-from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import FLOAT, BiasCorrection, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import UsageError
 from autoquant.measurement.effective import REQUANTIZED
@@ -181,7 +181,7 @@ def _problem(document: Mapping[str, Any]) -> Problem:
 
 
 def _spelled(scheme: Scheme) -> dict[str, str]:
-    return {key: str(getattr(scheme, key)) for key in ("activation", "weight", "ranges", "operators")}
+    return {key: str(getattr(scheme, key)) for key in ("activation", "weight", "ranges", "operators", "bias")}
 
 
 def _scheme(name: str, spelled: Mapping[str, str]) -> Scheme:
@@ -191,4 +191,5 @@ def _scheme(name: str, spelled: Mapping[str, str]) -> Scheme:
         weight=TensorFormat.parse(spelled["weight"]),
         ranges=RangeMethod.parse(spelled["ranges"]),
         operators=Operators(spelled["operators"]),
+        bias=BiasCorrection(spelled.get("bias", BiasCorrection.NONE)),
     )

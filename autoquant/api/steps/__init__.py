@@ -1,5 +1,6 @@
 """The steps of a search, one by one, for notebooks and jobs that use a part."""
 
+from autoquant.api.steps.biases import observe_shifts
 from autoquant.api.steps.calibration import calibrate
 from autoquant.api.steps.candidates import build, builder_of, probe_residual_norms, ranges_of
 from autoquant.api.steps.equalisation import equalise
@@ -17,6 +18,7 @@ __all__ = [
     "layout_of",
     "measure",
     "model_path",
+    "observe_shifts",
     "open_bench",
     "prepare",
     "prepare_without_data",

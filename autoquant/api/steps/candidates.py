@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
+
 from autoquant.api.steps.preparation import definition_of
 from autoquant.calibration.methods import choose_range
 from autoquant.domain.region import Assignment, Region, TensorName
@@ -14,9 +17,9 @@ from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.ports import Ranges
+from autoquant.qdq.ports import Means, Ranges
 
-__all__ = ["build", "builder_of", "probe_residual_norms", "ranges_of"]
+__all__ = ["build", "builder_of", "means_of", "probe_residual_norms", "ranges_of"]
 
 _PROBE_ROUNDS = 30
 _PROBE_SECONDS = 2.0
@@ -32,6 +35,16 @@ def ranges_of(statistics: Statistics) -> Ranges:
     return ranges
 
 
+def means_of(statistics: Statistics) -> Means:
+    """Means of the channels that were observed."""
+
+    def means(tensor: TensorName, axis: int) -> npt.NDArray[np.float64] | None:
+        found = statistics.channels.get(tensor)
+        return found.mean if found is not None and found.axis == axis and found.mean.size else None
+
+    return means
+
+
 def builder_of(
     prepared: PreparedModel,
     found: Sequence[Region],
@@ -43,7 +56,7 @@ def builder_of(
     """A builder of candidates; keep it to build many."""
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
-    return Builder(prepared.graph, found, schemes, definition.op_types, ranges_of(statistics))
+    return Builder(prepared.graph, found, schemes, definition.op_types, ranges_of(statistics), means_of(statistics))
 
 
 def build(

@@ -9,7 +9,9 @@ from onnxruntime.quantization.quant_utils import compute_scale_zp, get_qmin_qmax
 
 from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
-from autoquant.qdq.params import activation_params, quantize, weight_params
+from autoquant.qdq.params import activation_params, dequantize, quantize, weight_params
+from tests.graphs import run
+from tests.models import model_of
 
 TYPES = {
     DType.U8: QuantType.QUInt8,
@@ -96,6 +98,21 @@ def test_a_channel_is_quantized_as_if_it_were_alone(
         expected = weight_params(alone, tensor_format, None)
         assert (params.scale[i], params.zero_point[i]) == (expected.scale, expected.zero_point)
         np.testing.assert_array_equal(np.take(found, i, axis), quantize(alone, expected, None))
+
+
+@given(weights, st.data())
+def test_channels_are_dequantized_as_onnxruntime_does_it(weight: Floats, data: st.DataObject) -> None:
+    axis = data.draw(st.none() | st.integers(0, weight.ndim - 1))
+    params = weight_params(weight, TensorFormat.parse("s8:tensor:sym" if axis is None else "s8:channel:sym"), axis)
+    integers = quantize(weight, params, axis)
+    dims = ",".join(map(str, weight.shape))
+    attribute = "" if axis is None else f"<axis={axis}>"
+    model = model_of(
+        f"(int8[{dims}] x) => (float[{dims}] y)",
+        f"y = DequantizeLinear{attribute}(x, s, z)",
+        {"s": params.scale, "z": params.zero_point},
+    )
+    np.testing.assert_array_equal(dequantize(integers, params, axis), run(model, {"x": integers})[0])
 
 
 @given(weights, formats)

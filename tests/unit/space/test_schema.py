@@ -96,6 +96,14 @@ def test_without_an_execution_provider_the_space_holds_all_of_the_file(tmp_path:
     assert space.op_types == {"Conv", "Add", "Gelu"}
 
 
+def test_biases_are_corrected_where_the_file_says_so_and_the_digest_follows(tmp_path: Path) -> None:
+    plain, corrected, off = (
+        read(tmp_path, text(scheme_a=SCHEME_A + bias)) for bias in ("", 'bias = "mean"\n', 'bias = "none"\n')
+    )
+    assert [space.schemes[0].bias for space in (plain, corrected, off)] == ["none", "mean", "none"]
+    assert plain.digest == off.digest != corrected.digest
+
+
 def test_the_digest_follows_the_content_and_not_the_comments(tmp_path: Path) -> None:
     digest = read(tmp_path, text()).digest
     assert read(tmp_path, text(more="# a comment")).digest == digest
@@ -243,6 +251,10 @@ def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
         (
             text(scheme_b=SCHEME_B.replace("linear", "liner")),
             "schemes.b.operators: input should be 'all' or 'linear', it is 'liner'",
+        ),
+        (
+            text(scheme_a=SCHEME_A + 'bias = "means"\n'),
+            "schemes.a.bias: input should be 'none' or 'mean', it is 'means'",
         ),
         (
             text(more='[schemes."p99.9"]\nactivation = 8\nweight = "u8:tensor:sym"\nranges = "mse"'),

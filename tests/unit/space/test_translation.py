@@ -1,5 +1,7 @@
+from dataclasses import replace
+
 from autoquant.domain.region import NodeName, RegionId
-from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import BiasCorrection, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.space.translation import KnownRegion, match_regions, nearest_scheme
 from tests.records import a_region
 
@@ -48,6 +50,13 @@ def test_the_nearest_scheme_has_the_same_types_first_and_ranges_last() -> None:
     ]
     assert nearest_scheme(wanted, choices) == choices[2]
     assert nearest_scheme(wanted, choices[:2]) == choices[1]
+
+
+def test_of_schemes_with_equal_numbers_the_nearest_corrects_biases_alike() -> None:
+    plain = scheme("plain")
+    corrected = replace(plain, name="corrected", bias=BiasCorrection.MEAN)
+    assert nearest_scheme(replace(plain, name="old"), [corrected, plain]) == plain
+    assert nearest_scheme(replace(corrected, name="old"), [plain, corrected]) == corrected
 
 
 def test_a_scheme_of_other_operators_is_never_near() -> None:

@@ -1,0 +1,116 @@
+"""A model in parts that run one after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from autoquant.domain.region import NodeName, TensorName
+from autoquant.model.graph import subgraph_reads
+from autoquant.model.rewrite import Model
+
+__all__ = ["Segment", "segments"]
+
+_DEQUANTIZE = "DequantizeLinear"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Nodes in topological order, the last of which ends it.
+
+    Attributes:
+        source: The whole model.
+        nodes: Of this part.
+        end: The node that ends it.
+        target: What that writes.
+        reads: Tensors from before, without constants.
+        writes: What later parts read, and ``target``.
+        kept: What later parts read at all: everything else can be forgotten.
+    """
+
+    source: Model
+    nodes: tuple[onnx.NodeProto, ...]
+    end: NodeName
+    target: TensorName
+    reads: tuple[TensorName, ...]
+    writes: tuple[TensorName, ...]
+    kept: frozenset[TensorName]
+
+    def model(self, dtypes: Mapping[TensorName, np.dtype[np.generic]]) -> Model:
+        """This part alone.
+
+        Args:
+            dtypes: Of what it reads.
+        """
+        read = {name for node in self.nodes for name in _reads(node)}
+        return onnx.ModelProto(
+            ir_version=self.source.ir_version,
+            opset_import=self.source.opset_import,
+            functions=self.source.functions,
+            graph=onnx.GraphProto(
+                name="segment",
+                node=self.nodes,
+                initializer=[tensor for tensor in self.source.graph.initializer if tensor.name in read],
+                input=[_input(name, dtypes[name]) for name in self.reads],
+                output=[onnx.ValueInfoProto(name=name) for name in self.writes],
+            ),
+        )
+
+
+def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
+    """Cut a model behind each of some nodes; what comes after the last one is left out.
+
+    A DequantizeLinear is in each part that needs it, so that integers go from part to part.
+
+    Args:
+        model: With its nodes in topological order.
+        ends: Names of nodes, in any order; each writes one tensor.
+    """
+    wanted = frozenset(ends)
+    dequantize = {out: node for node in model.graph.node if node.op_type == _DEQUANTIZE for out in node.output}
+    nodes = [node for node in model.graph.node if node.op_type != _DEQUANTIZE]
+    tensors = {value.name for value in model.graph.input} | {name for node in model.graph.node for name in node.output}
+    stops = [i + 1 for i, node in enumerate(nodes) if node.name in wanted]
+    later = _read_later([_with_dequantize([node], dequantize) for node in nodes])
+    for start, stop in zip([0, *stops], stops, strict=False):
+        part = _with_dequantize(nodes[start:stop], dequantize)
+        written = {name for node in part for name in node.output}
+        read = dict.fromkeys(name for node in part for name in _reads(node))
+        target, kept = TensorName(part[-1].output[0]), later[stop]
+        yield Segment(
+            source=model,
+            nodes=tuple(part),
+            end=NodeName(part[-1].name),
+            target=target,
+            reads=tuple(TensorName(name) for name in read if name in tensors and name not in written),
+            writes=(*(TensorName(name) for name in sorted((written & kept) - {target})), target),
+            kept=kept,
+        )
+
+
+def _with_dequantize(nodes: Sequence[onnx.NodeProto], dequantize: Mapping[str, onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """The nodes and, before each, those that dequantize what it reads."""
+    found: dict[str, onnx.NodeProto] = {}
+    for node in nodes:
+        found.update({dequantize[name].name: dequantize[name] for name in _reads(node) if name in dequantize})
+        found[node.name] = node
+    return list(found.values())
+
+
+def _read_later(groups: Sequence[Sequence[onnx.NodeProto]]) -> list[frozenset[TensorName]]:
+    """What groups from each position on read, nothing behind the last one."""
+    found: list[frozenset[TensorName]] = [frozenset()]
+    for group in reversed(groups):
+        found.append(found[-1] | {TensorName(name) for node in group for name in _reads(node)})
+    return found[::-1]
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    yield from (name for name in node.input if name)
+    yield from subgraph_reads(node)
+
+
+def _input(name: TensorName, dtype: np.dtype[np.generic]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), None)

@@ -1,0 +1,1 @@
+"""What algorithms that change numbers, and not kernels, do for the quality of quantized models."""

@@ -1,0 +1,163 @@
+"""Decibels that algorithms win where the kernels stay the same.
+
+``python -m experiments.accuracy.decibels OUT.json [MODEL ...] [--schemes NAME ...] [--mixes 10]`` builds uniform
+recipes, each scheme wherever it is allowed, and mixes, in which each region takes it or stays float at random, with and
+without each algorithm of ``experiments.accuracy.algorithms``, and runs the evaluation samples. A recipe is one number,
+which chance may have made good: errors of a few outputs cancel or add up. What an algorithm does on average say the
+mixes.
+"""
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from autoquant.api import steps
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.region import Assignment
+from autoquant.domain.target import Target
+from autoquant.model.optimized import read_optimized
+from autoquant.qdq.candidate import Candidate
+from autoquant.runtime.session import open_session, ort_values
+from autoquant.space.resolve import resolve
+from experiments.accuracy.algorithms import ALGORITHMS, PLAIN, Setting, setting_of
+from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.believe.subjects import Subject, subject_of
+
+__all__ = ["assignments", "main", "render_decibels"]
+
+SPACE = "default"
+FLOAT_SHARE = 0.5
+
+
+class Judge:
+    """SNR against the user's own model on evaluation samples, and the kernels behind it."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.feeds = steps.read_data(subject.model, subject.evaluation, role="evaluation").feeds
+        session = open_session(subject.model, Target())
+        self.names = [output.name for output in session.get_outputs()]
+        self.reference = [session.run(None, feed) for feed in self.feeds]
+
+    def judge(self, candidate: Candidate) -> tuple[float, Counter[str]]:
+        """Decibels of the worst output, and how many of each kernel run."""
+        with TemporaryDirectory(prefix="decibels-") as folder:
+            path = Path(folder) / "optimized.onnx"
+            values = ort_values(candidate.constants)
+            session = open_session(candidate.skeleton, Target(), initializers=values, optimized_path=path)
+            kernels = Counter(read_optimized(path).kernels)
+        meter = QualityMeter(self.names)
+        for expected, feed in zip(self.reference, self.feeds, strict=True):
+            meter.add(expected, session.run(None, feed))
+        return meter.quality().worst_db, kernels
+
+
+def assignments(setting: Setting, scheme: str, n_mixes: int, seed: int = 0) -> Iterator[Assignment]:
+    """A scheme wherever it is allowed, then in random halves of the regions."""
+    choices = resolve(setting.definition, setting.regions).choices
+    uniform = {region: scheme for region, names in choices.items() if scheme in names}
+    yield uniform
+    rng = random.Random(seed)
+    for _ in range(n_mixes):
+        yield {region: name for region, name in uniform.items() if rng.random() > FLOAT_SHARE}
+
+
+def measure(setting: Setting, judge: Judge, scheme: str, n_mixes: int) -> Iterator[dict[str, Any]]:
+    """Every algorithm on every assignment; mixes are numbered from 1 on, the uniform recipe is 0."""
+    for mix, assignment in enumerate(assignments(setting, scheme, n_mixes)):
+        plain: Counter[str] | None = None
+        for name, algorithm in ALGORITHMS.items():
+            start = time.perf_counter()
+            candidate = algorithm(setting, assignment)
+            seconds = time.perf_counter() - start
+            snr_db, kernels = judge.judge(candidate)
+            plain = plain or kernels
+            yield {
+                "scheme": scheme,
+                "mix": mix,
+                "algorithm": name,
+                "snr_db": snr_db,
+                "same_kernels": kernels == plain,
+                "seconds": seconds,
+            }
+
+
+def render_decibels(document: Mapping[str, Any]) -> str:
+    """A line for each uniform recipe, and one for the mixes of each model."""
+    parts = document.get("parts", {})
+    rows = [row for model, part in parts.items() for row in (*_uniform_rows(model, part), *_mix_rows(model, part))]
+    others = [name for name in ALGORITHMS if name != PLAIN]
+    return markdown(["model", "assignment", PLAIN, *others, "same kernels"], rows)
+
+
+def _uniform_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
+    found = [record for record in part["decibels"] if record["mix"] == 0]
+    for scheme in dict.fromkeys(record["scheme"] for record in found):
+        by_name = {record["algorithm"]: record for record in found if record["scheme"] == scheme}
+        plain = by_name[PLAIN]["snr_db"]
+        others = [by_name[name] for name in ALGORITHMS if name in by_name and name != PLAIN]
+        gains = [f"{other['snr_db'] - plain:+.1f}" for other in others]
+        yield [model, scheme, f"{plain:.1f}", *gains, _yes(all(other["same_kernels"] for other in others))]
+
+
+def _mix_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Mean gains over all mixes, and their 95 % interval as if mixes were independent."""
+    found = [record for record in part["decibels"] if record["mix"] and record["snr_db"] is not None]
+    plain = {(r["scheme"], r["mix"]): r["snr_db"] for r in found if r["algorithm"] == PLAIN}
+    if not plain:
+        return
+    gains = [
+        [r["snr_db"] - plain[r["scheme"], r["mix"]] for r in found if r["algorithm"] == name and _key(r) in plain]
+        for name in ALGORITHMS
+        if name != PLAIN
+    ]
+    texts = [f"{np.mean(gain):+.1f} ± {1.96 * np.std(gain, ddof=1) / math.sqrt(len(gain)):.1f}" for gain in gains]
+    same = _yes(all(record["same_kernels"] for record in found))
+    yield [model, f"{len(plain)} mixes", f"{np.mean(list(plain.values())):.1f}", *texts, same]
+
+
+def _key(record: Mapping[str, Any]) -> tuple[str, int]:
+    return record["scheme"], record["mix"]
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments.accuracy.decibels", description=__doc__)
+    parser.add_argument("out", type=Path, help="JSON file, with a part for each model")
+    parser.add_argument("models", type=subject_of, nargs="*", help="example:digits, or folders of the zoo")
+    parser.add_argument("--schemes", nargs="+", help=f"of the {SPACE} space (default: all)")
+    parser.add_argument("--mixes", type=int, default=10, help="of each scheme (default: %(default)s)")
+    found = parser.parse_args(arguments)
+    found.models = found.models or [subject_of("example:digits")]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write after each scheme, and print."""
+    asked = _parse(arguments)
+    for subject in asked.models:
+        part = new_part("experiments.accuracy.decibels", mixes=asked.mixes, float_share=FLOAT_SHARE)
+        part["decibels"] = []
+        with TemporaryDirectory(prefix="decibels-") as cache:
+            setting, judge = setting_of(subject, SPACE, Path(cache)), Judge(subject)
+            for scheme in asked.schemes or [scheme.name for scheme in setting.definition.schemes]:
+                part["decibels"] += measure(setting, judge, scheme, asked.mixes)
+                write_part(asked.out, subject.name, part)
+        print(f"{subject.name}: measured", file=sys.stderr)
+    print(render_decibels(read_document(asked.out)), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.accuracy.algorithms import ALGORITHMS, PLAIN
+from experiments.accuracy.decibels import main, render_decibels
+
+MEAN, OBSERVED = (name for name in ALGORITHMS if name != PLAIN)
+
+
+def a_record(algorithm: str, snr_db: float, *, mix: int = 0, same_kernels: bool = True) -> dict[str, Any]:
+    return {"scheme": "a", "mix": mix, "algorithm": algorithm, "snr_db": snr_db, "same_kernels": same_kernels}
+
+
+def rows_of(*records: dict[str, Any]) -> list[str]:
+    return render_decibels({"parts": {"digits": {"decibels": list(records)}}}).splitlines()[2:]
+
+
+def test_a_recipe_has_its_decibels_and_what_each_algorithm_wins() -> None:
+    (row,) = rows_of(a_record(PLAIN, 30.0), a_record(MEAN, 32.5), a_record(OBSERVED, 29.0))
+    assert row == "| digits | a | 30.0 | +2.5 | -1.0 | yes |"
+
+
+def test_mixes_are_one_row_with_an_interval_and_those_of_infinite_quality_do_not_count() -> None:
+    records = [a_record(PLAIN, 20.0), a_record(MEAN, 20.0), a_record(OBSERVED, 20.0, same_kernels=False)]
+    for mix, gain in ((1, 1.0), (2, 3.0)):
+        records += [
+            a_record(PLAIN, 40.0, mix=mix),
+            a_record(MEAN, 40.0 + gain, mix=mix),
+            a_record(OBSERVED, 41.0, mix=mix),
+        ]
+    records += [a_record(name, 0.0, mix=3) | {"snr_db": None} for name in ALGORITHMS]
+    uniform, mixes = rows_of(*records)
+    assert uniform.endswith("| no |")
+    assert mixes == "| digits | 2 mixes | 40.0 | +2.0 ± 2.0 | +1.0 ± 0.0 | yes |"
+
+
+@pytest.mark.slow
+def test_it_measures_and_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "decibels.json"
+    assert main([str(out), "example:digits", "--schemes", "u8s8-tensor-minmax", "--mixes", "2"]) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))["parts"]["digits"]["decibels"]
+    assert len(found) == 3 * len(ALGORITHMS)
+    assert all(record["same_kernels"] for record in found)
+    assert "| digits | u8s8-tensor-minmax |" in capsys.readouterr().out

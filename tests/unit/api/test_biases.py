@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autoquant.api.steps import builder_of, calibrate, find_regions, observe_shifts, prepare, read_data
+from autoquant.domain.feed import Samples
+from autoquant.domain.region import Assignment
+from autoquant.model.fragments import inline_external
+from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+from tests.graphs import run
+from tests.models import a_convnet, floats, saved
+
+TENSOR = "u8s8-tensor-minmax"
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Samples:
+    return read_data(saved(a_convnet(), tmp_path / "model.onnx"), {"x": floats(24, 3, 8, 8)})
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, samples: Samples) -> PreparedModel:
+    return prepare(tmp_path / "model.onnx", samples)
+
+
+@pytest.fixture
+def builder(prepared: PreparedModel, samples: Samples, tmp_path: Path) -> Builder:
+    return builder_of(prepared, find_regions(prepared), calibrate(prepared, samples, cache_folder=tmp_path))
+
+
+@pytest.fixture
+def assignment(prepared: PreparedModel) -> Assignment:
+    return {region.id: TENSOR for region in find_regions(prepared)}
+
+
+def mean_error(prepared: PreparedModel, candidate: Candidate, samples: Samples) -> npt.NDArray[np.float64]:
+    model = inline_external(candidate.skeleton, candidate.constants, {})
+    errors = [run(model, feed)[0] - run(prepared.graph.model, feed)[0] for feed in samples.feeds]
+    return np.asarray(np.mean(errors, axis=0, dtype=np.float64))
+
+
+def test_means_of_the_outputs_come_nearer_to_float(
+    prepared: PreparedModel, builder: Builder, assignment: Assignment, samples: Samples
+) -> None:
+    shifts = observe_shifts(prepared, builder, assignment, samples)
+    linear = {node.name for node in prepared.graph.nodes if node.op_type in ("Conv", "Gemm")}
+    assert shifts.keys() == linear
+    before = mean_error(prepared, builder.build(assignment), samples)
+    after = mean_error(prepared, builder.build(assignment, shifts), samples)
+    assert np.linalg.norm(after) < 0.5 * np.linalg.norm(before)
+
+
+def test_expected_shifts_are_what_there_is_without_time_and_without_samples_to_compare(
+    prepared: PreparedModel, builder: Builder, assignment: Assignment, samples: Samples
+) -> None:
+    expected = builder.expected_shifts(assignment)
+    for found in (
+        observe_shifts(prepared, builder, assignment, samples, seconds=0),
+        observe_shifts(prepared, builder, assignment, samples, n_samples=1),
+    ):
+        assert found.keys() == expected.keys()
+        for name, shift in found.items():
+            np.testing.assert_array_equal(shift, expected[name])
+
+
+def test_a_float_assignment_has_nothing_to_correct(prepared: PreparedModel, builder: Builder, samples: Samples) -> None:
+    assert observe_shifts(prepared, builder, {}, samples) == {}
