@@ -52,6 +52,7 @@ def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:
             "weight": str(scheme.weight),
             "ranges": str(scheme.ranges),
             "operators": str(scheme.operators),
+            "rounding": str(scheme.rounding),
         }
         for scheme in schemes
     }

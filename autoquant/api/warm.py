@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from autoquant.api.folder import read_json
 from autoquant.domain.region import Assignment, NodeName, Region, RegionId
-from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, UsageError
 from autoquant.measurement.effective import REQUANTIZED
@@ -152,6 +152,7 @@ def _scheme(name: str, row: Mapping[str, str]) -> Scheme:
         weight=TensorFormat.parse(row["weight"]),
         ranges=RangeMethod.parse(row["ranges"]),
         operators=Operators(row["operators"]),
+        rounding=Rounding(row.get("rounding", Rounding.NEAREST)),
     )
 
 

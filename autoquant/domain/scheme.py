@@ -7,7 +7,17 @@ from typing import Self
 
 import numpy as np
 
-__all__ = ["FLOAT", "DType", "Granularity", "Operators", "RangeKind", "RangeMethod", "Scheme", "TensorFormat"]
+__all__ = [
+    "FLOAT",
+    "DType",
+    "Granularity",
+    "Operators",
+    "RangeKind",
+    "RangeMethod",
+    "Rounding",
+    "Scheme",
+    "TensorFormat",
+]
 
 FLOAT = "float"
 """Name of the scheme that leaves a region as it is."""
@@ -60,6 +70,14 @@ class Operators(StrEnum):
     ALL = "all"
     LINEAR = "linear"
     """Only Conv, Gemm and MatMul with constant weights, and the activations fused into them."""
+
+
+class Rounding(StrEnum):
+    """How the integers of constant weights are chosen."""
+
+    NEAREST = "nearest"
+    GPTQ = "gptq"
+    """What one weight of an output channel gets wrong, its other weights make up for, on calibration samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +165,7 @@ class Scheme:
         weight: Format of constant weights.
         ranges: How activation ranges are chosen.
         operators: Which operators of the region are quantized.
+        rounding: How the integers of constant weights are chosen.
     """
 
     name: str
@@ -154,3 +173,4 @@ class Scheme:
     weight: TensorFormat
     ranges: RangeMethod
     operators: Operators = Operators.ALL
+    rounding: Rounding = Rounding.NEAREST

@@ -13,6 +13,7 @@ from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_lin
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
+from autoquant.qdq.ports import Rounder
 from autoquant.qdq.weights import QuantizedWeight, Weights, quantize_bias
 
 __all__ = ["Assembler"]
@@ -26,10 +27,10 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 class Assembler:
     """Writes plans of one graph; every serialized piece is made once."""
 
-    def __init__(self, graph: Graph, planner: Planner) -> None:
+    def __init__(self, graph: Graph, planner: Planner, rounder: Rounder | None = None) -> None:
         self.graph = graph
         self.planner = planner
-        self.weights = Weights(graph)
+        self.weights = Weights(graph, rounder)
         self.head = fragments.head(graph.model)
         self._taken = {*graph.constants, *graph.inputs, *graph.producer}
         self.residual_adds = _residual_adds(graph)
@@ -138,12 +139,14 @@ class _Draft:
         input_scale = np.float32(self.home.planner.params(key).scale)
         beta = np.float32(node.attributes.get("beta", 1.0) if node.op_type == "Gemm" else 1.0)
         bias = None if bias_name is None else beta * _bias_vector(node, graph, weight_name, bias_name)
+        scheme = self.plan.schemes[node.index]
         weight = self.home.weights.weight(
             weight_name,
-            self.plan.schemes[node.index].weight,
+            scheme.weight,
             channel_axis(node, graph),
             bias=bias,
             input_scale=input_scale,
+            rounding=scheme.rounding,
         )
         operands = [self._dequantized_weight(weight_name, weight)]
         if bias is not None and bias_name is not None:

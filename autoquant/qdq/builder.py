@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from autoquant.domain.region import Assignment, NodeName, Region
-from autoquant.domain.scheme import FLOAT, Scheme
+from autoquant.domain.scheme import FLOAT, Rounding, Scheme
+from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.plan import Plan, Planner
-from autoquant.qdq.ports import Ranges
+from autoquant.qdq.ports import Ranges, Rounder
 
 __all__ = ["Builder"]
 
@@ -22,6 +23,10 @@ class Builder:
         schemes: Every scheme that an assignment may name, by name; ``float`` needs no entry.
         op_types: Operators that have an integer kernel on the target.
         ranges: Gives calibration ranges.
+        rounder: Rounds the weights of schemes that don't round to the nearest integer.
+
+    Raises:
+        UsageError: There is such a scheme, but no rounder.
     """
 
     def __init__(
@@ -31,11 +36,18 @@ class Builder:
         schemes: Mapping[str, Scheme],
         op_types: frozenset[str],
         ranges: Ranges,
+        rounder: Rounder | None = None,
     ) -> None:
+        for scheme in schemes.values() if rounder is None else ():
+            if scheme.rounding is not Rounding.NEAREST:
+                raise UsageError(
+                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', which takes calibration samples:"
+                    f" give a rounder, or write rounding = '{Rounding.NEAREST}'"
+                )
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
         self.planner = Planner(graph, op_types, ranges)
-        self._assembler = Assembler(graph, self.planner)
+        self._assembler = Assembler(graph, self.planner, rounder)
 
     @property
     def has_residual_norms(self) -> bool:

@@ -2,11 +2,14 @@
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import RangeMethod, TensorFormat
+from autoquant.domain.scheme import DType, RangeMethod, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["Ranges"]
+__all__ = ["Ranges", "Rounder"]
 
 
 class Ranges(Protocol):
@@ -14,4 +17,17 @@ class Ranges(Protocol):
 
     def __call__(self, tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
         """The range, from the same statistics at every call."""
+        ...
+
+
+class Rounder(Protocol):
+    """Gives the integers of a weight."""
+
+    def __call__(
+        self, weight: TensorName, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.generic], dtype: DType
+    ) -> npt.NDArray[np.generic] | None:
+        """Shape of the weight; None where the nearest integers are to be taken.
+
+        Scale and zero point are scalars, or have the shape (C,) with one value for each output channel.
+        """
         ...

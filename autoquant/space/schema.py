@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from autoquant.domain.scheme import FLOAT, Granularity, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import FLOAT, Granularity, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import QUANTIZABLE_OP_TYPES, Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
 
@@ -80,7 +80,7 @@ def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefini
         for rule in file.rules
     ]
     content = [
-        [{key: str(value) for key, value in file.schemes[scheme]} | {"name": scheme} for scheme in names],
+        [_spelled(file.schemes[scheme]) | {"name": scheme} for scheme in names],
         sorted(op_types),
         [dict(rule) for rule in file.rules],
         [dict(group) for group in file.groups],
@@ -93,6 +93,11 @@ def _define(name: str, file: "_File", sections: list["_Section"]) -> SpaceDefini
         groups=tuple(Group(name=group.name, nodes=group.nodes) for group in file.groups),
         digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
     )
+
+
+def _spelled(scheme: "_Scheme") -> dict[str, str]:
+    """Without what is off: a file keeps the digest that it had before there was such a key."""
+    return {key: str(value) for key, value in scheme if value is not Rounding.NEAREST}
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -176,6 +181,7 @@ class _Scheme(_Table):
     weight: Annotated[TensorFormat, PlainValidator(_weight_format)]
     ranges: Annotated[RangeMethod, PlainValidator(_range_method)]
     operators: Operators = Operators.ALL
+    rounding: Rounding = Rounding.NEAREST
 
 
 class _Rule(_Table):

@@ -50,7 +50,9 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
 
 
 def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
-    """The one that quantizes the same operators and is most alike: types first, then granularity, symmetry, ranges.
+    """The one that quantizes the same operators and is most alike.
+
+    Types count first, then granularity, symmetry, ranges, rounding.
 
     None where no choice quantizes the same operators; the first one of equals.
     """
@@ -66,4 +68,5 @@ def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
         *(a.symmetric is not b.symmetric for a, b in pairs),
         wanted.ranges.kind is not other.ranges.kind,
         wanted.ranges != other.ranges,
+        wanted.rounding is not other.rounding,
     )

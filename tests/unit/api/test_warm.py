@@ -1,13 +1,15 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
 
+from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
 from autoquant.api.warm import EarlierRun, read_warm_start
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import Scheme
+from autoquant.domain.scheme import Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.model.graph import Graph
@@ -55,6 +57,18 @@ def test_a_run_is_read_without_what_onnxruntime_quantized_unasked(tmp_path: Path
     assert isinstance(found, EarlierRun)
     assert found.members == [{"r0": "a"}]
     assert found == a_run({"r0": "a"})
+
+
+def test_the_schemes_of_a_run_are_read_as_they_were_written(tmp_path: Path) -> None:
+    schemes = [a_scheme("a"), replace(a_scheme("b"), rounding=Rounding.GPTQ)]
+    rows = scheme_rows(schemes)
+    older = {key: value for key, value in rows["a"].items() if key != "rounding"}
+    folder = RunFolder(tmp_path / "run", resume=False)
+    folder.write_json("run.json", {"regions": [], "schemes": {**rows, "older": older}})
+    folder.write_text("front.json", front_json(a_front(a_member(assignment={}))))
+    found = read_warm_start(folder.path)
+    assert isinstance(found, EarlierRun)
+    assert found.schemes == {"a": schemes[0], "b": schemes[1], "older": replace(schemes[0], name="older")}
 
 
 @pytest.mark.parametrize(

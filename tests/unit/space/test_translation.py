@@ -1,5 +1,5 @@
 from autoquant.domain.region import NodeName, RegionId
-from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.space.translation import KnownRegion, match_regions, nearest_scheme
 from tests.records import a_region
 
@@ -10,7 +10,11 @@ def known(id: str, *, pattern: str = "0" * 8, nodes: tuple[str, ...] | None = No
 
 
 def scheme(
-    name: str, activation: str = "u8:tensor:asym", ranges: str = "min-max", operators: Operators = Operators.ALL
+    name: str,
+    activation: str = "u8:tensor:asym",
+    ranges: str = "min-max",
+    operators: Operators = Operators.ALL,
+    rounding: Rounding = Rounding.NEAREST,
 ) -> Scheme:
     return Scheme(
         name=name,
@@ -18,6 +22,7 @@ def scheme(
         weight=TensorFormat.parse("s8:channel:sym"),
         ranges=RangeMethod.parse(ranges),
         operators=operators,
+        rounding=rounding,
     )
 
 
@@ -48,6 +53,12 @@ def test_the_nearest_scheme_has_the_same_types_first_and_ranges_last() -> None:
     ]
     assert nearest_scheme(wanted, choices) == choices[2]
     assert nearest_scheme(wanted, choices[:2]) == choices[1]
+
+
+def test_of_schemes_that_are_alike_the_nearest_rounds_alike() -> None:
+    choices = [scheme("plain"), scheme("rounded", rounding=Rounding.GPTQ), scheme("mse", ranges="mse")]
+    assert nearest_scheme(scheme("old", rounding=Rounding.GPTQ), choices) == choices[1]
+    assert nearest_scheme(scheme("old", rounding=Rounding.GPTQ, ranges="mse"), choices) == choices[2]
 
 
 def test_a_scheme_of_other_operators_is_never_near() -> None:
