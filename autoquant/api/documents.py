@@ -53,6 +53,7 @@ def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:
             "ranges": str(scheme.ranges),
             "operators": str(scheme.operators),
             "bias": str(scheme.bias),
+            "rounding": str(scheme.rounding),
         }
         for scheme in schemes
     }

@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 
 from autoquant.api.folder import read_json
 from autoquant.domain.region import Assignment, NodeName, Region, RegionId
-from autoquant.domain.scheme import FLOAT, BiasCorrection, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import (
+    FLOAT,
+    BiasCorrection,
+    Operators,
+    RangeMethod,
+    Rounding,
+    Scheme,
+    TensorFormat,
+)
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, UsageError
 from autoquant.measurement.effective import REQUANTIZED
@@ -153,6 +161,7 @@ def _scheme(name: str, row: Mapping[str, str]) -> Scheme:
         ranges=RangeMethod.parse(row["ranges"]),
         operators=Operators(row["operators"]),
         bias=BiasCorrection(row.get("bias", BiasCorrection.NONE)),
+        rounding=Rounding(row.get("rounding", Rounding.NEAREST)),
     )
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "Operators",
     "RangeKind",
     "RangeMethod",
+    "Rounding",
     "Scheme",
     "TensorFormat",
 ]
@@ -78,6 +79,14 @@ class BiasCorrection(StrEnum):
     NONE = "none"
     MEAN = "mean"
     """The mean that quantization adds to each channel of the operator's output."""
+
+
+class Rounding(StrEnum):
+    """How the integers of constant weights are chosen."""
+
+    NEAREST = "nearest"
+    GPTQ = "gptq"
+    """What one weight of an output channel gets wrong, its other weights make up for, on calibration samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +175,7 @@ class Scheme:
         ranges: How activation ranges are chosen.
         operators: Which operators of the region are quantized.
         bias: What the biases of its linear operators make up for.
+        rounding: How the integers of constant weights are chosen.
     """
 
     name: str
@@ -174,3 +184,4 @@ class Scheme:
     ranges: RangeMethod
     operators: Operators = Operators.ALL
     bias: BiasCorrection = BiasCorrection.NONE
+    rounding: Rounding = Rounding.NEAREST

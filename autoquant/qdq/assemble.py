@@ -15,7 +15,7 @@ from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_lin
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
-from autoquant.qdq.ports import Means
+from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.shifts import Shifts, takes_bias
 from autoquant.qdq.weights import QuantizedWeight, Weights, quantize_bias
 
@@ -32,10 +32,10 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 class Assembler:
     """Writes plans of one graph; every serialized piece is made once."""
 
-    def __init__(self, graph: Graph, planner: Planner, means: Means) -> None:
+    def __init__(self, graph: Graph, planner: Planner, means: Means, rounder: Rounder | None = None) -> None:
         self.graph = graph
         self.planner = planner
-        self.weights = Weights(graph)
+        self.weights = Weights(graph, rounder)
         self.shifts = Shifts(graph, means)
         self.head = fragments.head(graph.model)
         self._taken = {*graph.constants, *graph.inputs, *graph.producer}
@@ -64,12 +64,14 @@ class Assembler:
         input_scale = np.float32(self.planner.params(key).scale)
         beta = np.float32(node.attributes.get("beta", 1.0) if node.op_type == "Gemm" else 1.0)
         bias = None if bias_name is None else beta * _bias_vector(node, self.graph, weight_name, bias_name)
+        scheme = plan.schemes[node.index]
         weight = self.weights.weight(
             weight_name,
-            plan.schemes[node.index].weight,
+            scheme.weight,
             channel_axis(node, self.graph),
             bias=bias,
             input_scale=input_scale,
+            rounding=scheme.rounding,
         )
         return _Operands(weight_name, weight, bias, input_scale)
 

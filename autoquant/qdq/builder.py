@@ -6,12 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import Assignment, NodeName, Region
-from autoquant.domain.scheme import FLOAT, Scheme
+from autoquant.domain.scheme import FLOAT, Rounding, Scheme
+from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.plan import Plan, Planner
-from autoquant.qdq.ports import Means, Ranges
+from autoquant.qdq.ports import Means, Ranges, Rounder
 
 __all__ = ["Builder"]
 
@@ -28,6 +29,10 @@ class Builder:
         op_types: Operators that have an integer kernel on the target.
         ranges: Gives calibration ranges.
         means: Gives means of channels; without them the schemes' bias correction changes nothing.
+        rounder: Rounds the weights of schemes that don't round to the nearest integer.
+
+    Raises:
+        UsageError: There is such a scheme, but no rounder.
     """
 
     def __init__(
@@ -38,11 +43,18 @@ class Builder:
         op_types: frozenset[str],
         ranges: Ranges,
         means: Means = lambda *_: None,
+        rounder: Rounder | None = None,
     ) -> None:
+        for scheme in schemes.values() if rounder is None else ():
+            if scheme.rounding is not Rounding.NEAREST:
+                raise UsageError(
+                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', which takes calibration samples:"
+                    f" give a rounder, or write rounding = '{Rounding.NEAREST}'"
+                )
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
         self.planner = Planner(graph, op_types, ranges)
-        self._assembler = Assembler(graph, self.planner, means)
+        self._assembler = Assembler(graph, self.planner, means, rounder)
 
     @property
     def has_residual_norms(self) -> bool:

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import RangeMethod, TensorFormat
+from autoquant.domain.scheme import DType, RangeMethod, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["Means", "Ranges"]
+__all__ = ["Means", "Ranges", "Rounder"]
 
 
 class Ranges(Protocol):
@@ -25,4 +25,17 @@ class Means(Protocol):
 
     def __call__(self, tensor: TensorName, axis: int) -> npt.NDArray[np.float64] | None:
         """Shape (C,); None where channels along this axis were not observed."""
+        ...
+
+
+class Rounder(Protocol):
+    """Gives the integers of a weight."""
+
+    def __call__(
+        self, weight: TensorName, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.generic], dtype: DType
+    ) -> npt.NDArray[np.generic] | None:
+        """Shape of the weight; None where the nearest integers are to be taken.
+
+        Scale and zero point are scalars, or have the shape (C,) with one value for each output channel.
+        """
         ...

@@ -1,15 +1,16 @@
 """Quantized weights and biases, each made once and shared by all trials."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import Granularity, TensorFormat
+from autoquant.domain.scheme import Granularity, Rounding, TensorFormat
 from autoquant.model.graph import Graph
 from autoquant.qdq.params import QuantParams, quantize, weight_params
+from autoquant.qdq.ports import Rounder
 
 __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "quantize_bias"]
 
@@ -43,10 +44,12 @@ class QuantizedBias:
 
 @dataclass(slots=True)
 class Weights:
-    """Quantizes constants of one graph and remembers them."""
+    """Quantizes constants of one graph and remembers them; without a rounder to the nearest integers."""
 
     graph: Graph
+    rounder: Rounder | None = None
     _cache: dict[tuple[TensorName, TensorFormat, int | None, bytes], QuantizedWeight] = field(default_factory=dict)
+    _rounded: dict[tuple[TensorName, str], QuantizedWeight] = field(default_factory=dict)
     _extremes: dict[tuple[TensorName, TensorFormat, int | None], QuantParams] = field(default_factory=dict)
 
     def weight(
@@ -57,6 +60,7 @@ class Weights:
         *,
         bias: npt.NDArray[np.float32] | None = None,
         input_scale: np.float32 | None = None,
+        rounding: Rounding = Rounding.NEAREST,
     ) -> QuantizedWeight:
         """The constant in a format.
 
@@ -77,7 +81,20 @@ class Weights:
             params = QuantParams(scale, params.zero_point, params.dtype)
             values = quantize(self.graph.constant(name), params, used)
             self._cache[key] = QuantizedWeight(values, params, used, _label(tensor_format, used, adjusted))
-        return self._cache[key]
+        found = self._cache[key]
+        return found if rounding is Rounding.NEAREST else self._with_feedback(name, found)
+
+    def _with_feedback(self, name: TensorName, nearest: QuantizedWeight) -> QuantizedWeight:
+        key = (name, nearest.label)
+        if key not in self._rounded:
+            params = nearest.params
+            values = None if self.rounder is None else self.rounder(name, params.scale, params.zero_point, params.dtype)
+            if values is None or np.array_equal(values, nearest.values):
+                self._rounded[key] = nearest
+            else:
+                label = f"{nearest.label}:{Rounding.GPTQ}-{hashlib.sha256(values.tobytes()).hexdigest()[:12]}"
+                self._rounded[key] = replace(nearest, values=values, label=label)
+        return self._rounded[key]
 
     def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:
         key = (name, tensor_format, axis)

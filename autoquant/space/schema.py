@@ -22,7 +22,16 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.scheme import FLOAT, BiasCorrection, Granularity, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import (
+    FLOAT,
+    BiasCorrection,
+    Granularity,
+    Operators,
+    RangeMethod,
+    Rounding,
+    Scheme,
+    TensorFormat,
+)
 from autoquant.domain.space import QUANTIZABLE_OP_TYPES, Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
 
@@ -101,8 +110,8 @@ def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accu
 
 
 def _spelled(scheme: "_Scheme") -> dict[str, str]:
-    """Without what is off: a file has the digest that it had before there was such a key."""
-    return {key: str(value) for key, value in scheme if value is not BiasCorrection.NONE}
+    """Without what is off: a file keeps the digest that it had before there was such a key."""
+    return {key: str(value) for key, value in scheme if value not in (BiasCorrection.NONE, Rounding.NEAREST)}
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -187,6 +196,7 @@ class _Scheme(_Table):
     ranges: Annotated[RangeMethod, PlainValidator(_range_method)]
     operators: Operators = Operators.ALL
     bias: BiasCorrection = BiasCorrection.NONE
+    rounding: Rounding = Rounding.NEAREST
 
 
 class _Rule(_Table):

@@ -50,7 +50,9 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
 
 
 def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
-    """The one that quantizes the same operators and is most alike: in types first, in bias correction last.
+    """The one that quantizes the same operators and is most alike.
+
+    Types count first, then granularity, symmetry, ranges, bias correction, rounding.
 
     None where no choice quantizes the same operators; the first one of equals.
     """
@@ -67,4 +69,5 @@ def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
         wanted.ranges.kind is not other.ranges.kind,
         wanted.ranges != other.ranges,
         wanted.bias is not other.bias,
+        wanted.rounding is not other.rounding,
     )

@@ -17,7 +17,7 @@ from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.ports import Means, Ranges
+from autoquant.qdq.ports import Means, Ranges, Rounder
 
 __all__ = ["build", "builder_of", "means_of", "probe_residual_norms", "ranges_of"]
 
@@ -52,11 +52,17 @@ def builder_of(
     *,
     space: str | SpaceDefinition = "default",
     ep: str = "cpu",
+    rounder: Rounder | None = None,
 ) -> Builder:
-    """A builder of candidates; keep it to build many."""
+    """A builder of candidates; keep it to build many.
+
+    Raises:
+        UsageError: A scheme of the space doesn't round to the nearest integer, and there is no rounder.
+    """
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
-    return Builder(prepared.graph, found, schemes, definition.op_types, ranges_of(statistics), means_of(statistics))
+    ranges, means = ranges_of(statistics), means_of(statistics)
+    return Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder)
 
 
 def build(
@@ -67,11 +73,13 @@ def build(
     *,
     space: str | SpaceDefinition = "default",
     ep: str = "cpu",
+    rounder: Rounder | None = None,
 ) -> Candidate:
     """Build one candidate.
 
     Raises:
-        UsageError: The assignment names an unknown region or scheme.
+        UsageError: The assignment names an unknown region or scheme, or a scheme of the space doesn't round to the
+            nearest integer and there is no rounder.
     """
     definition = definition_of(space, ep)
     schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
@@ -83,7 +91,7 @@ def build(
             raise UsageError(
                 f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
             )
-    return builder_of(prepared, found, statistics, space=definition, ep=ep).build(assignment)
+    return builder_of(prepared, found, statistics, space=definition, ep=ep, rounder=rounder).build(assignment)
 
 
 def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:

@@ -16,12 +16,14 @@ from autoquant.api.steps import (
     prepare,
     prepare_without_data,
     read_data,
+    rounder_of,
     signatures_of,
 )
 from autoquant.calibration.batches import read_samples
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
@@ -165,6 +167,23 @@ def test_a_candidate_that_cannot_be_opened_is_a_failure(model: Path, samples: Sa
     assert isinstance(outcome, Failure)
     assert outcome.stage == "open"
     assert "onnxruntime cannot open it" in outcome.reason
+
+
+def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    default = read_space("default", ep="cpu")
+    coarse = replace(default.schemes[0], weight=TensorFormat.parse("s8:tensor:sym"))
+    bench, worst_db = Bench(model, [Target()], samples.feeds), []
+    for rounding, rounder in ((Rounding.NEAREST, None), (Rounding.GPTQ, rounder_of(prepared, samples))):
+        space = replace(default, schemes=(replace(coarse, name="coarse", rounding=rounding),))
+        assignment = {region.id: "coarse" for region in found}
+        candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounder)
+        measured = measure(bench, candidate, assignment, found)
+        assert isinstance(measured, Measurement)
+        worst_db.append(measured.quality.worst_db)
+    assert worst_db[1] > worst_db[0] + 1
 
 
 def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:

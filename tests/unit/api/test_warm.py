@@ -9,7 +9,7 @@ from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
 from autoquant.api.warm import EarlierRun, read_warm_start
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import BiasCorrection, Scheme
+from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.model.graph import Graph
@@ -60,9 +60,13 @@ def test_a_run_is_read_without_what_onnxruntime_quantized_unasked(tmp_path: Path
 
 
 def test_the_schemes_of_a_run_are_read_as_they_were_written(tmp_path: Path) -> None:
-    schemes = [a_scheme("plain"), replace(a_scheme("corrected"), bias=BiasCorrection.MEAN)]
+    schemes = [
+        a_scheme("plain"),
+        replace(a_scheme("corrected"), bias=BiasCorrection.MEAN),
+        replace(a_scheme("rounded"), rounding=Rounding.GPTQ),
+    ]
     rows = scheme_rows(schemes)
-    before = {key: value for key, value in rows["plain"].items() if key != "bias"}
+    before = {key: value for key, value in rows["plain"].items() if key not in ("bias", "rounding")}
     folder = RunFolder(tmp_path / "run", resume=False)
     folder.write_json("run.json", {"regions": [], "schemes": {**rows, "before": before}})
     folder.write_text("front.json", front_json(a_front(a_member(assignment={}))))

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import TensorFormat
+from autoquant.domain.scheme import DType, Rounding, TensorFormat
 from autoquant.model.graph import Graph
+from autoquant.qdq.ports import Rounder
 from autoquant.qdq.weights import Weights, quantize_bias
 from tests.models import floats, model_of
 
@@ -19,8 +20,23 @@ PER_TENSOR, PER_CHANNEL, UNSIGNED = (
 INT32 = np.iinfo(np.int32)
 
 
-def weights_of(weight: Floats) -> Weights:
-    return Weights(Graph(model_of("(float[2,4] x) => (float[2,N] y)", "y = MatMul(x, w)", {"w": weight})))
+def weights_of(weight: Floats, rounder: Rounder | None = None) -> Weights:
+    return Weights(Graph(model_of("(float[2,4] x) => (float[2,N] y)", "y = MatMul(x, w)", {"w": weight})), rounder)
+
+
+class ARounder:
+    """Gives the same integers for every weight and counts how often it is asked."""
+
+    def __init__(self, integers: npt.NDArray[np.generic] | None) -> None:
+        self.integers = integers
+        self.asked: list[tuple[TensorName, tuple[int, ...], DType]] = []
+
+    def __call__(
+        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
+    ) -> npt.NDArray[np.generic] | None:
+        assert zero_point.shape == scale.shape
+        self.asked.append((weight, scale.shape, dtype))
+        return self.integers
 
 
 def test_a_weight_is_quantized_once_in_each_format() -> None:
@@ -76,6 +92,35 @@ def test_a_bias_that_fits_leaves_the_weight_as_it_is() -> None:
     weights = weights_of(floats(4, 4))
     found = weights.weight(W, PER_CHANNEL, 1, bias=floats(4), input_scale=np.float32(0.1))
     assert found is weights.weight(W, PER_CHANNEL, 1)
+
+
+def test_a_rounder_is_asked_once_a_format_and_only_where_the_scheme_says_so() -> None:
+    rounder = ARounder(np.ones((4, 4), np.int8))
+    weights = weights_of(floats(4, 4), rounder)
+    nearest = weights.weight(W, PER_CHANNEL, 1)
+    assert rounder.asked == []
+    found = weights.weight(W, PER_CHANNEL, 1, rounding=Rounding.GPTQ)
+    assert found is weights.weight(W, PER_CHANNEL, 1, rounding=Rounding.GPTQ)
+    assert found.params is nearest.params
+    np.testing.assert_array_equal(found.values, 1)
+    weights.weight(W, UNSIGNED, 1, rounding=Rounding.GPTQ)
+    assert rounder.asked == [("w", (4,), DType.S8), ("w", (), DType.U8)]
+    assert weights.weight(W, PER_CHANNEL, 1) is nearest
+
+
+def test_the_label_of_rounded_weights_follows_their_integers() -> None:
+    one, two = (weights_of(floats(4, 4), ARounder(np.full((4, 4), n, np.int8))) for n in (1, 2))
+    labels = [each.weight(W, PER_TENSOR, None, rounding=Rounding.GPTQ).label for each in (one, one, two)]
+    assert labels[0] == labels[1] != labels[2]
+    assert labels[0].startswith("s8:tensor:sym:gptq-")
+
+
+def test_integers_that_are_the_nearest_ones_are_no_variant() -> None:
+    plain = weights_of(floats(4, 4)).weight(W, PER_TENSOR, None)
+    for integers in (None, plain.values):
+        weights = weights_of(floats(4, 4), ARounder(integers))
+        nearest = weights.weight(W, PER_TENSOR, None)
+        assert weights.weight(W, PER_TENSOR, None, rounding=Rounding.GPTQ) is nearest
 
 
 scales = st.floats(2.0**-100, 2.0**60, width=32)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
 from autoquant.space.schema import read_space
@@ -102,6 +102,19 @@ def test_biases_are_corrected_where_the_file_says_so_and_the_digest_follows(tmp_
     )
     assert [space.schemes[0].bias for space in (plain, corrected, off)] == ["none", "mean", "none"]
     assert plain.digest == off.digest != corrected.digest
+
+
+def test_weights_are_rounded_to_the_nearest_integer_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    default = read(tmp_path, text())
+    said = read(tmp_path, text(scheme_a=SCHEME_A + 'rounding = "nearest"\n'))
+    other = read(tmp_path, text(scheme_a=SCHEME_A + 'rounding = "gptq"\n'))
+    assert [scheme.rounding for scheme in other.schemes] == [Rounding.GPTQ, Rounding.NEAREST]
+    assert said == default
+    assert other.digest != default.digest
+
+
+def test_the_digest_of_a_file_without_newer_keys_stays_what_it_was(tmp_path: Path) -> None:
+    assert read(tmp_path, text()).digest.startswith("c17bc1ee5ca4")
 
 
 def test_the_digest_follows_the_content_and_not_the_comments(tmp_path: Path) -> None:

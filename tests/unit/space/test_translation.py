@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from autoquant.domain.region import NodeName, RegionId
-from autoquant.domain.scheme import BiasCorrection, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import BiasCorrection, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.space.translation import KnownRegion, match_regions, nearest_scheme
 from tests.records import a_region
 
@@ -12,7 +12,11 @@ def known(id: str, *, pattern: str = "0" * 8, nodes: tuple[str, ...] | None = No
 
 
 def scheme(
-    name: str, activation: str = "u8:tensor:asym", ranges: str = "min-max", operators: Operators = Operators.ALL
+    name: str,
+    activation: str = "u8:tensor:asym",
+    ranges: str = "min-max",
+    operators: Operators = Operators.ALL,
+    rounding: Rounding = Rounding.NEAREST,
 ) -> Scheme:
     return Scheme(
         name=name,
@@ -20,6 +24,7 @@ def scheme(
         weight=TensorFormat.parse("s8:channel:sym"),
         ranges=RangeMethod.parse(ranges),
         operators=operators,
+        rounding=rounding,
     )
 
 
@@ -57,6 +62,12 @@ def test_of_schemes_with_equal_numbers_the_nearest_corrects_biases_alike() -> No
     corrected = replace(plain, name="corrected", bias=BiasCorrection.MEAN)
     assert nearest_scheme(replace(plain, name="old"), [corrected, plain]) == plain
     assert nearest_scheme(replace(corrected, name="old"), [plain, corrected]) == corrected
+
+
+def test_of_schemes_that_are_alike_the_nearest_rounds_alike() -> None:
+    choices = [scheme("plain"), scheme("rounded", rounding=Rounding.GPTQ), scheme("mse", ranges="mse")]
+    assert nearest_scheme(scheme("old", rounding=Rounding.GPTQ), choices) == choices[1]
+    assert nearest_scheme(scheme("old", rounding=Rounding.GPTQ, ranges="mse"), choices) == choices[2]
 
 
 def test_a_scheme_of_other_operators_is_never_near() -> None:

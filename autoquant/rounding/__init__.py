@@ -1,0 +1,1 @@
+"""Integers of weights chosen for the error of an operator's output instead of that of each weight."""

@@ -1,0 +1,65 @@
+"""Rounding a weight as a least squares problem over integers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.scheme import DType
+
+__all__ = ["Floats", "Problem", "damped"]
+
+Floats = npt.NDArray[np.float32]
+
+_DAMPING = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Minimise ``e^T H e`` in every column, where ``e = weight - scale * (integers - zero_point)``.
+
+    That is the mean squared error of each output channel, as each has integers of its own. The operator has G groups,
+    each with D inputs of a product and N output channels.
+
+    Attributes:
+        weight: Shape (G, D, N).
+        moment: ``H``, the mean of ``x x^T`` over the inputs of products, positive definite, shape (G, D, D).
+        scale: Positive, shape (G, 1, N).
+        zero_point: Shape (G, 1, N).
+        dtype: Of the integers.
+    """
+
+    weight: Floats
+    moment: Floats
+    scale: Floats
+    zero_point: Floats
+    dtype: DType
+
+    def nearest(self, values: Floats) -> Floats:
+        """The integers nearest to values of shape (G, any, N), as floats."""
+        integers = np.rint(values / self.scale) + self.zero_point
+        return np.asarray(np.clip(integers, self.dtype.lowest, self.dtype.highest))
+
+    def errors(self, integers: Floats) -> npt.NDArray[np.float64]:
+        """``e^T H e`` of each output channel, shape (G, 1, N)."""
+        e = self.weight - self.dequantized(integers)
+        return np.asarray(np.sum(e * (self.moment @ e), axis=1, keepdims=True, dtype=np.float64))
+
+    def dequantized(self, integers: Floats) -> Floats:
+        """What integers of shape (G, any, N) stand for."""
+        return (integers - self.zero_point) * self.scale
+
+
+def damped(moment: Floats) -> Floats:
+    """The moment with a hundredth of each group's mean diagonal added to its diagonal; the identity where it is zero.
+
+    That makes it positive definite, however few products were observed, and keeps integers near to their weights along
+    inputs that hardly vary.
+
+    References:
+        Frantar et al., "GPTQ", arXiv 2210.17323, section 3.3, step 3.
+    """
+    n_inputs = moment.shape[-1]
+    added = _DAMPING * np.trace(moment, axis1=1, axis2=2, dtype=np.float64)[:, np.newaxis, np.newaxis] / n_inputs
+    added = np.where(added > np.finfo(np.float32).tiny, added, 1.0).astype(np.float32)
+    return np.asarray(moment + added * np.eye(n_inputs, dtype=np.float32))

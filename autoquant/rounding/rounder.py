@@ -1,0 +1,93 @@
+"""Integers of weights for a builder of candidates."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import DType
+from autoquant.model.graph import Graph
+from autoquant.rounding.gptq import round_with_feedback
+from autoquant.rounding.moments import Moments, readers_of
+from autoquant.rounding.problem import Floats, Problem, damped
+from autoquant.rounding.products import as_columns, as_weight
+
+__all__ = ["FeedbackRounder"]
+
+
+@dataclass(slots=True)
+class FeedbackRounder:
+    """Rounds weights with error feedback, within a time.
+
+    Attributes:
+        graph: The float model.
+        moments: Of what its weights are multiplied with.
+        seconds: For all calls together.
+        clock: Seconds from any start.
+        unfinished: Weights for which there was no time.
+    """
+
+    graph: Graph
+    moments: Moments
+    seconds: float = math.inf
+    clock: Callable[[], float] = time.perf_counter
+    unfinished: set[TensorName] = field(default_factory=set)
+    _spent_s: float = 0.0
+
+    def __call__(
+        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
+    ) -> npt.NDArray[np.generic] | None:
+        """Integers of a weight on a given grid.
+
+        Args:
+            weight: Its name.
+            scale: Scalar, or shape (C,) with one for each output channel.
+            zero_point: Shape of ``scale``.
+            dtype: Of the integers.
+
+        Returns:
+            Shape of the weight; None where the nearest integers are to be taken: the weight has no ``readers_of``, or
+            there is no time left.
+
+        Raises:
+            DataError: What the weight is multiplied with is not finite.
+        """
+        if not readers_of(weight, self.graph):
+            return None
+        start = self.clock()
+        found = self._rounded(
+            weight, (scale, zero_point, dtype), lambda: self._spent_s + self.clock() - start < self.seconds
+        )
+        self._spent_s += self.clock() - start
+        return found
+
+    def _rounded(
+        self,
+        weight: TensorName,
+        grid: tuple[Floats, npt.NDArray[np.generic], DType],
+        goes_on: Callable[[], bool],
+    ) -> npt.NDArray[np.generic] | None:
+        moment = self.moments.of(weight, goes_on)
+        if moment is None or not goes_on():
+            self.unfinished.add(weight)
+            return None
+        node, values, (scale, zero_point, dtype) = readers_of(weight, self.graph)[0], self.graph.constant(weight), grid
+        columns = as_columns(values, node)
+        shape = (len(columns), 1, columns.shape[2])
+        problem = Problem(
+            weight=columns,
+            moment=damped(moment),
+            scale=_spread(scale, shape),
+            zero_point=_spread(zero_point.astype(np.float32), shape),
+            dtype=dtype,
+        )
+        return as_weight(round_with_feedback(problem).astype(dtype.numpy), node, values.shape)
+
+
+def _spread(values: Floats, shape: tuple[int, int, int]) -> Floats:
+    """One value for each output channel."""
+    return values.reshape(shape) if values.ndim else np.full(shape, values)

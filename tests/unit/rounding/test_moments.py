@@ -1,0 +1,126 @@
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.region import TensorName
+from autoquant.domain.target import Target
+from autoquant.errors import DataError
+from autoquant.model.graph import Graph
+from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.rounding import moments as module
+from autoquant.rounding.moments import MAX_INPUTS, Moments, readers_of
+from autoquant.runtime.session import Session, open_session
+from tests.models import Floats, floats, model_of
+
+W, V = TensorName("w"), TensorName("v")
+TWO_LAYERS = model_of(
+    "(float[3,4] x) => (float[3,2] y)",
+    "h = MatMul(x, w) y = Gemm <transB=1> (h, v)",
+    {"w": floats(4, 5), "v": floats(2, 5)},
+)
+X = floats(5, 3, 4)
+FEEDS: list[Feed] = [{"x": sample} for sample in X]
+
+
+class Opener:
+    """Opens sessions of a graph and remembers which activations they had to give."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.asked: list[list[TensorName]] = []
+
+    def __call__(self, tensors: Sequence[TensorName]) -> Session:
+        self.asked.append(list(tensors))
+        model = with_outputs(self.graph.model, {name: self.graph.shape(name) for name in tensors})
+        session: Session = open_session(to_bytes(model), Target())
+        return session
+
+
+def moments_of(model: onnx.ModelProto, feeds: Sequence[Feed], seed: int = 0) -> tuple[Moments, Opener]:
+    graph = Graph(model)
+    opener = Opener(graph)
+    return Moments(graph, opener, feeds, seed), opener
+
+
+def moment(moments: Moments, weight: TensorName) -> Floats:
+    found = moments.of(weight)
+    assert found is not None
+    return found
+
+
+def test_a_moment_is_the_mean_over_all_products_of_all_samples() -> None:
+    moments, _ = moments_of(TWO_LAYERS, FEEDS)
+    x = X.reshape(-1, 4)
+    h = x @ floats(4, 5)
+    np.testing.assert_allclose(moment(moments, W), (x.T @ x / len(x))[np.newaxis], rtol=1e-4)
+    np.testing.assert_allclose(moment(moments, V), (h.T @ h / len(h))[np.newaxis], rtol=1e-4, atol=1e-6)
+
+
+def test_all_moments_are_made_in_one_pass() -> None:
+    moments, opener = moments_of(TWO_LAYERS, FEEDS)
+    moments.of(W)
+    moments.of(V)
+    assert opener.asked == [["h"]]
+
+
+def test_little_memory_takes_more_passes_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = moments_of(TWO_LAYERS, FEEDS)
+    monkeypatch.setattr(module, "_PASS_BYTES", 1)
+    moments, opener = moments_of(TWO_LAYERS, FEEDS)
+    for name in (V, W, V):
+        np.testing.assert_array_equal(moment(moments, name), moment(expected, name))
+    assert opener.asked == [["h"], [], ["h"]]
+
+
+def test_the_products_of_all_readers_count() -> None:
+    body = "a = MatMul(x, w) b = Relu(a) y = MatMul(b, w)"
+    moments, _ = moments_of(model_of("(float[3,4] x) => (float[3,4] y)", body, {"w": floats(4, 4)}), FEEDS)
+    x = X.reshape(-1, 4)
+    inputs = np.concatenate([x, np.maximum(x @ floats(4, 4), 0)])
+    np.testing.assert_allclose(moment(moments, W), (inputs.T @ inputs / len(inputs))[np.newaxis], rtol=1e-4, atol=1e-6)
+
+
+def test_of_a_convolution_with_many_places_some_are_taken_by_the_seed() -> None:
+    model = model_of(
+        "(float[1,2,80,80] x) => (float[1,2,80,80] y)",
+        "y = Conv <pads=[1,1,1,1], group=2> (x, w)",
+        {"w": floats(2, 1, 3, 3)},
+    )
+    feeds = [{"x": floats(1, 2, 80, 80) + 1}]
+    found = [moment(moments_of(model, feeds, seed)[0], W) for seed in (0, 0, 1)]
+    assert all(each.shape == (2, 9, 9) for each in found)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] - found[2]).max() > 0
+    np.testing.assert_allclose(found[0], found[2], atol=0.2)
+
+
+def test_nothing_is_given_where_it_was_not_to_go_on() -> None:
+    moments, _ = moments_of(TWO_LAYERS, FEEDS)
+    answers = iter([True, True, False])
+    assert moments.of(W, lambda: next(answers)) is None
+    assert moments.of(W) is not None
+
+
+def test_numbers_that_cannot_be_squared_are_a_data_error() -> None:
+    moments, _ = moments_of(TWO_LAYERS, [{"x": np.full((3, 4), 1e30, np.float32)}])
+    with pytest.raises(DataError, match="weight 'w' is multiplied with numbers"):
+        moments.of(W)
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "weight_shape"),
+    [
+        ("(float[1,2,4,4] x) => (float[1,3,5,5] y)", "y = ConvTranspose(x, w)", (2, 3, 2, 2)),
+        ("(float[2,3,4] x) => (float[2,3,4] y)", "y = MatMul(x, w)", (2, 4, 4)),
+        ("(float[4,4] x) => (float[4,4] y)", "a = MatMul(x, w) y = Gemm <transB=1> (a, w)", (4, 4)),
+        ("(float[4,4] x) => (float[4,4] y)", "a = MatMul(x, w) y = Add(a, w)", (4, 4)),
+        ("(float[4,4] x) => (float[4,4] y)", "y = MatMul(w, x)", (4, 4)),
+        ("(float[4,4] x) => (float[4,4] y)", "y = Relu(x)", (4, 4)),
+        (f"(float[1,{MAX_INPUTS + 1}] x) => (float[1,1] y)", "y = MatMul(x, w)", (MAX_INPUTS + 1, 1)),
+    ],
+)
+def test_weights_without_a_moment_have_no_readers(signature: str, body: str, weight_shape: tuple[int, ...]) -> None:
+    assert readers_of(W, Graph(model_of(signature, body, {"w": floats(*weight_shape)}))) == ()

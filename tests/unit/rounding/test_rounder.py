@@ -1,0 +1,105 @@
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import DType
+from autoquant.model.graph import Graph
+from autoquant.rounding.moments import Moments
+from autoquant.rounding.rounder import FeedbackRounder
+from tests.models import Floats, floats, model_of, outputs_of
+from tests.unit.rounding.test_moments import Opener
+
+W, V = TensorName("w"), TensorName("v")
+GRAPHS = {
+    "Conv": ("(float[1,4,6,6] x) => (float[1,6,6,6] y)", "Conv <pads=[1,1,1,1]> (x, w)", (6, 4, 3, 3), 0),
+    "grouped Conv": ("(float[1,4,6,6] x) => (float[1,6,4,4] y)", "Conv <group=2> (x, w)", (6, 2, 3, 3), 0),
+    "depthwise Conv": ("(float[1,4,6,6] x) => (float[1,4,4,4] y)", "Conv <group=4> (x, w)", (4, 1, 3, 3), 0),
+    "MatMul": ("(float[8,12] x) => (float[8,5] y)", "MatMul(x, w)", (12, 5), 1),
+    "Gemm": ("(float[8,12] x) => (float[8,5] y)", "Gemm <transB=1> (x, w)", (5, 12), 0),
+}
+
+
+def rounder_of(
+    model: onnx.ModelProto, seconds: float = np.inf, clock: Callable[[], float] = lambda: 0.0
+) -> tuple[FeedbackRounder, list[Feed]]:
+    graph = Graph(model)
+    feeds: list[Feed] = [{"x": floats(*(graph.shape(graph.inputs[0]) or ()), seed=seed) + 3} for seed in range(8)]
+    return FeedbackRounder(graph, Moments(graph, Opener(graph), feeds), seconds, clock), feeds
+
+
+def with_weight(model: onnx.ModelProto, values: Floats) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float32), "w"))
+    return copy
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_output_is_nearer_to_that_of_the_weights(name: str, per_channel: bool) -> None:
+    signature, call, shape, axis = GRAPHS[name]
+    weight = floats(*shape)
+    model = model_of(signature, f"y = {call}", {"w": weight})
+    rounder, feeds = rounder_of(model)
+    others = tuple(i for i in range(weight.ndim) if i != axis) if per_channel else None
+    scale = np.asarray(np.abs(weight).max(axis=others) / 7, np.float32)
+    found = rounder(W, scale, np.zeros(scale.shape, np.int8), DType.S8)
+    assert found is not None
+    assert found.dtype == np.int8
+    assert found.shape == shape
+    integers = found.astype(np.float32)
+    spread = scale.reshape([-1 if i == axis else 1 for i in range(weight.ndim)]) if per_channel else scale
+
+    def error(stored: Floats) -> float:
+        quantized = with_weight(model, stored * spread)
+        return float(sum(((outputs_of(model, f)[0] - outputs_of(quantized, f)[0]) ** 2).sum() for f in feeds))
+
+    assert error(integers) < 0.7 * error(np.rint(weight / spread))
+    assert (np.abs(integers - weight / spread) < 3).all()
+
+
+def test_an_unsigned_weight_has_its_zero_point() -> None:
+    weight = floats(12, 5) - 1
+    rounder, _ = rounder_of(model_of("(float[8,12] x) => (float[8,5] y)", "y = MatMul(x, w)", {"w": weight}))
+    scale = np.asarray((weight.max() - weight.min()) / 255, np.float32)
+    zero_point = np.asarray(np.rint(-weight.min() / scale), np.uint8)
+    found = rounder(W, scale, zero_point, DType.U8)
+    assert found is not None
+    assert found.dtype == np.uint8
+    assert (np.abs((found.astype(np.float32) - zero_point) * scale - weight) < 3 * scale).all()
+
+
+def test_inputs_that_are_always_zero_give_the_nearest_integers() -> None:
+    weight = floats(4, 3)
+    graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": weight}))
+    rounder = FeedbackRounder(graph, Moments(graph, Opener(graph), [{"x": np.zeros((2, 4), np.float32)}]))
+    found = rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8)
+    np.testing.assert_array_equal(found, np.rint(weight / np.float32(0.1)))
+
+
+def test_a_constant_that_nothing_is_multiplied_with_is_left_alone() -> None:
+    rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,4] y)", "y = Add(x, w)", {"w": floats(4)}))
+    assert rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8) is None
+    assert not rounder.unfinished
+
+
+def test_what_there_is_no_time_for_stays_as_it_is_and_is_named() -> None:
+    body = "h = MatMul(x, w) y = MatMul(h, v)"
+    model = model_of("(float[3,4] x) => (float[3,2] y)", body, {"w": floats(4, 5), "v": floats(5, 2)})
+    time = count()  # seconds, one more at each look at the clock: before and after a call, and before each of 8 samples
+    rounder, _ = rounder_of(model, seconds=10.5, clock=lambda: next(time))
+    grid = np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8
+    assert rounder(W, *grid) is not None
+    assert rounder(V, *grid) is None
+    assert rounder.unfinished == {"v"}
+
+
+def test_without_any_time_no_sample_is_run() -> None:
+    rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}), 0.0)
+    assert rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8) is None
+    assert rounder.unfinished == {"w"}
