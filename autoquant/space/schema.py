@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -85,14 +86,14 @@ def _shipped_folders() -> tuple[Path, Path]:
 
 def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accuracy) -> SpaceDefinition:
     names = dict.fromkeys(scheme for section in sections for scheme in section.schemes)
-    schemes = tuple(Scheme(name=scheme, **dict(file.schemes[scheme])) for scheme in names)
+    schemes = tuple(file.schemes[scheme].named(scheme, accuracy) for scheme in names)
     op_types = frozenset(op_type for section in sections for op_type in section.op_types)
     rules = [
         SpaceRule(op_types=frozenset(rule.op_types), nodes=rule.nodes, schemes=tuple(rule.schemes))
         for rule in file.rules
     ]
     content = [
-        [_spelled(file.schemes[scheme]) | {"name": scheme} for scheme in names],
+        [{item.name: str(getattr(scheme, item.name)) for item in fields(Scheme)} for scheme in schemes],
         sorted(op_types),
         [dict(rule) for rule in file.rules],
         [dict(group) for group in file.groups],
@@ -107,11 +108,6 @@ def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accu
         accuracy=accuracy,
         digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
     )
-
-
-def _spelled(scheme: "_Scheme") -> dict[str, str]:
-    """Without what is off: a file keeps the digest that it had before there was such a key."""
-    return {key: str(value) for key, value in scheme if value not in (BiasCorrection.NONE, Rounding.NEAREST)}
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -195,8 +191,13 @@ class _Scheme(_Table):
     weight: Annotated[TensorFormat, PlainValidator(_weight_format)]
     ranges: Annotated[RangeMethod, PlainValidator(_range_method)]
     operators: Operators = Operators.ALL
-    bias: BiasCorrection = BiasCorrection.NONE
+    bias: BiasCorrection | None = None
     rounding: Rounding = Rounding.NEAREST
+
+    def named(self, name: str, accuracy: Accuracy) -> Scheme:
+        """With what the level of accuracy gives where the file says nothing."""
+        bias = BiasCorrection.NONE if accuracy is Accuracy.NONE else BiasCorrection.MEAN
+        return Scheme(name=name, **{**dict(self), "bias": self.bias or bias})
 
 
 class _Rule(_Table):

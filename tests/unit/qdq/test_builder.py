@@ -25,7 +25,7 @@ def builder_of(case: Case, n_first: int = 3, rounded: Scheme | None = None, roun
     names = [node.name for node in case.graph.nodes]
     regions = [region(FIRST, names[:n_first]), region(SECOND, names[n_first:])]
     schemes = {"int8": U8S8_CHANNEL} | ({"rounded": rounded} if rounded else {})
-    return Builder(case.graph, regions, schemes, OP_TYPES, case.ranges, rounder)
+    return Builder(case.graph, regions, schemes, OP_TYPES, case.ranges, rounder=rounder)
 
 
 def test_a_region_that_is_not_named_is_float() -> None:

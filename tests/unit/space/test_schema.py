@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
@@ -48,10 +49,10 @@ def text(
     )
 
 
-def read(folder: Path, content: str, *, ep: str | None = "cpu") -> SpaceDefinition:
+def read(folder: Path, content: str, *, ep: str | None = "cpu", accuracy: Accuracy | None = None) -> SpaceDefinition:
     path = folder / "cnn.toml"
     path.write_text(content, encoding="utf-8")
-    return read_space(str(path), ep=ep)
+    return read_space(str(path), ep=ep, accuracy=accuracy)
 
 
 def refused(folder: Path, content: str, *, ep: str | None = "cpu") -> str:
@@ -61,7 +62,7 @@ def refused(folder: Path, content: str, *, ep: str | None = "cpu") -> str:
 
 
 def test_a_space_holds_what_its_file_says(tmp_path: Path) -> None:
-    space = read(tmp_path, text())
+    space = read(tmp_path, text(), accuracy=Accuracy.NONE)
     assert space.name == "cnn"
     assert space.op_types == {"Conv", "Add"}
     assert space.schemes == (
@@ -100,8 +101,23 @@ def test_biases_are_corrected_where_the_file_says_so_and_the_digest_follows(tmp_
     plain, corrected, off = (
         read(tmp_path, text(scheme_a=SCHEME_A + bias)) for bias in ("", 'bias = "mean"\n', 'bias = "none"\n')
     )
-    assert [space.schemes[0].bias for space in (plain, corrected, off)] == ["none", "mean", "none"]
-    assert plain.digest == off.digest != corrected.digest
+    assert [space.schemes[0].bias for space in (plain, corrected, off)] == ["mean", "mean", "none"]
+    assert plain.digest == corrected.digest != off.digest
+
+
+@pytest.mark.parametrize(("line", "asked", "level"), [("", None, "fast"), ('accuracy = "none"', None, "none")])
+def test_the_level_of_accuracy_is_what_the_file_says(
+    tmp_path: Path, line: str, asked: Accuracy | None, level: str
+) -> None:
+    space = read(tmp_path, f"{line}\n{text()}", accuracy=asked)
+    assert space.accuracy == level
+    assert space.schemes[0].bias == ("none" if level == "none" else "mean")
+
+
+def test_the_level_that_is_asked_for_wins_and_the_digest_follows(tmp_path: Path) -> None:
+    said, fast = read(tmp_path, text(), accuracy=Accuracy.NONE), read(tmp_path, text())
+    assert (said.accuracy, said.schemes[0].bias) == ("none", "none")
+    assert said.digest != fast.digest
 
 
 def test_weights_are_rounded_to_the_nearest_integer_unless_the_file_says_otherwise(tmp_path: Path) -> None:
@@ -111,10 +127,6 @@ def test_weights_are_rounded_to_the_nearest_integer_unless_the_file_says_otherwi
     assert [scheme.rounding for scheme in other.schemes] == [Rounding.GPTQ, Rounding.NEAREST]
     assert said == default
     assert other.digest != default.digest
-
-
-def test_the_digest_of_a_file_without_newer_keys_stays_what_it_was(tmp_path: Path) -> None:
-    assert read(tmp_path, text()).digest.startswith("c17bc1ee5ca4")
 
 
 def test_the_digest_follows_the_content_and_not_the_comments(tmp_path: Path) -> None:
