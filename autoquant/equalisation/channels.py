@@ -95,12 +95,14 @@ def trace(graph: Graph, rules: Mapping[str, Rule]) -> Channels:
 
     Args:
         graph: The prepared model.
-        rules: By operator type; what other operators read and write keeps its scale.
+        rules: By operator type; what other operators read and write keeps its scale, and whatever meets a tensor of
+            unknown shape.
     """
     tracing = Tracing(graph)
     for node in graph.nodes:
         rule = rules.get(node.op_type)
-        if rule is None or not rule(tracing, node):
+        is_static = all(graph.shape(name) is not None for name in node.inputs if name)
+        if rule is None or not is_static or not rule(tracing, node):
             for name in node.inputs:
                 tracing.ties.fix(tracing.of(name))
     return _numbered(tracing)

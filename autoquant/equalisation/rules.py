@@ -237,10 +237,11 @@ def _weight_channels(node: Node, shape: Sequence[int]) -> tuple[Labels, Labels, 
     """Numbers of the input and of the output channel at each place of a weight, and how many outputs there are."""
     n_groups = int(node.attributes.get("group", 1))
     first, second = np.ogrid[: shape[0], : shape[1]]
+    inside = second if n_groups == 1 else first // (shape[0] // n_groups) * shape[1] + second
     if node.op_type == "Conv":
-        ends, begins, n = first // (shape[0] // n_groups) * shape[1] + second, first, shape[0]
+        ends, begins, n = inside, first, shape[0]
     elif node.op_type == "ConvTranspose":
-        ends, begins, n = first, first // (shape[0] // n_groups) * shape[1] + second, shape[1] * n_groups
+        ends, begins, n = first, inside, shape[1] * n_groups
     elif node.attributes.get("transB", 0):
         ends, begins, n = second, first, shape[0]
     else:

@@ -50,19 +50,18 @@ def choose_exponents(graph: Graph, channels: Channels, statistics: Mapping[Tenso
         Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", arXiv 1906.04721.
     """
     number = _sets(channels)
-    activations: dict[int, list[_Activation]] = {}
-    readers: dict[int, list[_Reader]] = {}
+    sets: dict[int, dict[TensorName, _Activation]] = {}
     for tensor, activation in _activations(channels, statistics):
-        home = int(number[activation.labels].max())
-        activations.setdefault(home, []).append(activation)
-        readers.setdefault(home, []).extend(
-            _Reader.of(graph, found, activation) for found in channels.constants if _reads(graph, found, tensor)
-        )
+        sets.setdefault(int(number[activation.labels].max()), {})[tensor] = activation
     exponents = np.zeros(channels.n, np.intp)
-    for home, members in activations.items():
-        if readers[home]:
-            balance = _Balance(members, readers[home], channels.n)
-            exponents[number == home] = balance.choose()[number == home]
+    for home, members in sets.items():
+        readers = [
+            _Reader.of(graph, found, members[source])
+            for found in channels.constants
+            if (source := _read_with(graph, found)) in members
+        ]
+        balance = _Balance(tuple(members.values()), readers, channels.n)
+        exponents[number == home] = balance.choose()[number == home]
     return exponents
 
 
@@ -163,9 +162,10 @@ def _mean_by_label(source: _Activation) -> Floats:
     return np.asarray(np.bincount(source.labels, source.power) / np.maximum(counts, 1))
 
 
-def _reads(graph: Graph, constant: ScaledConstant, tensor: TensorName) -> bool:
+def _read_with(graph: Graph, constant: ScaledConstant) -> TensorName | None:
+    """The activation that a weight multiplies; None of other constants."""
     node = graph.nodes[constant.node]
-    return constant.slot == 1 and node.inputs[0] == tensor and is_linear(node, graph)
+    return node.inputs[0] if constant.slot == 1 and is_linear(node, graph) else None
 
 
 class _Balance:

@@ -20,7 +20,7 @@ UNARY = (
     "LeakyRelu<alpha=0.1>({t})",
     "PRelu({t}, slope)",
     "Clip({t}, zero)",
-    "Clip({t}, zero, six)",
+    "Clip({t}, zero, bound)",
     "Sigmoid({t})",
     "MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>({t})",
     "AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>({t})",
@@ -40,7 +40,7 @@ UNARY = (
     "Mul({t}, {t})",
     "Transpose<perm=[0,1,3,2]>({t})",
 )
-BINARY = ("Add({t}, {u})", "Sub({t}, {u})", "Mul({t}, {u})", "Sum({t}, {u}, {t})", "Max({t}, {u})")
+BINARY = ("Add({t}, {u})", "Sub({t}, {u})", "Mul({t}, {u})", "Sum({t}, {u}, {t})", "Max({t}, {u})", "MatMul({t}, {u})")
 WIDE = (
     "c{i} = Concat<axis=1>({t}, {u}) t{i} = Conv(c{i}, narrow)",
     "c{i} = Concat<axis=1>({t}, {u}) t{i} = Slice(c{i}, two, six_i, one)",
@@ -58,7 +58,7 @@ WIDE = (
 )
 CONSTANTS: Constants = {
     "zero": 0.0,
-    "six": 6.0,
+    "bound": 0.5,
     "scalar": 0.7,
     "slope": np.array([0.1, 0.2, -0.3, 0.4], np.float32).reshape(4, 1, 1),
     "factor": floats(4, 1, 1),
@@ -152,7 +152,7 @@ def test_a_scale_per_channel_passes(middle: str) -> None:
 @pytest.mark.parametrize(
     "middle",
     [
-        "m = Clip(a, zero, six)",  # a bound that would have to be another one for every channel
+        "m = Clip(a, zero, bound)",  # a bound that would have to be another one for every channel
         "m = Sigmoid(a)",
         "m = Mul(a, a)",
         "m = Add(a, x)",
