@@ -1,7 +1,7 @@
 """How far the means of channels drift from those of the float model, operator by operator."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ _LEAST_SAMPLES = 2
 
 
 def channel_means(
-    model: Model, axes: Mapping[TensorName, int], feeds: Sequence[Feed]
+    model: Model, axes: Mapping[TensorName, int], feeds: Iterable[Feed]
 ) -> Mapping[TensorName, npt.NDArray[np.float64]]:
     """Means of the channels of some tensors, sample by sample.
 

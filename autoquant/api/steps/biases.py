@@ -1,12 +1,14 @@
 """Biases of one candidate, corrected by what its own operators write."""
 
 import math
+import time
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.calibration.drift import channel_means, residual_shifts
+from autoquant.calibration.timed import TimedFeeds
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, NodeName
 from autoquant.model.fragments import inline_external
@@ -18,6 +20,8 @@ __all__ = ["observe_shifts"]
 
 N_SAMPLES = 32
 """More hardly change a mean, and all of them are in memory together."""
+_FLOAT_SHARE = 0.4
+"""Of the time for the float model, which gives the means to compare with."""
 
 
 def observe_shifts(
@@ -42,7 +46,7 @@ def observe_shifts(
         assignment: What is corrected.
         samples: Calibration samples.
         n_samples: So many of the first ones.
-        seconds: Operators that there is no time for keep their expected shifts.
+        seconds: Samples and operators that there is no time for are left out; the operators keep their expected shifts.
 
     Returns:
         For ``builder.build(assignment, shifts)``: shape (C,), by operator.
@@ -54,7 +58,8 @@ def observe_shifts(
     expected = builder.expected_shifts(assignment)
     if not expected:
         return expected
-    feeds = [samples.feeds[i] for i in range(min(n_samples, len(samples)))]
+    start = time.perf_counter()
+    feeds = TimedFeeds(samples.feeds[:n_samples], _FLOAT_SHARE * seconds)
     nodes = [node for node in prepared.graph.nodes if node.name in expected]
     outputs = {node.outputs[0]: channel_axes(node)[1] for node in nodes}
     means = channel_means(prepared.graph.model, outputs, feeds)
@@ -63,7 +68,7 @@ def observe_shifts(
         inline_external(candidate.skeleton, candidate.constants, {}),
         {node.name: means[node.outputs[0]] for node in nodes},
         {node.name: channel_axes(node)[1] for node in nodes},
-        feeds,
-        seconds=seconds,
+        samples.feeds[: feeds.n_taken],
+        seconds=seconds - (time.perf_counter() - start),
     )
     return {name: shift + residual.get(name, 0.0) for name, shift in expected.items()}
