@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
 
-__all__ = ["N_FINALISTS", "WRITING_S", "Deadline", "reading_seconds"]
+__all__ = ["N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline", "reading_seconds"]
 
 _FINISH_SHARE = 0.2
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
+REFINE_SHARE = 0.2
+"""Of the budget, for refining finalists, where that is asked for."""
 _WRITTEN_BYTES_PER_S = 1.5e8
 _READ_BYTES_PER_S = 3e8
 """Rough: they only decide how much time is kept, and how many finalists are begun."""

@@ -1,34 +1,31 @@
 """From the evaluations to the measured front and its files."""
 
-import json
 import logging
+import math
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.finalists import Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.steps import running
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import Bounds, Objectives, Standing
-from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
-from autoquant.measurement.joint import LEAST_SESSIONS, JointMeasurement, Measured, finalist_seconds
+from autoquant.measurement.joint import LEAST_SESSIONS, JointMeasurement, Measured
 from autoquant.measurement.latency import REFERENCE
-from autoquant.model.fragments import inline_external
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
-from autoquant.qdq.builder import Builder
-from autoquant.qdq.overrides import tensor_quant_overrides
 from autoquant.report.tables import rounds_table
 
 __all__ = ["PREPARED", "Delivery"]
@@ -44,14 +41,13 @@ class Delivery:
     """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``."""
 
     prepared: PreparedModel
-    builder: Builder
+    finalists: Finalists
     facts: BenchFacts
     division: Division
     files: FileBenchSetup
     opening_s: float
     memory_bytes: int | None
     folder: RunFolder
-    calibration_digest: str
     objectives: Objectives
     bounds: Bounds
     is_ended: Callable[[], bool]
@@ -61,10 +57,12 @@ class Delivery:
         """The front; every number in it comes from the files themselves, measured together."""
         float_path = self._write_float()
         save_model(self.prepared.graph.model, self.folder.path / PREPARED)
-        finalists, files = self._write_finalists(evaluations, deadline)
+        finalists = self._write_finalists(evaluations, deadline)
+        files = {name: finalist.path for name, finalist in finalists.items()}
         _LOG.info("%d finalists", len(files))
         measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
+        self._drop_versions(finalists, measured)
         within = {name: found for name, found in measured.items() if keeps_drops(found.metrics, self.bounds.max_drops)}
         _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
@@ -78,7 +76,7 @@ class Delivery:
             for file in list(files_of(files[name])):
                 file.unlink()
             files[name].with_suffix(".overrides.json").unlink()
-        members = [self._member(name, files[name], finalists[name], measured[name]) for name in kept]
+        members = [self._member(name, finalists[name], measured[name]) for name in kept]
         return Front(
             model_path=str(self.prepared.source),
             model_sha256=self.prepared.source_sha256,
@@ -86,6 +84,35 @@ class Delivery:
             members=(*members, self._float_member(float_path, baseline)),
             objectives=self.objectives.goals,
         )
+
+    def _write_finalists(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> dict[str, Finalist]:
+        float_bytes = size_bytes_of(self.prepared.source)
+        chosen = choose_finalists(
+            evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
+        )
+        return self.finalists.write(
+            chosen,
+            deadline,
+            float_s=sum(self.facts.float_s.values()),
+            n_samples=len(self.division),
+            opening_s=LEAST_SESSIONS * reading_seconds(self.opening_s, float_bytes),
+        )
+
+    def _drop_versions(self, finalists: Mapping[str, Finalist], measured: dict[str, Measured]) -> None:
+        """Of a finalist and its refinement only the one stays that is better on samples that neither was fitted to."""
+        gains = []
+        for name, finalist in finalists.items():
+            if finalist.plain is None or not {name, finalist.plain} <= measured.keys():
+                continue
+            gain = _held_out_db(measured[name]) - _held_out_db(measured[finalist.plain])
+            measured.pop(finalist.plain if gain > 0 else name)
+            gains.append(gain)
+        if gains:
+            n_better, median = sum(gain > 0 for gain in gains), statistics.median(gains)
+            self.notes.append(
+                f"refinement: better on the held-out samples in {n_better} of {len(gains)} finalists, by"
+                f" {median:.1f} dB in the median of all"
+            )
 
     def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
         final = JointMeasurement(
@@ -104,64 +131,6 @@ class Delivery:
         )
         return measured
 
-    def _write_finalists(
-        self, evaluations: Sequence[Evaluation], deadline: Deadline
-    ) -> tuple[dict[str, Evaluation], dict[str, Path]]:
-        """As many finalists as can be measured in the time that is left."""
-        finalists: dict[str, Evaluation] = {}
-        files: dict[str, Path] = {}
-        n_samples = len(self.division)
-        float_bytes = size_bytes_of(self.prepared.source)
-        opening_s = LEAST_SESSIONS * reading_seconds(self.opening_s, float_bytes)
-        needed = finalist_seconds(2 * sum(self.facts.float_s.values()), n_samples) + opening_s + WRITING_S
-        writing_s = 0.0
-        chosen = choose_finalists(
-            evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
-        )
-        for evaluation in chosen:
-            needed += finalist_seconds(_seconds(evaluation), n_samples) + opening_s
-            if deadline.left < needed + writing_s:
-                break
-            start = time.perf_counter()
-            name = f"t{evaluation.trial.number:04d}"
-            finalists[name], files[name] = evaluation, self._write(name, evaluation)
-            writing_s = time.perf_counter() - start
-        return finalists, files
-
-    def _write(self, name: str, evaluation: Evaluation) -> Path:
-        assignment = _quantized(evaluation)
-        candidate = self.builder.build(assignment)
-        path = self.folder.models / f"{name}.onnx"
-        plan = self.builder.plan(assignment)
-        overrides = tensor_quant_overrides(plan, self.builder.planner)
-        nodes = sorted(plan.integer | plan.absorbed.keys())
-        provenance = {
-            **self._provenance(evaluation, assignment),
-            "autoquant.nodes_to_quantize": json.dumps([self.prepared.graph.nodes[i].name for i in nodes]),
-        }
-        model = inline_external(candidate.skeleton, candidate.constants, provenance)
-        save_model(model, path)
-        self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
-        return path
-
-    def _provenance(self, evaluation: Evaluation, assignment: Assignment) -> Mapping[str, str]:
-        outcome = evaluation.outcome
-        assert isinstance(outcome, Measurement)
-        ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
-        measured = {
-            "snr_db": round(outcome.quality.worst_db, 3),
-            "n_samples": outcome.quality.n_samples,
-            "ratio": ratios,
-        }
-        return {
-            "autoquant.version": metadata.version("autoquant"),
-            "autoquant.assignment": json.dumps(dict(assignment)),
-            "autoquant.calibration": self.calibration_digest,
-            "autoquant.measured_in_search": json.dumps(measured),
-            "autoquant.source_sha256": self.prepared.source_sha256,
-            "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
-        }
-
     def _write_float(self) -> Path:
         target = self.folder.models / f"{FLOAT_ID}.onnx"
         first = self.prepared.source
@@ -172,10 +141,10 @@ class Delivery:
                 shutil.copyfile(file, place)
         return target
 
-    def _member(self, name: str, path: Path, evaluation: Evaluation, measured: Measured) -> Member:
-        outcome = evaluation.outcome
+    def _member(self, name: str, finalist: Finalist, measured: Measured) -> Member:
+        outcome, path = finalist.evaluation.outcome, finalist.path
         assert isinstance(outcome, Measurement)
-        asked = evaluation.trial.assignment
+        asked = finalist.evaluation.trial.assignment
         effective = {region: scheme for region, scheme in outcome.effective.items() if scheme != FLOAT}
         lost = sum(1 for region, scheme in asked.items() if scheme != FLOAT and region not in effective)
         note = "" if effective else "float, preprocessed: shapes frozen, constants folded"
@@ -193,6 +162,7 @@ class Delivery:
             footprint=measured.footprint,
             assignment=effective,
             note=note,
+            algorithms=finalist.algorithms,
             snr_search=measured.snr_search,
             snr_held_out=measured.snr_held_out,
             metrics=measured.metrics,
@@ -224,11 +194,8 @@ def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> I
             )
 
 
-def _seconds(evaluation: Evaluation) -> float:
-    outcome = evaluation.outcome
-    assert isinstance(outcome, Measurement)
-    return sum(latency.median_ms for latency in outcome.latency.values()) / 1e3
-
-
-def _quantized(evaluation: Evaluation) -> Assignment:
-    return {region: name for region, name in evaluation.trial.assignment.items() if name != FLOAT}
+def _held_out_db(measured: Measured) -> float:
+    """On held-out samples, or on all where there are none."""
+    if measured.snr_held_out is not None:
+        return measured.snr_held_out.worst_db
+    return -math.inf if measured.quality is None else measured.quality.worst_db

@@ -59,6 +59,8 @@ class Ingredients:
         statistics: Of its activations.
         definition: The space.
         form: Of the model.
+        calibration: Samples for schemes whose weights are not rounded to the nearest integers; None where there are
+            none.
     """
 
     prepared: PreparedModel
@@ -66,10 +68,12 @@ class Ingredients:
     statistics: Statistics
     definition: SpaceDefinition
     form: Form = Form.PLAIN
+    calibration: Samples | None = None
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""
-        found = steps.builder_of(self.prepared, self.regions, self.statistics, space=self.definition)
+        rounder = None if self.calibration is None else steps.rounder_of(self.prepared, self.calibration)
+        found = steps.builder_of(self.prepared, self.regions, self.statistics, space=self.definition, rounder=rounder)
         found.write_plain_sums(has_plain_sums)
         return found
 

@@ -13,6 +13,7 @@ from autoquant.api.evaluator import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Accuracy, Form
+from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError
@@ -65,7 +66,14 @@ class Preparing:
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
-        return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+        is_rounded = any(scheme.rounding is not Rounding.NEAREST for scheme in definition.schemes)
+        return Ingredients(
+            prepared=prepared,
+            regions=regions,
+            statistics=statistics,
+            definition=definition,
+            calibration=samples if is_rounded else None,
+        )
 
     def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.

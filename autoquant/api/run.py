@@ -13,15 +13,18 @@ from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery
 from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
 from autoquant.api.evaluator import BenchFacts, Ingredients
+from autoquant.api.finalists import Finalists
 from autoquant.api.folder import RunFolder
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
+from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Evaluation, Measurement
@@ -231,6 +234,7 @@ class Run:
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
+            is_refined=ingredients.definition.accuracy is Accuracy.FULL,
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -275,14 +279,18 @@ class Run:
         self._tell("finish", trials)
         delivery = Delivery(
             prepared=ingredients.prepared,
-            builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
+            finalists=Finalists(
+                ingredients=ingredients,
+                builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
+                refine=refine_of(ingredients, self.data.calibration, self.deadline, self.has_plain_sums),
+                folder=folder,
+            ),
             facts=opened.facts,
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
             opening_s=opened.evaluator.opening_s,
             memory_bytes=self._available_bytes,
             folder=folder,
-            calibration_digest=ingredients.statistics.digest,
             objectives=self.configuration.objectives,
             bounds=bounds,
             is_ended=lambda: interrupts.n_pressed > n_before,

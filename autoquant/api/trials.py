@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import Deadline
+from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.region import Assignment, Region
@@ -73,6 +73,7 @@ class Trials:
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         first: What is tried right after the uniform recipes.
+        is_refined: Whether finalists are refined: that takes time, and there are twice as many files then.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
     """
@@ -88,6 +89,7 @@ class Trials:
     size_bytes: int
     is_structured: bool = True
     first: Sequence[Assignment] = ()
+    is_refined: bool = False
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
@@ -146,9 +148,12 @@ class Trials:
         """Seconds for trials: what is left without the last measurement."""
         latency_s = sum(self.facts.float_s.values())
         n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
-        return self.deadline.left - self.deadline.finish_seconds(
+        finish_s = self.deadline.finish_seconds(
             n_finalists + 1, latency_s, self.n_final_samples, self.evaluator.opening_s, self.size_bytes
         )
+        if not self.is_refined:
+            return self.deadline.left - finish_s
+        return self.deadline.left - 2 * finish_s - REFINE_SHARE * (self.deadline.seconds or 0.0)
 
     @property
     def first_seconds(self) -> float:

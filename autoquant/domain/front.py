@@ -30,6 +30,7 @@ class Member:
         footprint: By target name.
         assignment: Scheme name of each region that is not float.
         note: What the user should know of it, or empty.
+        algorithms: That changed its numbers and not its kernels, for accuracy.
         snr_search: On the samples that the search compared candidates on; None for the float model.
         snr_held_out: On the samples that only the last measurement saw; None where there are none.
         metrics: By name.
@@ -44,6 +45,7 @@ class Member:
     footprint: Mapping[str, Footprint]
     assignment: Assignment
     note: str
+    algorithms: tuple[str, ...] = ()
     snr_search: SnrInterval | None = None
     snr_held_out: SnrInterval | None = None
     metrics: Mapping[str, MemberMetric] = field(default_factory=dict)

@@ -181,6 +181,7 @@ class _MemberDocument(_Part):
     session: dict[str, _FootprintDocument] = {}
     assignment: dict[str, str]
     note: str
+    algorithms: list[str] = []
     snr_db_search: _IntervalDocument | None = None
     snr_db_held_out: _IntervalDocument | None = None
     metrics: dict[str, _MetricDocument] = {}
@@ -207,6 +208,7 @@ def _member_document(member: Member) -> dict[str, object]:
         "latency": {target: _plain(latency) for target, latency in member.latency.items()},
         "assignment": dict(sorted(member.assignment.items())),
         "note": member.note,
+        "algorithms": list(member.algorithms),
         "session": {target: _plain(footprint) for target, footprint in member.footprint.items()},
         "snr_db_search": _interval(member.snr_search),
         "snr_db_held_out": _interval(member.snr_held_out),
@@ -300,6 +302,7 @@ def _read_member(member: _MemberDocument) -> Member:
         footprint={target: Footprint(**found.model_dump()) for target, found in member.session.items()},
         assignment={RegionId(region): scheme for region, scheme in member.assignment.items()},
         note=member.note,
+        algorithms=tuple(member.algorithms),
         snr_search=None if member.snr_db_search is None else member.snr_db_search.read(),
         snr_held_out=None if member.snr_db_held_out is None else member.snr_db_held_out.read(),
         metrics={

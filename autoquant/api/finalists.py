@@ -1,0 +1,173 @@
+"""Files of the evaluations that are worth a last measurement."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from autoquant.api.deadline import WRITING_S, Deadline
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.folder import RunFolder
+from autoquant.domain.accuracy import Form
+from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
+from autoquant.measurement.joint import finalist_seconds
+from autoquant.model.fragments import inline_external
+from autoquant.model.io import save_model
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.overrides import tensor_quant_overrides
+
+__all__ = ["Finalist", "Finalists", "Refine", "Refined"]
+
+_REFINED = "-refined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """The same assignment with other integers.
+
+    Attributes:
+        candidate: Has the kernels of the plain one.
+        algorithms: That made it.
+    """
+
+    candidate: Candidate
+    algorithms: tuple[str, ...]
+
+
+Refine = Callable[[Assignment], Refined | None]
+"""Gives a refined candidate; None where there is nothing to refine or no time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalist:
+    """A file.
+
+    Attributes:
+        evaluation: Of the search.
+        path: Of the file.
+        algorithms: For accuracy.
+        plain: Id of the finalist that this one is a refinement of; None for those that are none.
+    """
+
+    evaluation: Evaluation
+    path: Path
+    algorithms: tuple[str, ...]
+    plain: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalists:
+    """Writes finalists as long as they can be measured in the time that is left.
+
+    Attributes:
+        ingredients: What candidates are built from.
+        builder: Builds them as the search did.
+        refine: Refines them.
+        folder: Of the run.
+    """
+
+    ingredients: Ingredients
+    builder: Builder
+    refine: Refine
+    folder: RunFolder
+
+    def write(
+        self,
+        chosen: Sequence[Evaluation],
+        deadline: Deadline,
+        *,
+        float_s: float,
+        n_samples: int,
+        opening_s: float,
+    ) -> dict[str, Finalist]:
+        """Files by id.
+
+        Args:
+            chosen: The most important first.
+            deadline: Of the search.
+            float_s: Seconds of an inference of the float model on all targets.
+            n_samples: That each file runs.
+            opening_s: Seconds that all openings of a file take.
+        """
+        found: dict[str, Finalist] = {}
+        needed = finalist_seconds(2 * float_s, n_samples) + opening_s + WRITING_S
+        writing_s = 0.0
+        for evaluation in chosen:
+            each = finalist_seconds(_seconds(evaluation), n_samples) + opening_s
+            if deadline.left < needed + each + writing_s:
+                break
+            start = time.perf_counter()
+            for name, finalist in self._versions(evaluation):
+                found[name] = finalist
+                needed += each
+            writing_s = time.perf_counter() - start
+        return found
+
+    def _versions(self, evaluation: Evaluation) -> Iterator[tuple[str, Finalist]]:
+        """As it was in the search, and refined."""
+        name, assignment = f"t{evaluation.trial.number:04d}", _quantized(evaluation)
+        candidate, algorithms = self.builder.build(assignment), self._algorithms(assignment)
+        path = self._write(name, candidate, evaluation, algorithms)
+        yield name, Finalist(evaluation=evaluation, path=path, algorithms=algorithms)
+        refined = self.refine(assignment)
+        if refined is not None and refined.candidate.digest != candidate.digest:
+            other, algorithms = name + _REFINED, (*algorithms, *refined.algorithms)
+            path = self._write(other, refined.candidate, evaluation, algorithms)
+            yield other, Finalist(evaluation=evaluation, path=path, algorithms=algorithms, plain=name)
+
+    def _algorithms(self, assignment: Assignment) -> tuple[str, ...]:
+        schemes = {scheme.name: scheme for scheme in self.ingredients.definition.schemes}
+        taken = [schemes[name] for name in assignment.values()]
+        found = ["equalised"] if self.ingredients.form is Form.EQUALISED else []
+        found += sorted({f"bias {scheme.bias}" for scheme in taken if scheme.bias is not BiasCorrection.NONE})
+        found += sorted({f"rounding {s.rounding}" for s in taken if s.rounding is not Rounding.NEAREST})
+        return tuple(found)
+
+    def _write(self, name: str, candidate: Candidate, evaluation: Evaluation, algorithms: Sequence[str]) -> Path:
+        assignment = _quantized(evaluation)
+        path = self.folder.models / f"{name}.onnx"
+        plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
+        overrides = tensor_quant_overrides(plan, self.builder.planner)
+        quantized = sorted(plan.integer | plan.absorbed.keys())
+        provenance = {
+            **self._provenance(evaluation, assignment),
+            "autoquant.accuracy": json.dumps(list(algorithms)),
+            "autoquant.nodes_to_quantize": json.dumps([nodes[i].name for i in quantized]),
+        }
+        model = inline_external(candidate.skeleton, candidate.constants, provenance)
+        save_model(model, path)
+        self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
+        return path
+
+    def _provenance(self, evaluation: Evaluation, assignment: Assignment) -> Mapping[str, str]:
+        outcome = evaluation.outcome
+        assert isinstance(outcome, Measurement)
+        ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
+        measured = {
+            "snr_db": round(outcome.quality.worst_db, 3),
+            "n_samples": outcome.quality.n_samples,
+            "ratio": ratios,
+        }
+        return {
+            "autoquant.version": metadata.version("autoquant"),
+            "autoquant.assignment": json.dumps(dict(assignment)),
+            "autoquant.calibration": self.ingredients.statistics.digest,
+            "autoquant.measured_in_search": json.dumps(measured),
+            "autoquant.source_sha256": self.ingredients.prepared.source_sha256,
+            "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
+        }
+
+
+def _seconds(evaluation: Evaluation) -> float:
+    outcome = evaluation.outcome
+    assert isinstance(outcome, Measurement)
+    return sum(latency.median_ms for latency in outcome.latency.values()) / 1e3
+
+
+def _quantized(evaluation: Evaluation) -> Assignment:
+    return {region: name for region, name in evaluation.trial.assignment.items() if name != FLOAT}
