@@ -27,6 +27,7 @@ def configuration_document(asked: Configuration, data: SearchData, definition: S
     held_out = None if data.is_pooled or data.held_out is None else data.held_out.digest
     return {
         **asked.plain(),
+        "accuracy": definition.accuracy,
         "model_sha256": sha256_of(asked.model),
         "weights_sha256": [sha256_of(file) for file in list(files_of(asked.model))[1:]],
         "calibration_digest": data.calibration.digest,

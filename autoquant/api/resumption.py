@@ -16,6 +16,7 @@ _FIXED = {
     "weights_sha256": "set of external weights",
     "targets": "target",
     "objectives": "set of objectives",
+    "accuracy": "level of accuracy",
     "space": "space",
     "space_digest": "space",
     "n_regions": "number of regions",

@@ -64,6 +64,7 @@ def contents() -> dict[Path, bytes]:
     ("options", "name"),
     [
         ({"space": "quick"}, "space"),
+        ({"accuracy": "none"}, "level of accuracy"),
         ({"minimize": "latency,size"}, "set of objectives"),
         ({"regions": "2"}, "number of regions"),
         ({"threads": "2"}, "target"),

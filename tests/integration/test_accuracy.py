@@ -1,0 +1,80 @@
+"""``--accuracy``: what changes the numbers of models and not their kernels."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from autoquant import Budget, search
+from autoquant.errors import UsageError
+from autoquant.model.graph import Graph
+from tests.integration.conftest import Command
+
+
+def run_json(folder: str = "run") -> Any:
+    return json.loads(Path(folder, "run.json").read_text())
+
+
+def searched(level: str | None, out: str) -> list[Any]:
+    """Members but float of a short search of the example."""
+    search("example:digits", space="quick", n_regions=3, budget=Budget(trials=6), accuracy=level, out=out)
+    return [m for m in json.loads(Path(out, "front.json").read_text())["members"] if m["id"] != "float"]
+
+
+def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) -> None:
+    members = searched("full", "run")
+    assert any(note.startswith("refinement: better on the held-out samples in ") for note in run_json()["notes"])
+    assert all("bias mean" in member["algorithms"] for member in members)
+    for member in members:
+        is_refined = member["id"].endswith("-refined")
+        assert ("rounding gptq" in member["algorithms"]) is is_refined
+        said = {p.key: p.value for p in onnx.load(workplace / "run" / member["path"]).metadata_props}
+        assert json.loads(said["autoquant.accuracy"]) == member["algorithms"]
+    ids = {member["id"].removesuffix("-refined") for member in members}
+    assert len(ids) == len(members)
+
+
+def test_none_changes_no_numbers(workplace: Path) -> None:
+    members = searched("none", "run")
+    assert [member["algorithms"] for member in members] == [[]] * len(members)
+    assert {row["bias"] for row in run_json()["schemes"].values()} == {"none"}
+    assert run_json()["form"] == "plain"
+    assert not any(note.startswith("equalisation") for note in run_json()["notes"])
+
+
+def test_the_space_decides_where_nothing_is_asked(workplace: Path) -> None:
+    assert all("bias mean" in member["algorithms"] for member in searched(None, "run"))
+    assert run_json()["configuration"]["accuracy"] == "fast"
+
+
+def test_a_resumed_run_keeps_the_form_of_its_model(search: Command) -> None:
+    assert search(trials="3").exit_code == 0
+    first, prepared = run_json(), onnx.load("run/prepared.onnx")
+    assert any(note.startswith("equalisation: ") for note in first["notes"])
+    assert search("--resume", trials="2").exit_code == 0
+    assert run_json()["form"] == first["form"]
+    assert onnx.load("run/prepared.onnx") == prepared
+
+
+def test_another_form_of_before_is_taken_again(search: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever form would be chosen now, equal assignments have to stay equal models."""
+    assert search(trials="3").exit_code == 0
+    document = run_json()
+    other = {"plain": "equalised", "equalised": "plain"}[document["form"]]
+    before = Graph(onnx.load("run/prepared.onnx"))
+    Path("run/run.json").write_text(json.dumps({**document, "form": other}))
+    assert search("--resume", trials="2").exit_code == 0
+    assert run_json()["form"] == other
+    after = Graph(onnx.load("run/prepared.onnx"))
+    assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
+    assert any((after.constant(name) != before.constant(name)).any() for name in ("wa", "wb", "wy"))
+
+
+def test_an_unknown_level_is_refused(workplace: Path, search: Command) -> None:
+    result = search(accuracy="best")
+    assert result.exit_code == 2
+    assert "the accuracy level is 'best', choose from: none, fast, full" in result.stderr
+    with pytest.raises(UsageError, match="the accuracy level is 'best'"):
+        searched("best", "other")
