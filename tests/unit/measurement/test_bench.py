@@ -78,6 +78,13 @@ def test_later_candidates_run_the_telling_samples_and_their_quality_is_estimated
     assert quality.worst_db == pytest.approx(true_db(bench, lambda i: 3 * in_seven(i)), abs=0.1)
 
 
+def test_quality_is_to_be_had_without_timing_on_few_samples_or_on_all(bench: Bench) -> None:
+    log: list[tuple[str, Feed]] = []
+    opened = Opened(noisy(bench, in_seven, log), optimized=None)  # type: ignore[arg-type]
+    assert bench.untimed_quality(opened, 4).n_samples == len(log) == 4
+    assert bench.untimed_quality(opened, 2 * N_FEEDS).worst_db == pytest.approx(true_db(bench, in_seven), abs=1e-6)
+
+
 def test_a_candidate_of_no_interest_is_stopped_early(bench: Bench) -> None:
     teach(bench, in_seven)
     asked: list[Progress] = []
