@@ -17,8 +17,8 @@ from autoquant.runtime.session import Session
 
 __all__ = ["MAX_INPUTS", "Moments", "readers_of"]
 
-MAX_INPUTS = 8192
-"""Of a product: the moment of so many takes 256 MB, its factor twice that for a while."""
+MAX_INPUTS = 6144
+"""Of a product: the moment of so many takes 151 MB, and rounding 1.1 GB for a while."""
 
 _OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 _PRODUCTS_PER_INPUT = 4

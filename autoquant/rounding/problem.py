@@ -59,7 +59,8 @@ def damped(moment: Floats) -> Floats:
     References:
         Frantar et al., "GPTQ", arXiv 2210.17323, section 3.3, step 3.
     """
-    n_inputs = moment.shape[-1]
-    added = _DAMPING * np.trace(moment, axis1=1, axis2=2, dtype=np.float64)[:, np.newaxis, np.newaxis] / n_inputs
-    added = np.where(added > np.finfo(np.float32).tiny, added, 1.0).astype(np.float32)
-    return np.asarray(moment + added * np.eye(n_inputs, dtype=np.float32))
+    found = moment.copy()
+    diagonal = np.einsum("gdd->gd", found)  # a view
+    level = _DAMPING * diagonal.mean(axis=1, keepdims=True, dtype=np.float64)
+    diagonal += np.where(level > np.finfo(np.float32).tiny, level, 1.0).astype(np.float32)
+    return found

@@ -1,0 +1,162 @@
+"""What rounding with error feedback brings on real models.
+
+``python -m experiments.rounding OUT.json MODEL ... [--mixes 24] [--samples 16]`` builds each model with the nearest
+integers and with those of GPTQ: in uniform recipes, with weights alone or activations alone on few bits, and with
+regions that are drawn at random. MODEL is ``example:digits`` or a folder of the zoo. Nothing is timed but the rounding,
+in CPU seconds of one thread, as in a search.
+"""
+
+import argparse
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from autoquant.api import steps
+from autoquant.domain.feed import Feed
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.region import Assignment, Region
+from autoquant.domain.scheme import RangeMethod, Rounding, Scheme, TensorFormat
+from autoquant.domain.target import Target
+from autoquant.model.rewrite import to_bytes
+from autoquant.qdq.builder import Builder
+from autoquant.runtime.session import Session, open_session, ort_values
+from autoquant.space.schema import read_space
+from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.believe.subjects import Subject, subject_of
+
+__all__ = ["main", "measure_rounding", "render_rounding"]
+
+_SHARES = (0.1, 0.25, 0.5, 0.8)
+"""Of the regions that a mix quantizes."""
+_RECIPES = {
+    "channel-minmax": ("u8", "s8:channel:sym", "min-max"),
+    "channel-mse": ("u8", "s8:channel:sym", "mse"),
+    "tensor-minmax": ("u8", "s8:tensor:sym", "min-max"),
+    "weights alone, channel": ("u16", "s8:channel:sym", "min-max"),
+    "weights alone, tensor": ("u16", "s8:tensor:sym", "min-max"),
+    "activations alone, minmax": ("u8", "s16:channel:sym", "min-max"),
+    "activations alone, mse": ("u8", "s16:channel:sym", "mse"),
+}
+
+
+def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16) -> dict[str, Any]:
+    """SNR in dB against the prepared float model: ``uniform`` by recipe and rounding, ``mixes`` with both roundings."""
+    samples = steps.read_data(subject.model, subject.calibration)
+    prepared = steps.prepare(subject.model, samples)
+    regions, statistics_ = steps.find_regions(prepared), steps.calibrate(prepared, samples)
+    schemes = [_scheme(recipe, rounding) for recipe in _RECIPES for rounding in Rounding]
+    space = replace(read_space("default", ep="cpu"), schemes=tuple(schemes))
+    rounder = steps.rounder_of(prepared, samples)
+    builder = steps.builder_of(prepared, regions, statistics_, space=space, rounder=rounder)
+    seconds = _seconds(builder, regions, "channel-minmax")
+    feeds = steps.read_data(subject.model, subject.evaluation, role="evaluation").feeds
+    names = list(prepared.graph.outputs)
+    meter = _Reference(names, feeds, open_session(to_bytes(prepared.graph.model), Target()))
+    uniform = {
+        recipe: {r: meter.snr_db(builder, _uniform(regions, f"{recipe} {r}")) for r in Rounding} for recipe in _RECIPES
+    }
+    few = _Reference(names, feeds[:n_samples], meter.session)
+    mixes = [_mix(few, builder, regions, i) for i in range(n_mixes)]
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"model": subject.name, "seconds": seconds, "peak_mb": peak_mb, "uniform": uniform, "mixes": mixes}
+
+
+def _scheme(recipe: str, rounding: Rounding) -> Scheme:
+    activation, weight, ranges = _RECIPES[recipe]
+    return Scheme(
+        name=f"{recipe} {rounding}",
+        activation=TensorFormat.parse(f"{activation}:tensor:asym"),
+        weight=TensorFormat.parse(weight),
+        ranges=RangeMethod.parse(ranges),
+        rounding=rounding,
+    )
+
+
+def _uniform(regions: Sequence[Region], scheme: str) -> Assignment:
+    return {region.id: scheme for region in regions}
+
+
+def _seconds(builder: Builder, regions: Sequence[Region], recipe: str) -> dict[str, float]:
+    """CPU time of the first candidate of a recipe, by rounding; with GPTQ that is nearly all rounding."""
+    found = {}
+    for rounding in Rounding:
+        start = time.process_time()
+        builder.build(_uniform(regions, f"{recipe} {rounding}"))
+        found[str(rounding)] = time.process_time() - start
+    return found
+
+
+class _Reference:
+    """The float model's outputs, held."""
+
+    def __init__(self, names: Sequence[str], feeds: Sequence[Feed], session: Session) -> None:
+        self.names, self.feeds, self.session = names, feeds, session
+        self.outputs = [session.run(None, feed) for feed in feeds]
+
+    def snr_db(self, builder: Builder, assignment: Assignment) -> float:
+        """Of the worst output of a candidate."""
+        candidate = builder.build(assignment)
+        session = open_session(candidate.skeleton, Target(), initializers=ort_values(candidate.constants))
+        meter = QualityMeter(self.names)
+        for feed, reference in zip(self.feeds, self.outputs, strict=True):
+            meter.add(reference, session.run(None, feed))
+        return meter.quality().worst_db
+
+
+def _mix(reference: _Reference, builder: Builder, regions: Sequence[Region], number: int) -> dict[str, Any]:
+    """Both roundings of a random choice of regions, at least one."""
+    rng, share = np.random.default_rng(number), _SHARES[number % len(_SHARES)]
+    recipe = ("channel-minmax", "channel-mse")[number // len(_SHARES) % 2]
+    first = rng.integers(len(regions))
+    chosen = [region for i, region in enumerate(regions) if i == first or rng.random() < share]
+    found = {str(r): reference.snr_db(builder, _uniform(chosen, f"{recipe} {r}")) for r in Rounding}
+    return {"share": share, "recipe": recipe, **found}
+
+
+def render_rounding(document: Mapping[str, Any]) -> str:
+    """Markdown: a line for each model."""
+    found = sorted((part["found"] for part in document["parts"].values()), key=lambda each: str(each["model"]))
+    headings = ("model", *_RECIPES, "mixes: mean gain, dB", "mixes that gain", "CPU s", "peak MB")
+    return markdown(headings, [_line(each) for each in found])
+
+
+def _line(found: Mapping[str, Any]) -> list[str]:
+    pairs = [found["uniform"][recipe] for recipe in _RECIPES]
+    gains = [mix["gptq"] - mix["nearest"] for mix in found["mixes"] if None not in (mix["gptq"], mix["nearest"])]
+    return [
+        found["model"],
+        *(f"{pair['nearest']:.1f} → {pair['gptq']:.1f}" for pair in pairs),
+        f"{statistics.mean(gains):+.2f}",
+        f"{sum(gain > 0 for gain in gains)} of {len(gains)}",
+        f"{found['seconds']['gptq']:.1f}",
+        f"{found['peak_mb']:.0f}",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every model, write and print."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.rounding", description=__doc__)
+    parser.add_argument("out", type=Path, help="JSON file")
+    parser.add_argument("models", nargs="+", type=subject_of, metavar="MODEL")
+    parser.add_argument("--mixes", type=int, default=24, help="random choices of regions")
+    parser.add_argument("--samples", type=int, default=16, help="evaluation samples of each mix")
+    asked = parser.parse_args(arguments)
+    for subject in asked.models:
+        part = new_part("experiments.rounding", mixes=asked.mixes, samples=asked.samples)
+        with threadpool_limits(limits=1):
+            part["found"] = measure_rounding(subject, n_mixes=asked.mixes, n_samples=asked.samples)
+        write_part(asked.out, subject.name, part)
+    print(render_rounding(read_document(asked.out)), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
