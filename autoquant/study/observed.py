@@ -13,17 +13,21 @@ __all__ = ["effective", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
+_QUICK_ERROR = 0.03
+"""Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
     """What complete trials say; see ``StructureSampler`` for where they say it."""
     n_targets = len(_ratios(trials[0])) if trials else 1
+    is_quick = np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool)
+    errors = np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials])
     return Observations(
         codes=np.array([_ran(layout, t) for t in trials], dtype=np.int64),
         snr_db=_snr_by_output(trials),
         ratios=np.array([_ratios(t) for t in trials], dtype=float).reshape(-1, n_targets),
-        errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
-        is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
+        errors=np.maximum(errors, _QUICK_ERROR * is_quick),
+        is_quick=is_quick,
     )
 
 
