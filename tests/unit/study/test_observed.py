@@ -2,7 +2,7 @@ import numpy as np
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, create_trial
 
-from autoquant.study.observed import effective, observe
+from autoquant.study.observed import Reader, effective, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
@@ -43,3 +43,14 @@ def test_schemes_that_never_ran_are_left_out() -> None:
     asked = np.array([[1, 2, 2], [1, 2, 2], [0, 1, 2]])
     ran = np.array([[1, 0, 2], [1, 0, 2], [0, 0, 2]])
     assert effective(LAYOUT, asked, ran).tolist() == [[True, True, True], [True, True, False], [True, False, True]]
+
+
+def test_a_reader_reads_each_trial_once() -> None:
+    first, second = a_trial(("a", "b", "b")), a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"})
+    second.number = 1
+    reader = Reader(LAYOUT)
+    assert reader.observe([first]).codes.tolist() == [[1, 2, 2]]
+    first.params = dict.fromkeys(LAYOUT.regions, "float")
+    assert reader.observe([first, second]).codes.tolist() == [[1, 2, 2], [0, 0, 2]]
+    assert reader.asked([second]).tolist() == [[0, 1, 2]]
+    assert reader.asked([]).shape == (0, 3)
