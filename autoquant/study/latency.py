@@ -48,7 +48,7 @@ class LatencyModel:
     def fit(self, codes: Codes, ratios: Floats, errors: Floats) -> None:
         """Condition on observed ratios, shape (n,), with the standard error of each.
 
-        From the second time on, those that are far from what was believed count less.
+        Those that it knew before and was still far from count less.
 
         References:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
@@ -59,9 +59,9 @@ class LatencyModel:
             self._tune(spread, observed, errors)
             self._n_tuned = len(codes)
         scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
-        if len(self._posterior.observed):
-            squares = np.square(observed - scaled @ self._posterior.mean) / variances
-            variances = variances * np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
+        known = slice(len(self._posterior.observed))
+        squares = np.square(observed - scaled @ self._posterior.mean)[known] / variances[known]
+        variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
         self._posterior = condition(scaled, observed, variances)
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
