@@ -1,6 +1,10 @@
 """The assignments on the lower hull of a predicted front."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 
 from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
@@ -35,13 +39,17 @@ class Frontier:
         self.layout = layout
         self._labelling = Labelling(len(layout.regions), layout.edges)
 
-    def solve(self, landscape: Landscape, weights: Floats) -> Codes:
-        """Different assignments of the front's lower hull, between all float and all integer.
+    def narrow(self, allowed: npt.NDArray[np.bool_]) -> None:
+        """Leave out schemes: from now on regions may take these, shape (R, S)."""
+        self.layout = replace(self.layout, allowed=allowed)
+
+    def solve(self, landscapes: Sequence[Landscape], weights: Floats) -> Codes:
+        """Different assignments of the fronts' lower hulls, between all float and all integer.
 
         Where regions touch too many others for that, the integer program is solved for a few SNR demands.
 
         Args:
-            landscape: What to believe.
+            landscapes: What to believe: one or several, which together are faster than one by one.
             weights: Of the targets, with sum 1; shape (T,).
 
         Returns:
@@ -49,29 +57,41 @@ class Frontier:
         """
         if not self._labelling.is_narrow:
             limits = [10 ** (-demand / 10) for demand in _DEMANDS_DB]
-            return np.unique([self._within(landscape, weights, limit) for limit in limits], axis=0)
-        own, border = landscape.weighted(weights)
-        n_outputs = len(landscape.noise)
-        shares = np.ones((len(_PRICES), n_outputs))
-        found: list[Codes] = []
+            found = [self._within(landscape, weights, limit) for landscape in landscapes for limit in limits]
+            return np.unique(found, axis=0)
+        own, border = (np.stack(terms) for terms in zip(*(each.weighted(weights) for each in landscapes), strict=True))
+        noise = np.stack([landscape.noise for landscape in landscapes])
+        n_outputs = noise.shape[1]
+        shares = np.ones((len(landscapes), len(_PRICES), n_outputs))
+        rounds: list[Codes] = []
         for _ in range(1 if n_outputs == 1 else _N_ROUNDS):
-            codes = self._cheapest(landscape, own, border, _PRICES[:, None] * shares)
-            found.append(codes)
-            noise = landscape.noise_of(codes)
-            shares = shares * noise / noise.max(axis=1, keepdims=True)
-            shares *= n_outputs / np.maximum(shares.sum(axis=1, keepdims=True), 1e-30)
-        return np.unique(np.concatenate(found), axis=0)
+            codes = self._cheapest(noise, own, border, _PRICES[:, None] * shares)
+            rounds.append(codes.reshape(-1, codes.shape[-1]))
+            powers = np.stack([each.noise_of(solved) for each, solved in zip(landscapes, codes, strict=True)])
+            shares = shares * powers / powers.max(axis=-1, keepdims=True)
+            shares *= n_outputs / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-30)
+        return np.unique(np.concatenate(rounds), axis=0)
 
     @staticmethod
     def _within(landscape: Landscape, weights: Floats, limit: float) -> Codes:
         return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S).codes
 
-    def _cheapest(self, landscape: Landscape, own: Floats, border: Floats, prices: Floats) -> Codes:
-        """The assignment of lowest cost for each row of prices by output; shape (n, R)."""
-        layout = self.layout
-        cost = own[:, layout.kinds] + np.tensordot(prices, landscape.noise, 1)
-        cost = np.where(layout.allowed, cost, _NEVER)[:, :, 1:]
-        scheme = cost.argmin(axis=2)
-        lowest = np.take_along_axis(cost, scheme[:, :, None], axis=2)[:, :, 0]
-        is_integer = self._labelling.solve(lowest, np.broadcast_to(border, (len(prices), border.size)))
-        return np.where(is_integer, scheme + 1, 0)
+    def _cheapest(self, noise: Floats, own: Floats, border: Floats, prices: Floats) -> Codes:
+        """The assignment of lowest cost by landscape (L) and price (P).
+
+        Args:
+            noise: By output, shape (L, O, R, S).
+            own: By kind, shape (L, R, 3).
+            border: Shape (L, E).
+            prices: Of the noise of each output, shape (L, P, O).
+
+        Returns:
+            Scheme numbers, shape (L, P, R).
+        """
+        layout, n_prices = self.layout, prices.shape[1]
+        priced = (prices @ noise.reshape(*noise.shape[:2], -1)).reshape(*prices.shape[:2], *noise.shape[2:])
+        cost = np.where(layout.allowed, own[:, None, :, layout.kinds] + priced, _NEVER)[..., 1:]
+        scheme = cost.argmin(axis=-1)
+        lowest = np.take_along_axis(cost, scheme[..., None], axis=-1)[..., 0]
+        is_integer = self._labelling.solve(lowest.reshape(-1, lowest.shape[-1]), np.repeat(border, n_prices, axis=0))
+        return np.where(is_integer.reshape(scheme.shape), scheme + 1, 0)

@@ -1,6 +1,6 @@
 """Which regions run on integers, exactly: dynamic programming over the graph of touching regions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +15,19 @@ _WIDEST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Factor:
-    """Costs over the labels of some regions; shape (n, 2, ..., 2), axes in the order of ``regions``."""
+class _Step:
+    """How one region is eliminated.
 
-    regions: tuple[int, ...]
-    costs: Floats
+    Attributes:
+        region: Which.
+        around: Its neighbours among those that are left, in ascending order.
+        tables: What it occurs in: number of the table, the order of its axes, and its shape with an axis for each
+            neighbour and the region itself, without the first one.
+    """
 
-    def over(self, regions: Sequence[int]) -> Floats:
-        """The same costs with an axis for each of more regions."""
-        shape = [2 if region in self.regions else 1 for region in regions]
-        return self.costs.reshape(len(self.costs), *shape)
+    region: int
+    around: tuple[int, ...]
+    tables: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
 
 
 class Labelling:
@@ -42,8 +45,10 @@ class Labelling:
     """
 
     def __init__(self, n_regions: int, edges: Codes) -> None:
-        self._edges = edges
-        self._order: list[int] = []
+        self._n_regions, self._edges = n_regions, edges
+        self._steps: list[_Step] = []
+        held: dict[int, tuple[int, ...]] = {i: (i,) for i in range(n_regions)}
+        held |= {n_regions + i: (min(pair), max(pair)) for i, pair in enumerate(edges.tolist())}
         neighbours: list[set[int]] = [set() for _ in range(n_regions)]
         for a, b in edges.tolist():
             neighbours[a].add(b)
@@ -52,12 +57,16 @@ class Labelling:
         while left:
             region = min(left, key=lambda r: (len(neighbours[r]), r))
             around = neighbours[region]
-            self.width = max(self.width, len(around))
             for other in around:
                 neighbours[other] |= around - {other}
                 neighbours[other].discard(region)
             left.remove(region)
-            self._order.append(region)
+            step = _step(region, tuple(sorted(around)), held)
+            for number, _, _ in step.tables:
+                del held[number]
+            held[n_regions + len(edges) + len(self._steps)] = step.around
+            self.width = max(self.width, len(step.around))
+            self._steps.append(step)
 
     @property
     def is_narrow(self) -> bool:
@@ -74,36 +83,33 @@ class Labelling:
         Returns:
             Label of each region; shape (n, R).
         """
-        factors = [_Factor((r,), np.stack([np.zeros(len(own)), own[:, r]], axis=1)) for r in range(own.shape[1])]
-        for (a, b), cost in zip(self._edges.tolist(), border.T, strict=True):
-            unlike = np.zeros((len(own), 2, 2))
-            unlike[:, 0, 1] = unlike[:, 1, 0] = cost
-            factors.append(_Factor((min(a, b), max(a, b)), unlike))
-        best: list[tuple[tuple[int, ...], npt.NDArray[np.bool_]]] = []
-        for region in self._order:
-            touched = [factor for factor in factors if region in factor.regions]
-            around = tuple(sorted({r for factor in touched for r in factor.regions} - {region}))
-            joined = sum(
-                (factor.over((*around, region)) for factor in _aligned(touched, (*around, region))), np.zeros(())
-            )
-            best.append((around, joined[..., 1] < joined[..., 0]))
-            factors = [factor for factor in factors if region not in factor.regions]
-            factors.append(_Factor(around, joined.min(axis=-1)))
-        return self._labels(len(own), best)
+        unlike = np.zeros((len(self._edges), len(own), 2, 2))
+        unlike[:, :, 0, 1] = unlike[:, :, 1, 0] = border.T
+        tables = [np.stack([np.zeros(len(own)), cost], axis=1) for cost in own.T]
+        tables += list(unlike)
+        choices: list[npt.NDArray[np.bool_]] = []
+        for step in self._steps:
+            joined = np.zeros((len(own), *[2] * (len(step.around) + 1)))
+            for number, order, shape in step.tables:
+                joined += tables[number].transpose(order).reshape(len(own), *shape)
+            choices.append(joined[..., 1] < joined[..., 0])
+            tables.append(joined.min(axis=-1))
+        return self._labels(len(own), choices)
 
-    def _labels(self, n: int, best: Sequence[tuple[tuple[int, ...], npt.NDArray[np.bool_]]]) -> npt.NDArray[np.bool_]:
-        labels = np.zeros((n, len(self._order)), dtype=bool)
+    def _labels(self, n: int, choices: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+        labels = np.zeros((n, self._n_regions), dtype=bool)
         rows = np.arange(n)
-        for region, (around, choice) in zip(reversed(self._order), reversed(best), strict=True):
-            labels[:, region] = choice[(rows, *(labels[:, other].astype(int) for other in around))]
+        for step, choice in zip(reversed(self._steps), reversed(choices), strict=True):
+            labels[:, step.region] = choice[(rows, *(labels[:, other].astype(int) for other in step.around))]
         return labels
 
 
-def _aligned(factors: Sequence[_Factor], regions: tuple[int, ...]) -> list[_Factor]:
-    """The same factors with their axes in the order of ``regions``."""
-    found = []
-    for factor in factors:
-        order = sorted(range(len(factor.regions)), key=lambda i: regions.index(factor.regions[i]))
-        costs = factor.costs.transpose(0, *(1 + i for i in order))
-        found.append(_Factor(tuple(factor.regions[i] for i in order), costs))
-    return found
+def _step(region: int, around: tuple[int, ...], held: Mapping[int, tuple[int, ...]]) -> _Step:
+    axes = (*around, region)
+    tables = []
+    for number, regions in held.items():
+        if region in regions:
+            order = sorted(range(len(regions)), key=lambda i: axes.index(regions[i]))
+            shape = tuple(2 if other in regions else 1 for other in axes)
+            tables.append((number, (0, *(1 + i for i in order)), shape))
+    return _Step(region, around, tuple(tables))

@@ -17,6 +17,8 @@ _SHARED = 0.8
 """Of the variance of what a region saves, so much is shared by both kinds of operators."""
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 """Of the prior's spread."""
+_FREEDOM = 4.0
+"""Degrees of freedom of Student's t: a few ratios were measured while something else ran, and are far off."""
 
 
 class LatencyModel:
@@ -44,13 +46,23 @@ class LatencyModel:
         return _ERRORS[self._error]
 
     def fit(self, codes: Codes, ratios: Floats, errors: Floats) -> None:
-        """Condition on observed ratios, shape (n,), with the standard error of each."""
+        """Condition on observed ratios, shape (n,), with the standard error of each.
+
+        Those that it knew before and was still far from count less.
+
+        References:
+            Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
+        """
         design = self._features(codes)
         observed, spread = ratios - design @ self._mean, design * self._spread
         if len(codes) >= 1.1 * self._n_tuned:
             self._tune(spread, observed, errors)
             self._n_tuned = len(codes)
-        self._posterior = condition(spread * _SCALES[self._scale], observed, self.error**2 + errors**2)
+        scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
+        known = slice(len(self._posterior.observed))
+        squares = np.square(observed - scaled @ self._posterior.mean)[known] / variances[known]
+        variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
+        self._posterior = condition(scaled, observed, variances)
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the ratio that would be observed without error; shapes (n,)."""

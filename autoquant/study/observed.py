@@ -1,6 +1,7 @@
 """Told trials as the models take them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,40 @@ from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["check_values", "effective", "observe"]
+__all__ = ["Reader", "check_values", "effective", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
+_QUICK_ERROR = 0.03
+"""Least standard error of a ratio from the few rounds of a trial that was stopped early."""
+
+
+class Reader:
+    """Reads told trials of one study, each once.
+
+    Args:
+        layout: Regions and schemes.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._asked: dict[int, Codes] = {}
+        self._evaluated: dict[int, _Evaluated] = {}
+
+    def asked(self, trials: Sequence[FrozenTrial]) -> Codes:
+        """Scheme numbers that were proposed, shape (n, R)."""
+        for trial in trials:
+            if trial.number not in self._asked:
+                self._asked[trial.number] = self._layout.encode(trial.params)
+        found = [self._asked[trial.number] for trial in trials]
+        return np.array(found, dtype=np.int64).reshape(len(found), len(self._layout.regions))
+
+    def observe(self, trials: Sequence[FrozenTrial]) -> Observations:
+        """What ``observe`` gives."""
+        for trial in trials:
+            if trial.number not in self._evaluated:
+                self._evaluated[trial.number] = _read(self._layout, trial)
+        return _together(self._layout, [self._evaluated[trial.number] for trial in trials])
 
 
 def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTrial]) -> None:
@@ -37,14 +68,7 @@ def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTr
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
     """What complete trials say; see ``StructureSampler`` for where they say it."""
-    n_targets = len(_ratios(trials[0])) if trials else 1
-    return Observations(
-        codes=np.array([_ran(layout, t) for t in trials], dtype=np.int64),
-        snr_db=_snr_by_output(trials),
-        ratios=np.array([_ratios(t) for t in trials], dtype=float).reshape(-1, n_targets),
-        errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
-        is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
-    )
+    return _together(layout, [_read(layout, trial) for trial in trials])
 
 
 def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
@@ -63,25 +87,49 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
     return allowed
 
 
-def _ran(layout: Layout, trial: FrozenTrial) -> Codes:
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """One trial; ``snr_by_output`` is empty where it says no more than the worst."""
+
+    codes: Codes
+    snr_db: float
+    snr_by_output: Sequence[float]
+    ratios: Sequence[float]
+    error: float
+    is_quick: bool
+
+
+def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     """What really ran; a region that onnxruntime quantized unasked counts as asked."""
-    found = trial.user_attrs.get("effective") or {}
-    known = {region: scheme for region, scheme in found.items() if scheme in layout.schemes}
-    return layout.encode({**trial.params, **known})
+    attributes = trial.user_attrs
+    ran = attributes.get("effective") or {}
+    known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
+    is_quick = attributes.get("state") == "rejected-early"
+    return _Evaluated(
+        codes=layout.encode({**trial.params, **known}),
+        snr_db=float(attributes.get("snr_db", trial.values[0])),
+        snr_by_output=attributes.get("snr_by_output") or (),
+        ratios=attributes.get("ratios", trial.values[1:]),
+        error=max(float(attributes.get("ratio_error", 0.0)), _QUICK_ERROR if is_quick else 0.0),
+        is_quick=is_quick,
+    )
 
 
-def _snr_by_output(trials: Sequence[FrozenTrial]) -> Floats:
+def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
+    n_targets = len(found[0].ratios) if found else 1
+    return Observations(
+        codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),
+        snr_db=_snr_by_output(found),
+        ratios=np.array([each.ratios for each in found], dtype=float).reshape(-1, n_targets),
+        errors=np.array([each.error for each in found]),
+        is_quick=np.array([each.is_quick for each in found], dtype=bool),
+    )
+
+
+def _snr_by_output(found: Sequence[_Evaluated]) -> Floats:
     """SNR in dB, shape (n, O); of the worst output alone where a trial does not say more."""
-    rows = [t.user_attrs.get("snr_by_output") or [_snr_db(t)] for t in trials]
+    rows = [each.snr_by_output or (each.snr_db,) for each in found]
     if len({len(row) for row in rows}) > 1:
-        rows = [[_snr_db(t)] for t in trials]
-    found = np.array(rows, dtype=float).reshape(len(trials), max(map(len, rows), default=1))
-    return np.asarray(np.clip(found, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
-
-
-def _snr_db(trial: FrozenTrial) -> float:
-    return float(trial.user_attrs.get("snr_db", trial.values[0]))
-
-
-def _ratios(trial: FrozenTrial) -> list[float]:
-    return list(trial.user_attrs.get("ratios", trial.values[1:]))
+        rows = [(each.snr_db,) for each in found]
+    values = np.array(rows, dtype=float).reshape(len(found), max(map(len, rows), default=1))
+    return np.asarray(np.clip(values, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))

@@ -1,7 +1,5 @@
 """A sampler that understands the graph."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import check_values, effective, observe
+from autoquant.study.observed import Reader, check_values, effective
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -73,6 +71,7 @@ class StructureSampler(BaseSampler):
         self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
         self._prior = prior
         self._surrogate: Surrogate | None = None
+        self._reader = Reader(layout)
         self._frontier = Frontier(layout)
         self._trust = Trust()
         self._n_fitted = 0
@@ -119,15 +118,15 @@ class StructureSampler(BaseSampler):
         known = [t for t in study.get_trials(deepcopy=False) if set(self._layout.regions) <= t.params.keys()]
         complete = [t for t in known if t.state is TrialState.COMPLETE]
         check_values(study.directions, complete)
-        asked = [self._layout.encode(t.params) for t in known]
-        found = observe(self._layout, complete)
+        found = self._reader.observe(complete)
         if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(complete) > self._n_fitted:
-            self._learn(found, [self._layout.encode(t.params) for t in complete])
+            self._learn(found, self._reader.asked(complete))
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *found.codes)}))
+        seen = {codes.tobytes() for codes in (*self._reader.asked(known), *found.codes)}
+        return self._layout.decode(self._propose(found, seen))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -135,7 +134,7 @@ class StructureSampler(BaseSampler):
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    def _learn(self, found: Observations, asked: Sequence[Codes]) -> None:
+    def _learn(self, found: Observations, asked: Codes) -> None:
         assert self._surrogate is not None
         n_before, self._n_fitted, self._found = self._n_fitted, len(found), found
         if n_before:
@@ -148,9 +147,9 @@ class StructureSampler(BaseSampler):
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
         )
         self._surrogate.fit(found.of(kept))
-        self._frontier = Frontier(replace(self._layout, allowed=effective(self._layout, np.array(asked), found.codes)))
+        self._frontier.narrow(effective(self._layout, asked, found.codes))
 
-    def _count(self, before: Observations, new: Observations, asked: Sequence[Codes]) -> None:
+    def _count(self, before: Observations, new: Observations, asked: Codes) -> None:
         """What the proposals among the new evaluations brought."""
         weights = self._equal_weights
         gains = self._gain(before, weights).of_points(new.snr_db.min(axis=1), new.ratios @ weights)
@@ -181,7 +180,7 @@ class StructureSampler(BaseSampler):
         weights = self._equal_weights
         gain = self._gain(found, weights)
         landscape = surrogate.landscape(self._rng, 0.0)
-        codes = self._frontier.solve(landscape, weights)
+        codes = self._frontier.solve([landscape], weights)
         snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
         attainable = gain.with_points(snr_db, landscape.ratios_of(codes) @ weights).saving
         members = self._members(found, gain, weights)
@@ -202,12 +201,10 @@ class StructureSampler(BaseSampler):
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
         gain = self._gain(found, weights)
-        proposals = [
-            self._frontier.solve(self._surrogate.landscape(self._rng, min(k, 1.0)), weights) for k in range(_N_DRAWS)
-        ]
+        drawn = [self._surrogate.landscape(self._rng, min(k, 1.0)) for k in range(_N_DRAWS)]
         best = found.codes[self._members(found, gain, weights)]
-        proposals.append(self._neighbours(best, gain, weights))
-        candidates = [codes for codes in np.unique(np.concatenate(proposals), axis=0) if codes.tobytes() not in seen]
+        proposals = np.concatenate([self._frontier.solve(drawn, weights), self._neighbours(best, gain, weights)])
+        candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
             return self._mutated(best, seen)

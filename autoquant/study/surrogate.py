@@ -18,7 +18,6 @@ from autoquant.study.noise import NoiseModel
 __all__ = ["Observations", "Prediction", "Surrogate"]
 
 _MAX_OUTPUTS = 3
-_QUICK_ERROR = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,8 @@ class Surrogate:
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}
         for i, noise in self._noise.items():
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick)
-        errors = np.maximum(found.errors, found.is_quick * _QUICK_ERROR)
         for ratios, latency in zip(found.ratios.T, self._latency, strict=True):
-            latency.fit(found.codes, ratios, errors)
+            latency.fit(found.codes, ratios, found.errors)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""

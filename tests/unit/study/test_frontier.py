@@ -45,7 +45,7 @@ def test_the_integer_program_finds_the_next_best_where_the_best_are_excluded(see
 def test_the_frontier_holds_what_is_cheapest_at_any_price(seed: int) -> None:
     layout = a_layout(seed=seed)
     landscape = a_landscape(layout, seed=seed)
-    every, found = every_assignment(layout), Frontier(layout).solve(landscape, ONE)
+    every, found = every_assignment(layout), Frontier(layout).solve([landscape], ONE)
     for price in (0.1, 10.0, 1e3, 1e5):
         costs = [landscape.ratios_of(c)[:, 0] + price * landscape.noise_of(c)[:, 0] for c in (every, found)]
         cheapest = every[int(np.argmin(costs[0]))]
@@ -57,7 +57,7 @@ def test_the_frontier_holds_what_is_cheapest_at_any_price(seed: int) -> None:
 def test_with_several_outputs_the_frontier_is_near_the_exact_one(seed: int) -> None:
     layout = a_layout(8, seed=seed)
     landscape = a_landscape(layout, n_outputs=3, seed=seed)
-    every, found = every_assignment(layout), Frontier(layout).solve(landscape, ONE)
+    every, found = every_assignment(layout), Frontier(layout).solve([landscape], ONE)
     for limit in (1e-4, 1e-3, 1e-2):
         best = [
             landscape.ratios_of(codes)[landscape.noise_of(codes).max(axis=1) <= limit, 0].min(initial=1.0)
@@ -71,7 +71,7 @@ def test_the_weights_of_the_targets_decide() -> None:
     landscape = a_landscape(layout, n_targets=2, seed=1)
     for target in (0, 1):
         weights = np.eye(2)[target]
-        found = Frontier(layout).solve(landscape, weights)
+        found = Frontier(layout).solve([landscape], weights)
         fastest = landscape.ratios_of(every_assignment(layout))[:, target].min()
         assert np.isclose(landscape.ratios_of(found)[:, target].min(), fastest)
 
@@ -80,15 +80,24 @@ def test_regions_that_all_touch_are_left_to_the_integer_program() -> None:
     layout = a_layout(16, share_of_edges=1.0)
     assert not Labelling(16, layout.edges).is_narrow
     landscape = a_landscape(layout)
-    found = Frontier(layout).solve(landscape, ONE)
+    found = Frontier(layout).solve([landscape], ONE)
     assert layout.allowed[np.arange(16), found].all()
     assert (landscape.noise_of(found) <= 0.1).all()
 
 
 def test_nothing_but_allowed_schemes_is_proposed() -> None:
     layout = a_layout()
-    found = Frontier(layout).solve(a_landscape(layout), ONE)
+    found = Frontier(layout).solve([a_landscape(layout)], ONE)
     rows = np.arange(len(layout.regions))
     assert all(layout.allowed[rows, codes].all() for codes in found)
     assert len({codes.tobytes() for codes in found}) == len(found)
     assert any(len(set(pair)) == 2 for pair in itertools.pairwise(map(bytes, found)))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_several_at_once_are_as_many_one_by_one(n_outputs: int) -> None:
+    layout = a_layout()
+    landscapes = [a_landscape(layout, n_outputs=n_outputs, seed=seed) for seed in range(3)]
+    frontier = Frontier(layout)
+    single = np.concatenate([frontier.solve([landscape], ONE) for landscape in landscapes])
+    np.testing.assert_array_equal(frontier.solve(landscapes, ONE), np.unique(single, axis=0))

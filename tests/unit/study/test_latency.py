@@ -57,3 +57,15 @@ def test_draws_scatter_as_much_as_the_prior_says() -> None:
     drawn = [surrogate.landscape(rng, 1.0) for _ in range(3000)]
     assert np.array([x.own[0, :, 1:] for x in drawn]).std(axis=0) == pytest.approx(np.full((4, 2), 0.01), rel=0.1)
     assert np.array([x.border[0] for x in drawn]).std(axis=0) == pytest.approx(np.full(3, 0.005), rel=0.1)
+
+
+def test_a_ratio_far_from_what_was_believed_counts_less() -> None:
+    truth, rng = a_landscape(LAYOUT, seed=3), np.random.default_rng(3)
+    codes = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(80)])
+    ratios, errors = truth.ratios_of(codes)[:, 0], np.full(80, 0.01)
+    disturbed = ratios + 0.5 * (np.arange(80) % 20 == 0)
+    model, found = LatencyModel(LAYOUT), list[float]()
+    for _ in range(3):
+        model.fit(codes, disturbed, errors)
+        found.append(float(np.abs(model.predict(codes)[0] - ratios).mean()))
+    assert found[-1] < 0.5 * found[0]

@@ -62,7 +62,7 @@ def test_an_evaluation_that_was_stopped_early_counts_less() -> None:
     whole = observations(60)
     quick = Observations(whole.codes, whole.snr_db, whole.ratios, whole.errors, np.ones(60, dtype=bool))
     sure, unsure = (fitted(found, 60).predict(whole.codes) for found in (whole, quick))
-    assert (unsure.ratio_errors > sure.ratio_errors).all()
+    assert (unsure.snr_error_db > sure.snr_error_db).all()
 
 
 def test_the_mean_of_the_draws_is_near_the_mean() -> None:

@@ -1,0 +1,114 @@
+"""A run that ``autoquant search`` has written, as the models of its sampler saw it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from autoquant.api.folder import read_json
+from autoquant.api.warm import EarlierRun, read_warm_start
+from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.errors import UsageError
+from autoquant.graph.regions import borders
+from autoquant.model.graph import Graph
+from autoquant.model.io import load_any
+from autoquant.study.layout import Layout
+from autoquant.study.observed import observe
+from autoquant.study.surrogate import Observations
+
+__all__ = ["Recorded", "read_recorded"]
+
+_STUDY = "autoquant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One run.
+
+    Attributes:
+        name: Of its model.
+        about: Sampler, seed, seconds and environment of the search.
+        layout: Regions, schemes and borders.
+        prior: What was expected of latencies; None without profiles.
+        found: Its complete trials, in their order.
+        is_new: Whether the graph of each had not been measured before; shape (n,).
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    layout: Layout
+    prior: LatencyPrior | None
+    found: Observations
+    is_new: npt.NDArray[np.bool_]
+
+
+def read_recorded(folder: Path) -> Recorded:
+    """Read a run.
+
+    Args:
+        folder: That a search has written.
+
+    Raises:
+        AutoquantError: It is no finished run of a version that writes schemes and latency priors.
+    """
+    document: Mapping[str, Any] = read_json(folder / "run.json")
+    earlier = read_warm_start(folder)
+    if not isinstance(earlier, EarlierRun) or not earlier.schemes or "latency_prior" not in document:
+        raise UsageError(f"{folder}: this is no run of this version; search again with another --out")
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    told = optuna.load_study(study_name=_STUDY, storage=storage).get_trials(deepcopy=False)
+    trials = [trial for trial in told if trial.state is TrialState.COMPLETE]
+    if not trials:
+        raise UsageError(f"{folder}: none of its trials is complete; search longer")
+    regions, plain = [_region(row) for row in document["regions"]], document["latency_prior"]
+    choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
+    touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
+    layout = Layout.of(choices, earlier.schemes, touching, {region.id: region.work for region in regions})
+    digests = [trial.user_attrs["digest"] for trial in trials]
+    return Recorded(
+        name=_name(Path(document["configuration"]["model"])),
+        about=_about(document),
+        layout=layout,
+        prior=None if plain is None else LatencyPrior.parse(plain),
+        found=observe(layout, trials),
+        is_new=np.array([digest not in digests[:i] for i, digest in enumerate(digests)]),
+    )
+
+
+def _choices(distribution: BaseDistribution) -> tuple[str, ...]:
+    assert isinstance(distribution, CategoricalDistribution)
+    return tuple(map(str, distribution.choices))
+
+
+def _region(row: Mapping[str, Any]) -> Region:
+    """Without its tensors, which models know nothing of."""
+    return Region(
+        id=RegionId(row["id"]),
+        nodes=tuple(map(NodeName, row["nodes"])),
+        inputs=(),
+        outputs=(),
+        pattern=row["pattern"],
+        op_types=tuple(row["op_types"]),
+        work=row["work"],
+    )
+
+
+def _name(model: Path) -> str:
+    return model.parent.name if model.name == "model.onnx" else model.stem.removeprefix("example:")
+
+
+def _about(document: Mapping[str, Any]) -> dict[str, Any]:
+    asked, environment = document["configuration"], document["environment"]
+    return {
+        **{key: asked[key] for key in ("sampler", "seed", "seconds", "trials", "space")},
+        **{key: environment[key] for key in ("id", "cpu", "load_1min", "versions")},
+    }

@@ -1,0 +1,52 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import autoquant
+from autoquant import AutoquantError, Budget
+from experiments.search.recorded import read_recorded
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("recorded")
+    autoquant.search(
+        "example:digits",
+        space="quick",
+        n_regions=4,
+        budget=Budget(trials=14),
+        out=out / "run",
+        cache=out / "cache",
+    )
+    return out / "run"
+
+
+def test_a_run_is_read_as_its_sampler_saw_it(run: Path) -> None:
+    found, trials = read_recorded(run), pd.read_csv(run / "trials.csv")
+    document = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert found.name == "digits"
+    assert found.about["seed"] == 0
+    assert found.layout.regions == tuple(row["id"] for row in document["regions"])
+    assert found.layout.schemes == ("float", *document["schemes"])
+    assert len(found.layout.edges) == len(document["latency_prior"]["border"])
+    assert len(found.found) == len(trials)
+    np.testing.assert_allclose(found.found.ratios[:, 0], trials["ratio"], rtol=1e-5)
+    np.testing.assert_array_equal(found.is_new, ~trials["digest"].duplicated())
+
+
+def test_runs_of_other_versions_are_refused(run: Path, tmp_path: Path) -> None:
+    document = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    for name in ("front.json", "study.journal", "prepared.onnx"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    del document["latency_prior"]
+    (tmp_path / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(AutoquantError, match="this is no run of this version"):
+        read_recorded(tmp_path)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AutoquantError, match="no finished run"):
+        read_recorded(tmp_path)

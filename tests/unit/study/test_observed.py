@@ -1,0 +1,56 @@
+import numpy as np
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import FrozenTrial, create_trial
+
+from autoquant.study.observed import Reader, effective, observe
+from tests.unit.study.layouts import CHOICES, a_layout
+
+LAYOUT = a_layout(3, share_of_edges=0.0)
+
+
+def a_trial(schemes: tuple[str, str, str], **attributes: object) -> FrozenTrial:
+    return create_trial(
+        params=dict(zip(LAYOUT.regions, schemes, strict=True)),
+        distributions={region: CategoricalDistribution(CHOICES) for region in LAYOUT.regions},
+        values=[40.0, 0.8],
+        user_attrs=attributes,
+    )
+
+
+def test_trials_say_what_ran_and_what_was_measured() -> None:
+    ran = {LAYOUT.regions[1]: "float", LAYOUT.regions[2]: "requantized"}
+    attributes = {"effective": ran, "snr_by_output": [50.0, 30.0], "ratios": [0.7, 0.9], "ratio_error": 0.01}
+    found = observe(LAYOUT, [a_trial(("a", "b", "b"), state="complete", **attributes)])
+    assert found.codes.tolist() == [[1, 0, 2]]
+    assert found.snr_db.tolist() == [[50, 30]]
+    assert found.ratios.tolist() == [[0.7, 0.9]]
+    assert found.errors.tolist() == [0.01]
+    assert found.is_quick.tolist() == [False]
+
+
+def test_trials_that_say_less_are_taken_by_their_values() -> None:
+    found = observe(LAYOUT, [a_trial(("a", "b", "b")), a_trial(("a", "a", "b"), snr_by_output=[50.0, 30.0])])
+    assert found.snr_db.tolist() == [[40], [40]]
+    assert found.ratios.tolist() == [[0.8], [0.8]]
+
+
+def test_few_rounds_leave_an_error_however_alike_they_are() -> None:
+    trials = [a_trial(("a", "b", "b"), state="rejected-early", ratio_error=error) for error in (0.001, 0.2)]
+    assert observe(LAYOUT, trials).errors.tolist() == [0.03, 0.2]
+
+
+def test_schemes_that_never_ran_are_left_out() -> None:
+    asked = np.array([[1, 2, 2], [1, 2, 2], [0, 1, 2]])
+    ran = np.array([[1, 0, 2], [1, 0, 2], [0, 0, 2]])
+    assert effective(LAYOUT, asked, ran).tolist() == [[True, True, True], [True, True, False], [True, False, True]]
+
+
+def test_a_reader_reads_each_trial_once() -> None:
+    first, second = a_trial(("a", "b", "b")), a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"})
+    second.number = 1
+    reader = Reader(LAYOUT)
+    assert reader.observe([first]).codes.tolist() == [[1, 2, 2]]
+    first.params = dict.fromkeys(LAYOUT.regions, "float")
+    assert reader.observe([first, second]).codes.tolist() == [[1, 2, 2], [0, 0, 2]]
+    assert reader.asked([second]).tolist() == [[0, 1, 2]]
+    assert reader.asked([]).shape == (0, 3)
