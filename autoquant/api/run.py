@@ -346,6 +346,8 @@ class Run:
             seed=asked.seed,
             min_snr_db=asked.demands.min_snr_db,
             max_latency_ratio=asked.demands.max_latency_ratio,
+            max_size_bytes=asked.demands.max_size_bytes,
+            has_size=asked.objectives.has_size,
             prior=self.prior,
         )
 
