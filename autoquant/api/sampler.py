@@ -26,6 +26,9 @@ class StructureSampler(sampler.StructureSampler):
     - ``size_bytes``: what the file takes, where its size matters;
     - ``state``: ``"rejected-early"`` where the values are rough.
 
+    Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
+    is broken: proposals keep to SNRs at which they are likely to be kept.
+
     Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again.
 
     Args:

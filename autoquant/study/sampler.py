@@ -48,6 +48,9 @@ class StructureSampler(BaseSampler):
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler.
 
+    Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no
+    front, and proposals keep away from SNRs at which that is likely. Sizes are predicted from those of earlier files.
+
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
     categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
