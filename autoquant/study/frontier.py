@@ -10,6 +10,7 @@ from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.steering import SizeTerm
 
 __all__ = ["Frontier"]
 
@@ -43,45 +44,55 @@ class Frontier:
         """Leave out schemes: from now on regions may take these, shape (R, S)."""
         self.layout = replace(self.layout, allowed=allowed)
 
-    def solve(self, landscapes: Sequence[Landscape], weights: Floats) -> Codes:
+    def solve(self, landscapes: Sequence[Landscape], weights: Floats, size: SizeTerm | None = None) -> Codes:
         """Different assignments of the fronts' lower hulls, between all float and all integer.
 
         Where regions touch too many others for that, the integer program is solved for a few SNR demands.
 
         Args:
             landscapes: What to believe: one or several, which together are faster than one by one.
-            weights: Of the targets, with sum 1; shape (T,).
+            weights: Of the targets; shape (T,).
+            size: Added to the latency at each of its prices; those that exceed its limit are found too.
 
         Returns:
             Scheme numbers, shape (n, R).
         """
         if not self._labelling.is_narrow:
             limits = [10 ** (-demand / 10) for demand in _DEMANDS_DB]
-            found = [self._within(landscape, weights, limit) for landscape in landscapes for limit in limits]
+            found = [self._within(each, weights, limit, size) for each in landscapes for limit in limits]
             return np.unique(found, axis=0)
-        own, border = (np.stack(terms) for terms in zip(*(each.weighted(weights) for each in landscapes), strict=True))
-        noise = np.stack([landscape.noise for landscape in landscapes])
+        terms = [(each, *term) for each in landscapes for term in self._terms(each, weights, size)]
+        own, border = (np.stack(column) for column in list(zip(*terms, strict=True))[1:])
+        noise = np.stack([landscape.noise for landscape, *_ in terms])
         n_outputs = noise.shape[1]
-        shares = np.ones((len(landscapes), len(_PRICES), n_outputs))
+        shares = np.ones((len(terms), len(_PRICES), n_outputs))
         rounds: list[Codes] = []
         for _ in range(1 if n_outputs == 1 else _N_ROUNDS):
             codes = self._cheapest(noise, own, border, _PRICES[:, None] * shares)
             rounds.append(codes.reshape(-1, codes.shape[-1]))
-            powers = np.stack([each.noise_of(solved) for each, solved in zip(landscapes, codes, strict=True)])
+            powers = np.stack([term[0].noise_of(solved) for term, solved in zip(terms, codes, strict=True)])
             shares = shares * powers / powers.max(axis=-1, keepdims=True)
             shares *= n_outputs / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-30)
         return np.unique(np.concatenate(rounds), axis=0)
 
     @staticmethod
-    def _within(landscape: Landscape, weights: Floats, limit: float) -> Codes:
-        return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S).codes
+    def _within(landscape: Landscape, weights: Floats, limit: float, size: SizeTerm | None) -> Codes:
+        return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S, size=size).codes
+
+    def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> list[tuple[Floats, Floats]]:
+        """Cost of each region and scheme and of each border, for each price of the size; shapes (R, S) and (E,)."""
+        own, border = landscape.weighted(weights)
+        own = own[:, self.layout.kinds]
+        if size is None:
+            return [(own, border)]
+        return [(own + price * size.table.own, border + price * size.table.border) for price in size.prices]
 
     def _cheapest(self, noise: Floats, own: Floats, border: Floats, prices: Floats) -> Codes:
-        """The assignment of lowest cost by landscape (L) and price (P).
+        """The assignment of lowest cost by term (L) and price (P).
 
         Args:
             noise: By output, shape (L, O, R, S).
-            own: By kind, shape (L, R, 3).
+            own: Shape (L, R, S).
             border: Shape (L, E).
             prices: Of the noise of each output, shape (L, P, O).
 
@@ -90,7 +101,7 @@ class Frontier:
         """
         layout, n_prices = self.layout, prices.shape[1]
         priced = (prices @ noise.reshape(*noise.shape[:2], -1)).reshape(*prices.shape[:2], *noise.shape[2:])
-        cost = np.where(layout.allowed, own[:, None, :, layout.kinds] + priced, _NEVER)[..., 1:]
+        cost = np.where(layout.allowed, own[:, None] + priced, _NEVER)[..., 1:]
         scheme = cost.argmin(axis=-1)
         lowest = np.take_along_axis(cost, scheme[..., None], axis=-1)[..., 0]
         is_integer = self._labelling.solve(lowest.reshape(-1, lowest.shape[-1]), np.repeat(border, n_prices, axis=0))

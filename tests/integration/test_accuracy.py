@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 from autoquant import Budget, search
+from autoquant.domain.region import TensorName
 from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
 from tests.integration.conftest import Command
@@ -69,7 +70,7 @@ def test_another_form_of_before_is_taken_again(search: Command, monkeypatch: pyt
     assert run_json()["form"] == other
     after = Graph(onnx.load("run/prepared.onnx"))
     assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
-    assert any((after.constant(name) != before.constant(name)).any() for name in ("wa", "wb", "wy"))
+    assert any((after.constant(name) != before.constant(name)).any() for name in map(TensorName, ("wa", "wb", "wy")))
 
 
 def test_an_unknown_level_is_refused(workplace: Path, search: Command) -> None:
