@@ -25,7 +25,7 @@ class Shifts:
 
     graph: Graph
     means: Means
-    _found: dict[tuple[int, str], Floats | None] = field(default_factory=dict)
+    _found: dict[tuple[int, str], Floats] = field(default_factory=dict)
 
     def expected(self, node: Node, weight_name: TensorName, weight: QuantizedWeight) -> Floats | None:
         """What quantizing its weight adds to each output channel of an operator on average, E[W_q x] - E[W x].
@@ -39,11 +39,13 @@ class Shifts:
             Nagel et al., "Data-free quantization through weight equalization and bias correction", ICCV 2019,
             arXiv 1906.04721, section 4.2, with the means of calibration samples.
         """
+        means = self.means(node.inputs[0], channel_axes(node)[0])
+        if means is None:
+            return None
         key = node.index, weight.label
         if key not in self._found:
-            means = self.means(node.inputs[0], channel_axes(node)[0])
             error = dequantize(weight.values, weight.params, weight.axis) - self.graph.constant(weight_name)
-            self._found[key] = None if means is None else mean_output(node, error, means)
+            self._found[key] = mean_output(node, error, means)
         return self._found[key]
 
 
