@@ -2,8 +2,9 @@
 
 ``python -m experiments.rounding OUT.json MODEL ... [--mixes 24] [--samples 16]`` builds each model with the nearest
 integers and with those of GPTQ: in uniform recipes, with weights alone or activations alone on few bits, and with
-regions that are drawn at random. MODEL is ``example:digits`` or a folder of the zoo. Nothing is timed but the rounding,
-in CPU seconds of one thread, as in a search.
+regions that are drawn at random. SNR is that of the worst output, and that of what the last linear operator reads:
+where a model gives one or two numbers, errors cancel or do not. MODEL is ``example:digits`` or a folder of the zoo.
+Nothing is timed but the rounding, in CPU seconds of one thread, as in a search.
 """
 
 import argparse
@@ -25,7 +26,10 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.target import Target
-from autoquant.model.rewrite import to_bytes
+from autoquant.model.graph import Graph
+from autoquant.model.ops import is_linear
+from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.runtime.session import Session, open_session, ort_values
 from autoquant.space.schema import read_space
@@ -48,9 +52,12 @@ _RECIPES = {
 
 
 def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16) -> dict[str, Any]:
-    """SNR in dB against the prepared float model: ``uniform`` by recipe and rounding, ``mixes`` with both roundings."""
+    """SNR in dB against the prepared float model: ``uniform`` by recipe and rounding, ``mixes`` with both roundings.
+
+    Each is a dictionary with ``output`` and ``inner``.
+    """
     samples = steps.read_data(subject.model, subject.calibration)
-    prepared = steps.prepare(subject.model, samples)
+    prepared = _with_inner(steps.prepare(subject.model, samples))
     regions, statistics_ = steps.find_regions(prepared), steps.calibrate(prepared, samples)
     schemes = [_scheme(recipe, rounding) for recipe in _RECIPES for rounding in Rounding]
     space = replace(read_space("default", ep="cpu"), schemes=tuple(schemes))
@@ -67,6 +74,13 @@ def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16
     mixes = [_mix(few, builder, regions, i) for i in range(n_mixes)]
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"model": subject.name, "seconds": seconds, "peak_mb": peak_mb, "uniform": uniform, "mixes": mixes}
+
+
+def _with_inner(prepared: PreparedModel) -> PreparedModel:
+    """With what the last linear operator reads as another output, the last one."""
+    graph = prepared.graph
+    inner = [node.inputs[0] for node in graph.nodes if is_linear(node, graph)][-1]
+    return replace(prepared, graph=Graph(with_outputs(graph.model, {inner: graph.shape(inner)})))
 
 
 def _scheme(recipe: str, rounding: Rounding) -> Scheme:
@@ -101,14 +115,16 @@ class _Reference:
         self.names, self.feeds, self.session = names, feeds, session
         self.outputs = [session.run(None, feed) for feed in feeds]
 
-    def snr_db(self, builder: Builder, assignment: Assignment) -> float:
-        """Of the worst output of a candidate."""
+    def snr_db(self, builder: Builder, assignment: Assignment) -> dict[str, float]:
+        """``output``, the worst one of a candidate, and ``inner``."""
         candidate = builder.build(assignment)
         session = open_session(candidate.skeleton, Target(), initializers=ort_values(candidate.constants))
         meter = QualityMeter(self.names)
         for feed, reference in zip(self.feeds, self.outputs, strict=True):
             meter.add(reference, session.run(None, feed))
-        return meter.quality().worst_db
+        found = dict(meter.quality().per_output)
+        inner = found.pop(self.names[-1])
+        return {"output": min(found.values()), "inner": inner}
 
 
 def _mix(reference: _Reference, builder: Builder, regions: Sequence[Region], number: int) -> dict[str, Any]:
@@ -122,19 +138,21 @@ def _mix(reference: _Reference, builder: Builder, regions: Sequence[Region], num
 
 
 def render_rounding(document: Mapping[str, Any]) -> str:
-    """Markdown: a line for each model."""
+    """Markdown: for each model a line with the SNR at the output and one with that inside."""
     found = sorted((part["found"] for part in document["parts"].values()), key=lambda each: str(each["model"]))
-    headings = ("model", *_RECIPES, "mixes: mean gain, dB", "mixes that gain", "CPU s", "peak MB")
-    return markdown(headings, [_line(each) for each in found])
+    headings = ("model", "dB", *_RECIPES, "mixes: mean gain", "mixes that gain", "CPU s", "peak MB")
+    return markdown(headings, [_line(each, place) for each in found for place in ("output", "inner")])
 
 
-def _line(found: Mapping[str, Any]) -> list[str]:
+def _line(found: Mapping[str, Any], place: str) -> list[str]:
     pairs = [found["uniform"][recipe] for recipe in _RECIPES]
-    gains = [mix["gptq"] - mix["nearest"] for mix in found["mixes"] if None not in (mix["gptq"], mix["nearest"])]
+    mixes = [(mix["nearest"][place], mix["gptq"][place]) for mix in found["mixes"]]
+    gains = [gptq - nearest for nearest, gptq in mixes if None not in (nearest, gptq) and gptq != nearest]
     return [
         found["model"],
-        *(f"{pair['nearest']:.1f} → {pair['gptq']:.1f}" for pair in pairs),
-        f"{statistics.mean(gains):+.2f}",
+        place,
+        *(f"{pair['nearest'][place]:.1f} → {pair['gptq'][place]:.1f}" for pair in pairs),
+        f"{statistics.mean(gains or [0.0]):+.2f}",
         f"{sum(gain > 0 for gain in gains)} of {len(gains)}",
         f"{found['seconds']['gptq']:.1f}",
         f"{found['peak_mb']:.0f}",

@@ -15,10 +15,10 @@ from autoquant.rounding.problem import Floats
 from autoquant.rounding.products import inputs_of_products, n_inputs
 from autoquant.runtime.session import Session
 
-__all__ = ["MAX_INPUTS", "Moments", "readers_of"]
+__all__ = ["MAX_INPUTS", "Moment", "Moments", "readers_of"]
 
 MAX_INPUTS = 6144
-"""Of a product: the moment of so many takes 151 MB, and rounding 1.1 GB for a while."""
+"""Of a product: the moment of so many takes 151 MB, and rounding 1 GB for a while."""
 
 _OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 _PRODUCTS_PER_INPUT = 4
@@ -48,6 +48,19 @@ def _multiplies(node: Node, weight: TensorName, graph: Graph) -> bool:
     return node.op_type in _OP_TYPES and weight_of(node, graph) == weight and is_matrix and only
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Of the inputs of products with one weight.
+
+    Attributes:
+        mean: Of ``x x^T``, positive semidefinite, shape (G, D, D).
+        n_products: That were observed, of each group.
+    """
+
+    mean: Floats
+    n_products: int
+
+
 @dataclass(slots=True)
 class Moments:
     """Second moments by weight; those that are asked for in the order of the graph are made many in a pass.
@@ -63,17 +76,14 @@ class Moments:
     open_session: Callable[[Sequence[TensorName]], Session]
     feeds: Sequence[Feed]
     seed: int = 0
-    _held: dict[TensorName, Floats] = field(default_factory=dict)
+    _held: dict[TensorName, Moment] = field(default_factory=dict)
 
-    def of(self, weight: TensorName, goes_on: Callable[[], bool] = lambda: True) -> Floats | None:
-        """The mean of ``x x^T`` over inputs ``x`` of products with a weight that has ``readers_of``.
+    def of(self, weight: TensorName, goes_on: Callable[[], bool] = lambda: True) -> Moment:
+        """The moment of a weight that has ``readers_of``.
 
         Args:
             weight: Its name.
-            goes_on: Asked before each sample that is run.
-
-        Returns:
-            Shape (G, D, D), positive semidefinite, zero without any product; None where it was not to go on.
+            goes_on: Asked before each sample that is run but the first.
 
         Raises:
             DataError: An input is not finite, or its square not in float32.
@@ -81,7 +91,7 @@ class Moments:
         if weight not in self._held:
             self._held = {}  # before others are made
             self._held = self._observe(list(self._weights_from(weight)), goes_on)
-        return self._held.get(weight)
+        return self._held[weight]
 
     def _weights_from(self, weight: TensorName) -> Iterator[TensorName]:
         """The weight and those after it in the graph, as far as one pass has the memory."""
@@ -98,15 +108,15 @@ class Moments:
                 return
             yield name
 
-    def _observe(self, weights: Sequence[TensorName], goes_on: Callable[[], bool]) -> dict[TensorName, Floats]:
+    def _observe(self, weights: Sequence[TensorName], goes_on: Callable[[], bool]) -> dict[TensorName, Moment]:
         readers = {weight: readers_of(weight, self.graph) for weight in weights}
         sums = {weight: _Sum.of(self.graph.shape(weight) or (), found) for weight, found in readers.items()}
         tensors = dict.fromkeys(reader.inputs[0] for found in readers.values() for reader in found)
         fetched = [tensor for tensor in tensors if tensor not in self.graph.inputs]
         session = self.open_session(fetched)
         for sample, feed in enumerate(self.feeds):
-            if not goes_on():
-                return {}
+            if sample and not goes_on():
+                break
             # onnxruntime takes an empty list of outputs for all of them.
             values = dict(zip(fetched, session.run(fetched, feed), strict=True)) if fetched else {}
             for weight, reader in ((weight, reader) for weight, found in readers.items() for reader in found):
@@ -114,7 +124,7 @@ class Moments:
                 array = values[tensor] if tensor in values else feed[tensor]
                 n_parts = len(self.feeds) * len(readers[weight])
                 sums[weight].add(array.astype(np.float32, copy=False), reader, rng, n_parts)
-        return {weight: found.mean(weight) for weight, found in sums.items()}
+        return {weight: found.moment(weight) for weight, found in sums.items()}
 
 
 @dataclass(slots=True)
@@ -138,11 +148,11 @@ class _Sum:
             self.total += inputs.swapaxes(1, 2) @ inputs
         self.n_products += inputs.shape[1]
 
-    def mean(self, weight: TensorName) -> Floats:
-        """Over the products that were added."""
+    def moment(self, weight: TensorName) -> Moment:
+        """Of the products that were added."""
         if not np.isfinite(self.total).all():
             raise DataError(
                 f"weight '{weight}' is multiplied with numbers that are not finite or have squares beyond float32;"
                 " correct the preprocessing of the calibration samples, or round weights to the nearest integer"
             )
-        return self.total / np.float32(max(self.n_products, 1))
+        return Moment(self.total / np.float32(max(self.n_products, 1)), self.n_products)

@@ -12,6 +12,7 @@ __all__ = ["Floats", "Problem", "damped"]
 Floats = npt.NDArray[np.float32]
 
 _DAMPING = 0.01
+_DISTRUST = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +51,20 @@ class Problem:
         return (integers - self.zero_point) * self.scale
 
 
-def damped(moment: Floats) -> Floats:
-    """The moment with a hundredth of each group's mean diagonal added to its diagonal; the identity where it is zero.
+def damped(moment: Floats, n_products: int) -> Floats:
+    """The mean of ``x x^T`` over products, with a share of each group's mean diagonal added to its diagonal.
 
-    That makes it positive definite, however few products were observed, and keeps integers near to their weights along
-    inputs that hardly vary.
+    That makes it positive definite and keeps integers near to their weights along inputs that hardly vary. The share
+    grows with the inputs of each product: of D white inputs, as many products know so little that trusting them would
+    make the error on others three times that of the nearest integers. A group whose inputs are always zero gets the
+    identity.
 
     References:
-        Frantar et al., "GPTQ", arXiv 2210.17323, section 3.3, step 3.
+        Frantar et al., "GPTQ", arXiv 2210.17323, section 3.3, step 3: one hundredth, whatever the number of products.
     """
     found = moment.copy()
     diagonal = np.einsum("gdd->gd", found)  # a view
-    level = _DAMPING * diagonal.mean(axis=1, keepdims=True, dtype=np.float64)
+    share = _DAMPING + _DISTRUST * moment.shape[-1] / max(n_products, 1)
+    level = share * diagonal.mean(axis=1, keepdims=True, dtype=np.float64)
     diagonal += np.where(level > np.finfo(np.float32).tiny, level, 1.0).astype(np.float32)
     return found

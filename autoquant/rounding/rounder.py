@@ -18,15 +18,19 @@ from autoquant.rounding.products import as_columns, as_weight
 
 __all__ = ["FeedbackRounder"]
 
+_SHARE_TO_OBSERVE = 0.5
+
 
 @dataclass(slots=True)
 class FeedbackRounder:
     """Rounds weights with error feedback, within a time.
 
+    Where half of it is over, moments are made of fewer samples; where all of it is over, weights stay as they are.
+
     Attributes:
         graph: The float model.
         moments: Of what its weights are multiplied with.
-        seconds: For all calls together.
+        seconds: For all calls together; the last one may take longer.
         clock: Seconds from any start.
         unfinished: Weights for which there was no time.
     """
@@ -58,29 +62,26 @@ class FeedbackRounder:
         """
         if not readers_of(weight, self.graph):
             return None
-        start = self.clock()
-        found = self._rounded(
-            weight, (scale, zero_point, dtype), lambda: self._spent_s + self.clock() - start < self.seconds
-        )
-        self._spent_s += self.clock() - start
-        return found
-
-    def _rounded(
-        self,
-        weight: TensorName,
-        grid: tuple[Floats, npt.NDArray[np.generic], DType],
-        goes_on: Callable[[], bool],
-    ) -> npt.NDArray[np.generic] | None:
-        moment = self.moments.of(weight, goes_on)
-        if moment is None or not goes_on():
+        if self._spent_s >= self.seconds:
             self.unfinished.add(weight)
             return None
-        node, values, (scale, zero_point, dtype) = readers_of(weight, self.graph)[0], self.graph.constant(weight), grid
+        start = self.clock()
+        try:
+            return self._rounded(weight, scale, zero_point, dtype)
+        finally:
+            self._spent_s += self.clock() - start
+
+    def _rounded(
+        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
+    ) -> npt.NDArray[np.generic]:
+        end = self.clock() + _SHARE_TO_OBSERVE * self.seconds - self._spent_s
+        moment = self.moments.of(weight, lambda: self.clock() < end)
+        node, values = readers_of(weight, self.graph)[0], self.graph.constant(weight)
         columns = as_columns(values, node)
         shape = (len(columns), 1, columns.shape[2])
         problem = Problem(
             weight=columns,
-            moment=damped(moment),
+            moment=damped(moment.mean, moment.n_products),
             scale=_spread(scale, shape),
             zero_point=_spread(zero_point.astype(np.float32), shape),
             dtype=dtype,

@@ -28,8 +28,8 @@ def rounder_of(
     Args:
         prepared: The preprocessed model.
         samples: Calibration samples; those that the statistics are from.
-        seconds: For all weights together. Those that there is no time for are rounded to the nearest integers, in every
-            candidate; ``unfinished`` names them.
+        seconds: For all weights together. Where half of them are over, not all samples are run; weights that there is
+            no time for are rounded to the nearest integers, in every candidate, and ``unfinished`` names them.
         seed: Of the choice among the products of an operator, where there are very many.
     """
 

@@ -15,7 +15,8 @@ __all__ = ["a_problem", "least_error", "moment_of", "problems"]
 def moment_of(inputs: Floats) -> Floats:
     """Damped, of inputs of shape (P, D) or (G, P, D)."""
     by_group = inputs if inputs.ndim == 3 else inputs[np.newaxis]
-    return damped((by_group.swapaxes(1, 2) @ by_group / by_group.shape[1]).astype(np.float32))
+    n_products = by_group.shape[1]
+    return damped((by_group.swapaxes(1, 2) @ by_group / n_products).astype(np.float32), n_products)
 
 
 def a_problem(
@@ -43,12 +44,13 @@ def problems(draw: st.DrawFn, max_inputs: int = 40) -> Problem:
     inputs = rng.standard_normal((n_groups, n_products, n_inputs)) @ rng.standard_normal((n_groups, n_inputs, n_inputs))
     inputs = (inputs + draw(st.sampled_from([0, 3]))) * draw(st.sampled_from([1e-12, 1.0, 1e9]))
     weight = rng.standard_normal((n_groups, n_inputs, n_outputs)).astype(np.float32)
-    moment = (inputs.swapaxes(1, 2) @ inputs / n_products).astype(np.float32)
     dtype = draw(st.sampled_from(DType))
     bound = 2 ** (dtype.bits - 1) - 1
     scale = np.abs(weight).max(axis=1, keepdims=True) / bound * draw(st.sampled_from([1.0, 0.6, 8.0]))
     zero_point = np.full_like(scale, 0 if dtype.is_signed else bound)
-    return Problem(weight=weight, moment=damped(moment), scale=scale, zero_point=zero_point, dtype=dtype)
+    return Problem(
+        weight=weight, moment=moment_of(inputs.astype(np.float32)), scale=scale, zero_point=zero_point, dtype=dtype
+    )
 
 
 def least_error(problem: Problem) -> npt.NDArray[np.float64]:

@@ -71,9 +71,10 @@ def test_the_error_is_within_the_bound_of_the_nearest_plane(n_inputs: int, seed:
 def test_it_is_the_published_algorithm(n_inputs: int) -> None:
     x = floats(2 * n_inputs, n_inputs) @ floats(n_inputs, n_inputs, seed=1)
     problem = a_problem(floats(n_inputs, 4, seed=2) * 10, moment_of(x))
-    found, expected = round_with_feedback(problem), published(problem)
+    found, other, nearest = round_with_feedback(problem), published(problem)[np.newaxis], rounded(problem)
+    expected = np.where(problem.errors(other) < problem.errors(nearest), other, nearest)
     assert (found == expected).mean() > 0.99  # float32 may tip a tie, and then its successors
-    np.testing.assert_allclose(problem.errors(found), problem.errors(expected[np.newaxis]), rtol=0.02)
+    np.testing.assert_allclose(problem.errors(found), problem.errors(expected), rtol=0.02)
 
 
 def published(problem: Problem) -> Floats:
@@ -106,4 +107,11 @@ def test_it_wins_most_where_inputs_are_alike() -> None:
     x = floats(200, 64) + 3
     problem = a_problem(floats(64, 8, seed=1) * 20, moment_of(x))
     nearest = problem.errors(rounded(problem))
-    assert problem.errors(round_with_feedback(problem)).mean() < nearest.mean() / 4
+    assert problem.errors(round_with_feedback(problem)).mean() < nearest.mean() / 2
+
+
+@pytest.mark.parametrize("n_products", [1, 8, 64, 256])
+def test_few_products_are_not_trusted(n_products: int) -> None:
+    x, weight = floats(n_products, 64), floats(64, 32, seed=1) * 20
+    known, true = a_problem(weight, moment_of(x)), a_problem(weight, np.eye(64))
+    assert true.errors(round_with_feedback(known)).sum() < 1.4 * true.errors(rounded(true)).sum()

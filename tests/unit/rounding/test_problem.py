@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,13 +26,17 @@ def test_integers_stay_in_the_range_of_their_type() -> None:
 @given(st.integers(1, 12), st.sampled_from([1e-15, 1.0, 1e15]))
 def test_one_product_is_enough_for_a_positive_definite_moment(n_inputs: int, size: float) -> None:
     x = (floats(n_inputs, 1, seed=n_inputs) * size).astype(np.float32)
-    assert np.linalg.eigvalsh(damped((x @ x.T)[np.newaxis]).astype(np.float64)).min() > 0
+    assert np.linalg.eigvalsh(damped((x @ x.T)[np.newaxis], 1).astype(np.float64)).min() > 0
 
 
-def test_a_hundredth_of_the_mean_diagonal_of_each_group_is_added() -> None:
+@pytest.mark.parametrize(("n_products", "share"), [(10**9, 0.01), (2, 0.26), (1, 0.51)])
+def test_a_share_of_the_mean_diagonal_of_each_group_is_added_the_fewer_products_the_more(
+    n_products: int, share: float
+) -> None:
     moment = np.array([np.diag([1, 3]), np.diag([100, 500])], np.float32)
-    np.testing.assert_allclose(damped(moment), [np.diag([1.02, 3.02]), np.diag([103, 503])], rtol=1e-6)
+    expected = moment + share * np.array([2 * np.eye(2), 300 * np.eye(2)])
+    np.testing.assert_allclose(damped(moment, n_products), expected, rtol=1e-6)
 
 
 def test_inputs_that_are_always_zero_make_every_error_count_alike() -> None:
-    np.testing.assert_array_equal(damped(np.zeros((2, 3, 3), np.float32)), [np.eye(3)] * 2)
+    np.testing.assert_array_equal(damped(np.zeros((2, 3, 3), np.float32), 0), [np.eye(3)] * 2)

@@ -15,6 +15,7 @@ from tests.models import Floats, floats, model_of, outputs_of
 from tests.unit.rounding.test_moments import Opener
 
 W, V = TensorName("w"), TensorName("v")
+GRID = np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8
 GRAPHS = {
     "Conv": ("(float[1,4,6,6] x) => (float[1,6,6,6] y)", "Conv <pads=[1,1,1,1]> (x, w)", (6, 4, 3, 3), 0),
     "grouped Conv": ("(float[1,4,6,6] x) => (float[1,6,4,4] y)", "Conv <group=2> (x, w)", (6, 2, 3, 3), 0),
@@ -78,28 +79,31 @@ def test_inputs_that_are_always_zero_give_the_nearest_integers() -> None:
     weight = floats(4, 3)
     graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": weight}))
     rounder = FeedbackRounder(graph, Moments(graph, Opener(graph), [{"x": np.zeros((2, 4), np.float32)}]))
-    found = rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8)
+    found = rounder(W, *GRID)
     np.testing.assert_array_equal(found, np.rint(weight / np.float32(0.1)))
 
 
 def test_a_constant_that_nothing_is_multiplied_with_is_left_alone() -> None:
     rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,4] y)", "y = Add(x, w)", {"w": floats(4)}))
-    assert rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8) is None
+    assert rounder(W, *GRID) is None
     assert not rounder.unfinished
 
 
 def test_what_there_is_no_time_for_stays_as_it_is_and_is_named() -> None:
     body = "h = MatMul(x, w) y = MatMul(h, v)"
     model = model_of("(float[3,4] x) => (float[3,2] y)", body, {"w": floats(4, 5), "v": floats(5, 2)})
-    time = count()  # seconds, one more at each look at the clock: before and after a call, and before each of 8 samples
-    rounder, _ = rounder_of(model, seconds=10.5, clock=lambda: next(time))
-    grid = np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8
-    assert rounder(W, *grid) is not None
-    assert rounder(V, *grid) is None
+    time = count()  # one second more at each look at the clock
+    rounder, _ = rounder_of(model, seconds=5.0, clock=lambda: next(time))
+    assert rounder(W, *GRID) is not None
+    assert rounder.moments.of(W).n_products == 3 * 3  # of 8 samples with 3 rows
+    assert rounder(V, *GRID) is None
     assert rounder.unfinished == {"v"}
 
 
 def test_without_any_time_no_sample_is_run() -> None:
-    rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}), 0.0)
-    assert rounder(W, np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8) is None
+    graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}))
+    opener = Opener(graph)
+    rounder = FeedbackRounder(graph, Moments(graph, opener, []), seconds=0.0)
+    assert rounder(W, *GRID) is None
     assert rounder.unfinished == {"w"}
+    assert opener.asked == []
