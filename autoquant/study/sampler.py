@@ -7,7 +7,7 @@ import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
@@ -114,18 +114,15 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The proposal; never one that was told already, or that is known to run as one that was."""
-        told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
-        known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
-        complete = [t for t in known if t.state is TrialState.COMPLETE]
-        found = self._reader.observe(complete)
+        told = self._reader.read(study.get_trials(deepcopy=False))
+        found = told.found
         if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
-        if len(complete) > self._n_fitted:
-            self._learn(found, self._reader.asked(complete))
+        if len(found) > self._n_fitted:
+            self._learn(found, told.asked)
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        seen = {codes.tobytes() for codes in (*self._reader.asked(known), *found.codes)}
-        return self._layout.decode(self._propose(found, seen))
+        return self._layout.decode(self._propose(found, told.seen))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -196,7 +193,7 @@ class StructureSampler(BaseSampler):
         whole = np.flatnonzero(~found.is_quick)
         return np.asarray(whole[gain.of_members(found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole])])
 
-    def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
+    def _propose(self, found: Observations, seen: frozenset[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
         gain = self._gain(found, weights)
@@ -231,7 +228,7 @@ class StructureSampler(BaseSampler):
         order = np.argsort(-gain.of_points(-10 * np.log10(noise), ratios), kind="stable")
         return moved[order[:_N_NEIGHBOURS]]
 
-    def _mutated(self, best: Codes, seen: set[bytes]) -> Codes:
+    def _mutated(self, best: Codes, seen: frozenset[bytes]) -> Codes:
         start = (
             best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
         )
