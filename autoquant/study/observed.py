@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "check_values", "effective", "observe"]
+__all__ = ["Reader", "Told", "check_values", "effective", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
@@ -20,8 +20,25 @@ _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What trials say together.
+
+    Attributes:
+        complete: Those that were measured.
+        found: What they say.
+        asked: Scheme numbers that these were asked for; shape (n, R).
+        seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
+    """
+
+    complete: Sequence[FrozenTrial]
+    found: Observations
+    asked: Codes
+    seen: frozenset[bytes]
+
+
 class Reader:
-    """Reads told trials of one study, each once.
+    """Reads told trials of one study, each once; those that are not about all regions are passed over.
 
     Args:
         layout: Regions and schemes.
@@ -29,23 +46,34 @@ class Reader:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._asked: dict[int, Codes] = {}
-        self._evaluated: dict[int, _Evaluated] = {}
+        self._regions = frozenset(layout.regions)
+        self._rows: dict[int, _Row | None] = {}
 
-    def asked(self, trials: Sequence[FrozenTrial]) -> Codes:
-        """Scheme numbers that were proposed, shape (n, R)."""
-        for trial in trials:
-            if trial.number not in self._asked:
-                self._asked[trial.number] = self._layout.encode(trial.params)
-        found = [self._asked[trial.number] for trial in trials]
-        return np.array(found, dtype=np.int64).reshape(len(found), len(self._layout.regions))
+    def read(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> Told:
+        """Of trials that are not finished only what they were asked for counts.
 
-    def observe(self, trials: Sequence[FrozenTrial]) -> Observations:
-        """What ``observe`` gives."""
-        for trial in trials:
-            if trial.number not in self._evaluated:
-                self._evaluated[trial.number] = _read(self._layout, trial)
-        return _together(self._layout, [self._evaluated[trial.number] for trial in trials])
+        Raises:
+            UsageError: See ``check_values``.
+        """
+        pairs = [(trial, row) for trial in trials if (row := self._row(trial, directions)) is not None]
+        rows = [row for _, row in pairs]
+        measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
+        return Told(
+            complete=[trial for trial, row in pairs if row.evaluated is not None],
+            found=_together(self._layout, [evaluated for _, evaluated in measured]),
+            asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
+            seen=frozenset().union(*(row.seen for row in rows)),
+        )
+
+    def _row(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> "_Row | None":
+        if trial.number in self._rows:
+            return self._rows[trial.number]
+        if trial.state is TrialState.COMPLETE:
+            check_values(directions, [trial])
+        row = _row(self._layout, trial) if trial.params.keys() >= self._regions else None
+        if trial.state.is_finished():
+            self._rows[trial.number] = row
+        return row
 
 
 def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTrial]) -> None:
@@ -97,6 +125,22 @@ class _Evaluated:
     ratios: Sequence[float]
     error: float
     is_quick: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One trial for a reader."""
+
+    asked: Codes
+    evaluated: _Evaluated | None
+    seen: frozenset[bytes]
+
+
+def _row(layout: Layout, trial: FrozenTrial) -> _Row:
+    asked = layout.encode(trial.params)
+    evaluated = _read(layout, trial) if trial.state is TrialState.COMPLETE else None
+    ran = asked if evaluated is None else evaluated.codes
+    return _Row(asked, evaluated, frozenset((asked.tobytes(), ran.tobytes())))
 
 
 def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:

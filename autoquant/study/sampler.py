@@ -9,14 +9,14 @@ import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import Reader, check_values, effective
+from autoquant.study.observed import Reader, effective
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
@@ -127,18 +127,15 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The proposal; never one that was proposed already, or that is known to run as one that was."""
-        known = [t for t in study.get_trials(deepcopy=False) if set(self._layout.regions) <= t.params.keys()]
-        complete = [t for t in known if t.state is TrialState.COMPLETE]
-        check_values(study.directions, complete)
-        found = self._reader.observe(complete)
+        told = self._reader.read(study.get_trials(deepcopy=False), study.directions)
+        found = told.found
         if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
-        if len(complete) > self._n_fitted:
-            self._learn(found, complete, self._reader.asked(complete))
+        if len(found) > self._n_fitted:
+            self._learn(found, told.complete, told.asked)
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        seen = {codes.tobytes() for codes in (*self._reader.asked(known), *found.codes)}
-        return self._layout.decode(self._propose(found, seen))
+        return self._layout.decode(self._propose(found, told.seen))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -228,7 +225,7 @@ class StructureSampler(BaseSampler):
         price = float(weights[n_targets:].sum())
         return self._frontier.solve(landscapes, weights[:n_targets], self._steering.term(price))
 
-    def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
+    def _propose(self, found: Observations, seen: frozenset[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights()
         gain = self._gain(found, weights)
@@ -274,7 +271,7 @@ class StructureSampler(BaseSampler):
         order = np.argsort(-gains * self._steering.chances(moved, snr_db), kind="stable")
         return moved[order[:_N_NEIGHBOURS]]
 
-    def _mutated(self, best: Codes, seen: set[bytes]) -> Codes:
+    def _mutated(self, best: Codes, seen: frozenset[bytes]) -> Codes:
         start = (
             best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
         )

@@ -1,11 +1,14 @@
 import numpy as np
 from optuna.distributions import CategoricalDistribution
-from optuna.trial import FrozenTrial, create_trial
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autoquant.study.observed import Reader, effective, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
+
+DIRECTIONS = [StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE]
 
 
 def a_trial(schemes: tuple[str, str, str], **attributes: object) -> FrozenTrial:
@@ -45,12 +48,37 @@ def test_schemes_that_never_ran_are_left_out() -> None:
     assert effective(LAYOUT, asked, ran).tolist() == [[True, True, True], [True, True, False], [True, False, True]]
 
 
+def numbered(number: int, trial: FrozenTrial) -> FrozenTrial:
+    trial.number = number
+    return trial
+
+
 def test_a_reader_reads_each_trial_once() -> None:
-    first, second = a_trial(("a", "b", "b")), a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"})
-    second.number = 1
+    first = numbered(0, a_trial(("a", "b", "b")))
+    second = numbered(1, a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"}))
     reader = Reader(LAYOUT)
-    assert reader.observe([first]).codes.tolist() == [[1, 2, 2]]
+    assert reader.read([first], DIRECTIONS).found.codes.tolist() == [[1, 2, 2]]
     first.params = dict.fromkeys(LAYOUT.regions, "float")
-    assert reader.observe([first, second]).codes.tolist() == [[1, 2, 2], [0, 0, 2]]
-    assert reader.asked([second]).tolist() == [[0, 1, 2]]
-    assert reader.asked([]).shape == (0, 3)
+    told = reader.read([first, second], DIRECTIONS)
+    assert told.found.codes.tolist() == [[1, 2, 2], [0, 0, 2]]
+    assert told.asked.tolist() == [[1, 2, 2], [0, 1, 2]]
+    assert told.seen == {np.array(codes).tobytes() for codes in ([1, 2, 2], [0, 1, 2], [0, 0, 2])}
+    assert reader.read([], DIRECTIONS).asked.shape == (0, 3)
+
+
+def test_a_reader_knows_what_is_asked_for_and_learns_from_it_once_it_is_finished() -> None:
+    complete, running = numbered(0, a_trial(("a", "b", "b"))), numbered(0, a_trial(("a", "b", "b")))
+    running.state = TrialState.RUNNING
+    reader = Reader(LAYOUT)
+    told = reader.read([running], DIRECTIONS)
+    assert (len(told.found), len(told.seen)) == (0, 1)
+    assert len(reader.read([complete], DIRECTIONS).found) == 1
+
+
+def test_a_reader_passes_over_other_parameters_and_knows_what_failed() -> None:
+    other, failed = numbered(0, a_trial(("a", "b", "b"))), numbered(1, a_trial(("a", "a", "b")))
+    other.params = {"x": "a"}
+    failed.state = TrialState.FAIL
+    told = Reader(LAYOUT).read([other, failed], DIRECTIONS)
+    assert len(told.found) == 0
+    assert told.seen == {np.array([1, 1, 2]).tobytes()}
