@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
@@ -58,7 +59,7 @@ def with_more_work(model: onnx.ModelProto, n_rows: int) -> onnx.ModelProto:
     known = {initializer.name for initializer in graph.initializer}
     given = next(value for value in graph.input if value.name not in known)
     factor = np.linalg.qr(np.random.default_rng(0).standard_normal((WIDTH, WIDTH)))[0].astype(np.float32)
-    constants = {
+    constants: dict[str, npt.NDArray[np.generic]] = {
         "flat": np.array([-1], np.int64),
         "first": np.array([0], np.int64),
         "start": np.ones((n_rows, WIDTH), np.float32),

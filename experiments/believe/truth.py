@@ -53,7 +53,7 @@ def measure_truth(subject: Subject, files: Mapping[float, Path], *, seconds: flo
 
     The measurements are the unit of the interval where there are two or more.
     """
-    found: list[list[Mapping[Hashable, Any]]] = []
+    found: list[list[dict[Hashable, Any]]] = []
     end = time.perf_counter() + seconds
     while not found or time.perf_counter() < end:
         left = max(end - time.perf_counter(), 1.0)

@@ -146,7 +146,7 @@ def train(samples: Samples, *, epochs: int) -> State:
             x = distort(image[rows]) if epoch < epochs - 2 else image[rows]  # the statistics end on undistorted images
             loss = functional.cross_entropy(network(x), label[rows], label_smoothing=0.05)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             schedule.step()
             losses.append(loss.item())

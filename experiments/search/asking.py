@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, create_trial
 from threadpoolctl import threadpool_limits
 
@@ -41,8 +42,10 @@ def measure_asking(case: tuple[int, int, int, int], *, n_proposals: int = N_PROP
     layout = _layout(n_regions, rng)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = StructureSampler(layout, seed=0)
-    study = optuna.create_study(directions=["maximize", *["minimize"] * n_targets], sampler=sampler)
-    distributions = {region: CategoricalDistribution(layout.schemes) for region in layout.regions}
+    study = optuna.create_study(
+        directions=[StudyDirection.MAXIMIZE, *[StudyDirection.MINIMIZE] * n_targets], sampler=sampler
+    )
+    distributions = {str(region): CategoricalDistribution(layout.schemes) for region in layout.regions}
     noise = 10 ** rng.uniform(-6, -3, (n_outputs, n_regions, N_SCHEMES))
     for _ in range(n_trials):
         codes = rng.integers(0, N_SCHEMES, n_regions) * (rng.random(n_regions) < rng.random())
@@ -50,7 +53,7 @@ def measure_asking(case: tuple[int, int, int, int], *, n_proposals: int = N_PROP
     seconds = []
     for _ in range(n_proposals):
         start = time.process_time()
-        trial = study.ask(dict(distributions))
+        trial = study.ask({**distributions})
         seconds.append(time.process_time() - start)
         codes = layout.encode(trial.params)
         found = _evaluated(layout, distributions, codes, noise, n_targets, rng)

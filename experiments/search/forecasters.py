@@ -69,7 +69,8 @@ class LeastSquares:
         noise = np.maximum(10 ** (-found.snr_db.min(axis=1) / 10), _LEAST_NOISE)
         self._least = float(np.min(noise[noise > _LEAST_NOISE], initial=1.0))
         self._noise, _ = nnls(self._schemes(found.codes) / noise[:, None], np.ones(len(found)))
-        self._terms = np.linalg.lstsq(self._kinds(found.codes), found.ratios[:, 0] - 1.0, rcond=None)[0]
+        terms = np.linalg.lstsq(self._kinds(found.codes), found.ratios[:, 0] - 1.0, rcond=None)[0]
+        self._terms = terms.astype(np.float64)
 
     def predict(self, codes: Codes) -> Prediction:
         """What it holds most likely, with errors as large as they were."""
