@@ -24,7 +24,7 @@ from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Evaluation, Measurement
-from autoquant.domain.objective import Bounds
+from autoquant.domain.objective import Bounds, Objectives
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
@@ -131,7 +131,7 @@ class Run:
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
                 opened.evaluator.know(known)
                 self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
-                self.notes.extend(_outlook_sentences(trials))
+                self.notes.extend(_outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
 
     @contextmanager
@@ -156,9 +156,7 @@ class Run:
     @property
     def _memory_bytes(self) -> int | None:
         asked = self.configuration.budget.trial_memory_mb
-        if asked is not None:
-            return asked * 1_000_000
-        return self._available_bytes
+        return self._available_bytes if asked is None else asked * 1_000_000
 
     @property
     def _available_bytes(self) -> int | None:
@@ -346,6 +344,8 @@ class Run:
             seed=asked.seed,
             min_snr_db=asked.demands.min_snr_db,
             max_latency_ratio=asked.demands.max_latency_ratio,
+            max_size_bytes=asked.demands.max_size_bytes,
+            has_size=asked.objectives.has_size,
             prior=self.prior,
         )
 
@@ -389,11 +389,12 @@ _ENDED = {
 }
 
 
-def _outlook_sentences(trials: Trials) -> list[str]:
+def _outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
     found = trials.outlook()
     if found is None:
         return []
+    saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
     return [
-        f"the evaluations reach a mean latency saving of {found.saving:.3f}, the fitted models hold"
+        f"the evaluations reach a {saving} of {found.saving:.3f}, the fitted models hold"
         f" {max(found.attainable, found.saving):.3f} attainable"
     ]

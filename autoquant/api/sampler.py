@@ -23,7 +23,11 @@ class StructureSampler(sampler.StructureSampler):
     - ``effective``: the scheme that each region really ran;
     - ``ratio_error``: standard error of the ratio;
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
+    - ``size_bytes``: what the file takes, where its size matters;
     - ``state``: ``"rejected-early"`` where the values are rough.
+
+    Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
+    is broken: proposals keep to SNRs at which they are likely to be kept.
 
     Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again.
 
@@ -35,6 +39,8 @@ class StructureSampler(sampler.StructureSampler):
         seed: Of draws and moves.
         min_snr_db: Lowest SNR of interest.
         max_latency_ratio: Highest ratio of interest.
+        max_size_bytes: Largest file of interest.
+        has_size: Whether smaller files count as much as a lower ratio.
 
     Raises:
         SpaceError: The space cannot be read.
@@ -52,11 +58,20 @@ class StructureSampler(sampler.StructureSampler):
         seed: int = 0,
         min_snr_db: float | None = None,
         max_latency_ratio: float | None = None,
+        max_size_bytes: int | None = None,
+        has_size: bool = False,
     ) -> None:
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         layout = steps.layout_of(prepared, regions, steps.definition_of(space, ep))
-        super().__init__(layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
+        super().__init__(
+            layout,
+            seed=seed,
+            min_snr_db=min_snr_db,
+            max_latency_ratio=max_latency_ratio,
+            max_size_bytes=max_size_bytes,
+            has_size=has_size,
+        )
 
     @property
     def choices(self) -> Mapping[RegionId, tuple[str, ...]]:

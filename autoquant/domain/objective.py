@@ -11,6 +11,7 @@ from autoquant.domain.metric import Direction, Metric
 __all__ = [
     "DEFAULT_OBJECTIVES",
     "LATENCY",
+    "MODELLED_BOUNDS",
     "NO_BOUNDS",
     "SIZE",
     "SNR",
@@ -149,6 +150,8 @@ class Bounds:
         return all(beyond <= 0 for beyond in self.violations(standing).values())
 
 
+MODELLED_BOUNDS = frozenset({"snr_db", "latency_ratio", "size_bytes"})
+"""Names of the bounds on what adds up over regions; the others are on metrics."""
 DEFAULT_OBJECTIVES = Objectives()
 """SNR and latency."""
 NO_BOUNDS = Bounds()

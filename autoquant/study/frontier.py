@@ -6,6 +6,7 @@ from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.steering import SizeTerm
 
 __all__ = ["Frontier"]
 
@@ -35,43 +36,51 @@ class Frontier:
         self.layout = layout
         self._labelling = Labelling(len(layout.regions), layout.edges)
 
-    def solve(self, landscape: Landscape, weights: Floats) -> Codes:
+    def solve(self, landscape: Landscape, weights: Floats, size: SizeTerm | None = None) -> Codes:
         """Different assignments of the front's lower hull, between all float and all integer.
 
         Where regions touch too many others for that, the integer program is solved for a few SNR demands.
 
         Args:
             landscape: What to believe.
-            weights: Of the targets, with sum 1; shape (T,).
+            weights: Of the targets; shape (T,).
+            size: Added to the latency at each of its prices; those that exceed its limit are found too.
 
         Returns:
             Scheme numbers, shape (n, R).
         """
         if not self._labelling.is_narrow:
             limits = [10 ** (-demand / 10) for demand in _DEMANDS_DB]
-            return np.unique([self._within(landscape, weights, limit) for limit in limits], axis=0)
-        own, border = landscape.weighted(weights)
-        n_outputs = len(landscape.noise)
-        shares = np.ones((len(_PRICES), n_outputs))
+            solved = [fastest_within(landscape, weights, limit, seconds=_PROGRAM_S, size=size) for limit in limits]
+            return np.unique([solution.codes for solution in solved], axis=0)
+        terms = self._terms(landscape, weights, size)
+        n_outputs, n_terms = len(landscape.noise), len(terms[0])
+        prices = np.repeat(_PRICES, n_terms)[:, None]
+        shares = np.ones((len(prices), n_outputs))
         found: list[Codes] = []
         for _ in range(1 if n_outputs == 1 else _N_ROUNDS):
-            codes = self._cheapest(landscape, own, border, _PRICES[:, None] * shares)
+            codes = self._cheapest(landscape, *terms, prices * shares)
             found.append(codes)
             noise = landscape.noise_of(codes)
             shares = shares * noise / noise.max(axis=1, keepdims=True)
             shares *= n_outputs / np.maximum(shares.sum(axis=1, keepdims=True), 1e-30)
         return np.unique(np.concatenate(found), axis=0)
 
-    @staticmethod
-    def _within(landscape: Landscape, weights: Floats, limit: float) -> Codes:
-        return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S).codes
+    def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> tuple[Floats, Floats]:
+        """Cost of each region and scheme and of each border, by price of the size; shapes (Q, R, S) and (Q, E)."""
+        own, border = landscape.weighted(weights)
+        own = own[:, self.layout.kinds]
+        if size is None:
+            return own[None], border[None]
+        prices = np.array(size.prices)
+        return own + prices[:, None, None] * size.table.own, border + prices[:, None] * size.table.border
 
     def _cheapest(self, landscape: Landscape, own: Floats, border: Floats, prices: Floats) -> Codes:
-        """The assignment of lowest cost for each row of prices by output; shape (n, R)."""
-        layout = self.layout
-        cost = own[:, layout.kinds] + np.tensordot(prices, landscape.noise, 1)
-        cost = np.where(layout.allowed, cost, _NEVER)[:, :, 1:]
+        """The assignment of lowest cost for each row of prices by output, and each cost in turn; shape (n, R)."""
+        n_times = len(prices) // len(own)
+        cost = np.tile(own, (n_times, 1, 1)) + np.tensordot(prices, landscape.noise, 1)
+        cost = np.where(self.layout.allowed, cost, _NEVER)[:, :, 1:]
         scheme = cost.argmin(axis=2)
         lowest = np.take_along_axis(cost, scheme[:, :, None], axis=2)[:, :, 0]
-        is_integer = self._labelling.solve(lowest, np.broadcast_to(border, (len(prices), border.size)))
+        is_integer = self._labelling.solve(lowest, np.tile(border, (n_times, 1)))
         return np.where(is_integer, scheme + 1, 0)

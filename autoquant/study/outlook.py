@@ -10,7 +10,9 @@ _PRIOR = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What the models say of the front, as mean latency savings over the SNR demands of interest.
+    """What the models say of the front, as mean savings over the SNR demands of interest.
+
+    Savings are of the latency on all targets and, where it is an objective, of the size.
 
     Attributes:
         saving: Of the evaluations so far.

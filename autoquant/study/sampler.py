@@ -14,10 +14,12 @@ from optuna.trial import FrozenTrial, TrialState
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
+from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.observed import check_values, effective, observe
 from autoquant.study.outlook import Outlook, Pace
-from autoquant.study.surrogate import Observations, Surrogate
+from autoquant.study.steering import Steering
+from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
@@ -29,13 +31,13 @@ _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
-SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective"})
+SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective", "size_bytes"})
 """User attributes of a trial that the sampler reads where they are.
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
 of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
-region really ran.
+region really ran; ``size_bytes`` what the file takes.
 """
 
 
@@ -46,6 +48,9 @@ class StructureSampler(BaseSampler):
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler.
 
+    Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no
+    front, and proposals keep away from SNRs at which that is likely. Sizes are predicted from those of earlier files.
+
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
     categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
@@ -55,6 +60,8 @@ class StructureSampler(BaseSampler):
         seed: Of draws and moves.
         min_snr_db: Lowest SNR of interest.
         max_latency_ratio: Highest ratio of interest.
+        max_size_bytes: Largest file of interest.
+        has_size: Whether smaller files count as much as a lower ratio.
         prior: What is expected of latencies on the first target; from the regions' shares of the arithmetic where there
             is none.
     """
@@ -66,12 +73,15 @@ class StructureSampler(BaseSampler):
         seed: int = 0,
         min_snr_db: float | None = None,
         max_latency_ratio: float | None = None,
+        max_size_bytes: int | None = None,
+        has_size: bool = False,
         prior: LatencyPrior | None = None,
     ) -> None:
         self._layout = layout
         self._rng = np.random.default_rng(seed)
         self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
         self._prior = prior
+        self._steering = Steering(layout, max_size_bytes=max_size_bytes, has_size=has_size)
         self._surrogate: Surrogate | None = None
         self._frontier = Frontier(layout)
         self._trust = Trust()
@@ -124,7 +134,7 @@ class StructureSampler(BaseSampler):
         if self._surrogate is None or not self._n_fitted:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(complete) > self._n_fitted:
-            self._learn(found, [self._layout.encode(t.params) for t in complete])
+            self._learn(found, complete, [self._layout.encode(t.params) for t in complete])
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
         return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *found.codes)}))
@@ -135,13 +145,14 @@ class StructureSampler(BaseSampler):
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    def _learn(self, found: Observations, asked: Sequence[Codes]) -> None:
+    def _learn(self, found: Observations, complete: Sequence[FrozenTrial], asked: Sequence[Codes]) -> None:
         assert self._surrogate is not None
         n_before, self._n_fitted, self._found = self._n_fitted, len(found), found
+        self._steering.learn(complete, np.array(asked), found.snr_db.min(axis=1), found.is_quick)
         if n_before:
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
-            self._count(found.of(slice(n_before)), new, asked[n_before:])
+            self._count(found, n_before, asked)
         n_first = _MAX_OBSERVATIONS // 3
         every = np.arange(len(found))
         kept = (
@@ -150,25 +161,35 @@ class StructureSampler(BaseSampler):
         self._surrogate.fit(found.of(kept))
         self._frontier = Frontier(replace(self._layout, allowed=effective(self._layout, np.array(asked), found.codes)))
 
-    def _count(self, before: Observations, new: Observations, asked: Sequence[Codes]) -> None:
+    def _count(self, found: Observations, n_before: int, asked: Sequence[Codes]) -> None:
         """What the proposals among the new evaluations brought."""
-        weights = self._equal_weights
-        gains = self._gain(before, weights).of_points(new.snr_db.min(axis=1), new.ratios @ weights)
-        for codes, gain, is_quick in zip(asked, gains, new.is_quick, strict=True):
-            expected = self._expected.pop(codes.tobytes(), None)
+        weights, keeps = self._equal_weights, self._steering.keeps & ~found.is_quick
+        costs = self._steering.costs(found.ratios) @ weights
+        is_before = np.arange(len(found)) < n_before
+        gains = self._gain(found, weights, is_before).of_points(found.snr_db.min(axis=1), costs)
+        for i in range(n_before, len(found)):
+            expected = self._expected.pop(asked[i].tobytes(), None)
             if expected is not None:
-                self._pace.count(expected, 0.0 if is_quick else float(gain))
+                self._pace.count(expected, float(gains[i] * keeps[i]))
 
-    def _gain(self, found: Observations, weights: Floats) -> Gain:
-        """The front of the evaluations that were not stopped early."""
-        whole = ~found.is_quick
-        snr_db, ratios = found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole]
-        return Gain.of(snr_db, ratios, min_snr_db=self._min_snr_db, max_ratio=self._max_ratio)
+    def _gain(self, found: Observations, weights: Floats, chosen: npt.NDArray[np.bool_] | bool = True) -> Gain:
+        """The front of the chosen evaluations that keep all demands and were not stopped early."""
+        kept = chosen & self._steering.keeps & ~found.is_quick
+        snr_db, costs = found.snr_db.min(axis=1)[kept], (self._steering.costs(found.ratios) @ weights)[kept]
+        latency_share = weights[: found.ratios.shape[1]].sum()
+        highest = None if self._max_ratio is None else 1 - latency_share * (1 - self._max_ratio)
+        return Gain.of(snr_db, costs, min_snr_db=self._steering.min_snr_db(self._min_snr_db), max_ratio=highest)
 
     @property
     def _equal_weights(self) -> Floats:
+        n = self._n_weights
+        return np.full(n, 1 / n)
+
+    @property
+    def _n_weights(self) -> int:
+        """One of each target, and the last one of the size, where it is an objective."""
         assert self._surrogate is not None
-        return np.full(self._surrogate.n_targets, 1 / self._surrogate.n_targets)
+        return self._surrogate.n_targets + self._steering.has_size
 
     def outlook(self) -> Outlook | None:
         """How much better the front could still get; None before anything was evaluated.
@@ -181,46 +202,62 @@ class StructureSampler(BaseSampler):
         weights = self._equal_weights
         gain = self._gain(found, weights)
         landscape = surrogate.landscape(self._rng, 0.0)
-        codes = self._frontier.solve(landscape, weights)
+        codes = self._solve(landscape, weights)
         snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
-        attainable = gain.with_points(snr_db, landscape.ratios_of(codes) @ weights).saving
+        likely = self._steering.chances(codes, snr_db) > 0.5
+        costs = self._steering.costs(landscape.ratios_of(codes), codes) @ weights
+        attainable = gain.with_points(snr_db[likely], costs[likely]).saving
         members = self._members(found, gain, weights)
         noise = np.sqrt(np.mean(np.square(found.errors[members])) / len(members)) if len(members) else 0.0
         return Outlook(
             saving=gain.saving,
             attainable=attainable,
             next_gain=self._next_gain * self._pace.factor,
-            noise=float(noise),
+            noise=float(noise * weights[: surrogate.n_targets].sum()),
         )
 
     def _members(self, found: Observations, gain: Gain, weights: Floats) -> npt.NDArray[np.int64]:
         """Which evaluations make up the front."""
-        whole = np.flatnonzero(~found.is_quick)
-        return np.asarray(whole[gain.of_members(found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole])])
+        kept = np.flatnonzero(self._steering.keeps & ~found.is_quick)
+        costs = self._steering.costs(found.ratios) @ weights
+        return np.asarray(kept[gain.of_members(found.snr_db.min(axis=1)[kept], costs[kept])])
+
+    def _solve(self, landscape: Landscape, weights: Floats) -> Codes:
+        n_targets = len(landscape.constant)
+        price = float(weights[n_targets:].sum())
+        return self._frontier.solve(landscape, weights[:n_targets], self._steering.term(price))
 
     def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
         assert self._surrogate is not None
-        weights = self._weights(self._surrogate.n_targets)
+        weights = self._weights()
         gain = self._gain(found, weights)
-        proposals = [
-            self._frontier.solve(self._surrogate.landscape(self._rng, min(k, 1.0)), weights) for k in range(_N_DRAWS)
-        ]
+        proposals = [self._solve(self._surrogate.landscape(self._rng, min(k, 1.0)), weights) for k in range(_N_DRAWS)]
         best = found.codes[self._members(found, gain, weights)]
         proposals.append(self._neighbours(best, gain, weights))
         candidates = [codes for codes in np.unique(np.concatenate(proposals), axis=0) if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
             return self._mutated(best, seen)
-        predicted = self._surrogate.predict(np.array(candidates))
+        predicted = self._predict(np.array(candidates))
         normals = self._rng.standard_normal((_N_NORMALS, 2))
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
+        expected = expected * self._steering.chances(np.array(candidates), predicted.snr_db)
         chosen = int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))
         self._next_gain = self._expected[candidates[chosen].tobytes()] = float(expected[chosen])
         return np.asarray(candidates[chosen])
 
-    def _weights(self, n_targets: int) -> Floats:
-        """Of the targets: drawn anew for every proposal, so that their whole front is looked for."""
-        return np.ones(1) if n_targets == 1 else self._rng.dirichlet(np.ones(n_targets))
+    def _predict(self, codes: Codes) -> Prediction:
+        """With the size, which is as good as known, as a further ratio where it is an objective."""
+        assert self._surrogate is not None
+        found = self._surrogate.predict(codes)
+        ratios = self._steering.costs(found.ratios, codes)
+        errors = np.zeros(ratios.shape)
+        errors[:, : found.ratios.shape[1]] = found.ratio_errors
+        return replace(found, ratios=ratios, ratio_errors=errors)
+
+    def _weights(self) -> Floats:
+        """Drawn anew for every proposal, so that the whole front is looked for."""
+        return np.ones(1) if self._n_weights == 1 else self._rng.dirichlet(np.ones(self._n_weights))
 
     def _neighbours(self, best: Codes, gain: Gain, weights: Floats) -> Codes:
         """The most promising assignments that differ from an evaluated member of the front in one region."""
@@ -231,8 +268,9 @@ class StructureSampler(BaseSampler):
         moved = np.tile(start, (len(region), 1))
         moved[np.arange(len(region)), region] = scheme
         landscape = self._surrogate.landscape(self._rng, 1.0)
-        noise, ratios = landscape.noise_of(moved).max(axis=1), landscape.ratios_of(moved) @ weights
-        order = np.argsort(-gain.of_points(-10 * np.log10(noise), ratios), kind="stable")
+        snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
+        gains = gain.of_points(snr_db, self._steering.costs(landscape.ratios_of(moved), moved) @ weights)
+        order = np.argsort(-gains * self._steering.chances(moved, snr_db), kind="stable")
         return moved[order[:_N_NEIGHBOURS]]
 
     def _mutated(self, best: Codes, seen: set[bytes]) -> Codes:

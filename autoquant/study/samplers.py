@@ -43,6 +43,8 @@ def make_sampler(
     seed: int = 0,
     min_snr_db: float | None = None,
     max_latency_ratio: float | None = None,
+    max_size_bytes: int | None = None,
+    has_size: bool = False,
     prior: LatencyPrior | None = None,
 ) -> BaseSampler:
     """The sampler of a search.
@@ -56,13 +58,21 @@ def make_sampler(
         seed: Of every random choice; an instance has its own.
         min_snr_db: Lowest SNR of interest, for the structure sampler.
         max_latency_ratio: Highest ratio of interest, for the structure sampler.
+        max_size_bytes: Largest file of interest, for the structure sampler.
+        has_size: Whether smaller files count, for the structure sampler.
         prior: What is expected of latencies, for the structure sampler.
     """
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:
         return StructureSampler(
-            layout, seed=seed, min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, prior=prior
+            layout,
+            seed=seed,
+            min_snr_db=min_snr_db,
+            max_latency_ratio=max_latency_ratio,
+            max_size_bytes=max_size_bytes,
+            has_size=has_size,
+            prior=prior,
         )
     if asked is SamplerName.NSGA2:
         return NSGAIISampler(seed=seed)

@@ -6,7 +6,9 @@ import pytest
 from autoquant.study.frontier import Frontier
 from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
-from autoquant.study.layout import Codes
+from autoquant.study.layout import Codes, Layout
+from autoquant.study.size import SizeTable
+from autoquant.study.steering import SizeTerm
 from tests.unit.study.layouts import a_landscape, a_layout, every_assignment
 
 ONE = np.ones(1)
@@ -92,3 +94,51 @@ def test_nothing_but_allowed_schemes_is_proposed() -> None:
     assert all(layout.allowed[rows, codes].all() for codes in found)
     assert len({codes.tobytes() for codes in found}) == len(found)
     assert any(len(set(pair)) == 2 for pair in itertools.pairwise(map(bytes, found)))
+
+
+def a_size(layout: Layout, prices: tuple[float, ...], limit: float) -> SizeTerm:
+    shares = np.random.default_rng(7).dirichlet(np.ones(len(layout.regions)))
+    own = -0.7 * shares[:, None] * np.array([0.0, 1.0, 1.02])
+    return SizeTerm(SizeTable(1.0, own, np.full(len(layout.edges), 1e-3)), prices, limit)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("limit", [0.4, 0.6, 0.9])
+def test_the_integer_program_keeps_a_size(seed: int, limit: float) -> None:
+    layout = a_layout(seed=seed)
+    landscape, size = a_landscape(layout, seed=seed), a_size(layout, (0.3,), limit)
+    every = every_assignment(layout)
+    sizes = size.table.of(every, layout.edges)
+    may = (landscape.noise_of(every)[:, 0] <= 1e-2) & (sizes <= limit)
+    assert may.any()
+    found = fastest_within(landscape, ONE, 1e-2, seconds=10, size=size).codes[None]
+    costs = landscape.ratios_of(every)[:, 0] + 0.3 * sizes
+    cost = landscape.ratios_of(found)[0, 0] + 0.3 * size.table.of(found, layout.edges)[0]
+    assert np.isclose(cost, costs[may].min())
+
+
+def test_each_price_of_the_size_has_a_lower_hull_of_its_own() -> None:
+    layout = a_layout(seed=2)
+    landscape = a_landscape(layout, n_outputs=2, seed=2)
+    both = Frontier(layout).solve(landscape, ONE, a_size(layout, (0.0, 10.0), np.inf))
+    for price in (0.0, 10.0):
+        alone = Frontier(layout).solve(landscape, ONE, a_size(layout, (price,), np.inf))
+        assert {codes.tobytes() for codes in alone} <= {codes.tobytes() for codes in both}
+    free = Frontier(layout).solve(landscape, ONE)
+    table = a_size(layout, (0.0,), np.inf).table
+    assert {codes.tobytes() for codes in free} <= {codes.tobytes() for codes in both}
+    limit = 0.5
+    fastest = {
+        name: landscape.ratios_of(codes)[table.of(codes, layout.edges) <= limit].min(initial=9.0)
+        for name, codes in (("free", free), ("both", both))
+    }
+    assert fastest["both"] <= fastest["free"]
+
+
+def test_regions_that_all_touch_keep_a_size_too() -> None:
+    layout = a_layout(16, share_of_edges=1.0)
+    size = a_size(layout, (0.0,), 0.5)
+    found = Frontier(layout).solve(a_landscape(layout), ONE, size)
+    integer = found[found.any(axis=1)]
+    assert len(integer)
+    assert (size.table.of(integer, layout.edges) <= 0.5 + 1e-6).all()

@@ -190,6 +190,14 @@ def test_the_sampler_sees_what_was_told_before_a_resumption(path: Path) -> None:
     assert again.ask().assignment != first.assignment
 
 
+def test_a_sampler_of_now_sees_sizes_while_the_study_runs(path: Path) -> None:
+    study = a_study(path)
+    told = evaluated(study.ask())
+    study.tell(told)
+    assert isinstance(told.outcome, Measurement)
+    assert study.told[0].user_attrs["size_bytes"] == told.outcome.size_bytes
+
+
 def test_a_trial_is_told_once(path: Path) -> None:
     study = a_study(path)
     evaluation = evaluated(study.ask())
