@@ -119,13 +119,18 @@ class _Attempt:
         return outcome.quality.worst_db if isinstance(outcome, Measurement) else -math.inf
 
     @property
+    def overestimated_db(self) -> float:
+        """By how much the prediction was too high; nothing is known of one that failed."""
+        return self.predicted.snr_db - self.snr_db if math.isfinite(self.snr_db) else 0.0
+
+    @property
     def gave(self) -> str:
         """What was measured, in words."""
         outcome = self.evaluation.outcome
         if isinstance(outcome, Failure):
             return f"it failed at {outcome.stage} ({outcome.reason})"
         ratio = max(latency.ratio for latency in outcome.latency.values())
-        return f"its trial gave {self.snr_db:.1f} dB and a ratio of {ratio:.3f}"
+        return f"its trial gave {self.snr_db:.2f} dB and a ratio of {ratio:.3f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +189,14 @@ class _Resolution:
     def _attempts(self, trials: Trials, layout: Layout) -> list[_Attempt]:
         """Predictions with what was measured of them, until one keeps the SNR.
 
-        By what one misses the demand, the next one is solved for more: the samples here may be noisier than those that
-        the run has seen.
+        By how much one that missed it was overestimated, the next one is solved for more: what looks best is what the
+        models are too optimistic of, and the samples here may be noisier than those that the run has seen.
         """
         found: list[_Attempt] = []
-        wanted_db = self.min_snr_db
         while len(found) < _MOST_ATTEMPTS:
+            beyond_db = max((attempt.overestimated_db for attempt in found), default=0.0)
             try:
-                found.append(self._attempt(trials, layout, wanted_db))
+                found.append(self._attempt(trials, layout, self.min_snr_db + beyond_db))
             except UsageError as error:
                 if not found:
                     raise
@@ -199,8 +204,6 @@ class _Resolution:
                 break
             if found[-1].snr_db >= self.min_snr_db:
                 break
-            if math.isfinite(found[-1].snr_db):
-                wanted_db += self.min_snr_db - found[-1].snr_db
         return found
 
     def _attempt(self, trials: Trials, layout: Layout, min_snr_db: float) -> _Attempt:
@@ -267,7 +270,7 @@ class _Resolution:
     def _missed(self, member: Member) -> list[str]:
         snr_db = math.inf if member.quality is None else member.quality.worst_db
         ratio = max(latency.ratio for latency in member.latency.values())
-        missed = [f"{snr_db:.1f} dB, not {self.min_snr_db:g}"] if snr_db < self.min_snr_db else []
+        missed = [f"{snr_db:.2f} dB, not {self.min_snr_db:g}"] if snr_db < self.min_snr_db else []
         if self.max_latency_ratio is not None and ratio > self.max_latency_ratio:
             missed.append(f"a ratio of {ratio:.3f}, not {self.max_latency_ratio:g}")
         return [f"the demand is missed: {' and '.join(missed)}; demand a bit more to have more room"] if missed else []
