@@ -147,16 +147,13 @@ class Run:
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
-        return IsolatedEvaluator(evaluator_setup(self.configuration, data, self.is_pooled), None, self._memory_bytes)
+        asked_mb = self.configuration.budget.trial_memory_mb
+        memory_bytes = self._available_bytes if asked_mb is None else asked_mb * 1_000_000
+        return IsolatedEvaluator(evaluator_setup(self.configuration, data, self.is_pooled), memory_bytes=memory_bytes)
 
     @property
     def _budget_s(self) -> float:
         return math.inf if self.configuration.budget.seconds is None else self.configuration.budget.seconds
-
-    @property
-    def _memory_bytes(self) -> int | None:
-        asked = self.configuration.budget.trial_memory_mb
-        return self._available_bytes if asked is None else asked * 1_000_000
 
     @property
     def _available_bytes(self) -> int | None:
