@@ -61,6 +61,18 @@ def test_enough_evaluation_samples_are_divided_whatever_their_order(tmp_path: Pa
     assert len(data.everything.feeds) == 28
 
 
+def test_pooled_samples_are_those_of_the_search_and_then_the_held_out_ones(tmp_path: Path) -> None:
+    content = arrays(20, 2, label=np.arange(20))
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)
+    pooled = data.pooled
+    assert len(pooled) == len(pooled.feed_digests) == 20
+    assert list(pooled.feed_digests[:10]) == list(data.search.feed_digests)
+    for feed, label in zip(pooled.feeds, pooled.labels["label"], strict=True):
+        np.testing.assert_array_equal(feed["x"][0], content["x"][label])
+    apart = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content, held_out=arrays(6, 3))
+    assert apart.pooled is apart.search
+
+
 def test_labels_go_with_their_samples(tmp_path: Path) -> None:
     content = arrays(20, 2, label=np.arange(20))
     data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)

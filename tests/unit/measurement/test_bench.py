@@ -190,6 +190,16 @@ def test_samples_repeat_where_more_rounds_are_asked_and_count_once(tmp_path: Pat
     assert is_complete
 
 
+@pytest.mark.parametrize(("is_thorough", "n_run"), [(False, 64), (True, 70)])
+def test_many_samples_are_all_run_where_that_is_asked(tmp_path: Path, is_thorough: bool, n_run: int) -> None:
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], (FEEDS * 3)[:70])
+    if is_thorough:
+        bench.run_all_samples()
+    candidate = FakeSession(lambda _: [np.asarray(out, np.float64) + 0.1 for out in bench.reference[0]])
+    quality, _, _ = bench.measure({NAME: candidate}, 6, always)
+    assert quality.n_samples == n_run
+
+
 def test_profiles_are_of_the_users_model_and_of_the_candidates(bench: Bench) -> None:
     float_, integer = bench.profile([(skeleton_of(a_convnet()), {}), (skeleton_of(a_convnet()), {})], 0.0, 60.0)[1:]
     assert float_.kernel_us.keys() == integer.kernel_us.keys()
