@@ -25,6 +25,7 @@ from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 
 __all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
@@ -59,8 +60,7 @@ class Ingredients:
         statistics: Of its activations.
         definition: The space.
         form: Of the model.
-        calibration: Samples for schemes whose weights are not rounded to the nearest integers; None where there are
-            none.
+        rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
     """
 
     prepared: PreparedModel
@@ -68,12 +68,13 @@ class Ingredients:
     statistics: Statistics
     definition: SpaceDefinition
     form: Form = Form.PLAIN
-    calibration: Samples | None = None
+    rounder: RoundedWeights | None = None
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""
-        rounder = None if self.calibration is None else steps.rounder_of(self.prepared, self.calibration)
-        found = steps.builder_of(self.prepared, self.regions, self.statistics, space=self.definition, rounder=rounder)
+        found = steps.builder_of(
+            self.prepared, self.regions, self.statistics, space=self.definition, rounder=self.rounder
+        )
         found.write_plain_sums(has_plain_sums)
         return found
 

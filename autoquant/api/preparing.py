@@ -66,13 +66,8 @@ class Preparing:
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
-        is_rounded = any(scheme.rounding is not Rounding.NEAREST for scheme in definition.schemes)
-        return Ingredients(
-            prepared=prepared,
-            regions=regions,
-            statistics=statistics,
-            definition=definition,
-            calibration=samples if is_rounded else None,
+        return self._rounded(
+            Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )
 
     def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
@@ -98,7 +93,7 @@ class Preparing:
                 self.notes.append(f"equalisation: {found.note}")
                 return plain
             statistics = self._calibrate(found.prepared, plain.statistics.n_samples)
-            other = replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED)
+            other = self._rounded(replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED))
             if self.earlier is not None:
                 evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
                 return other
@@ -121,6 +116,21 @@ class Preparing:
             return other
         evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
         return plain
+
+    def _rounded(self, plain: Ingredients) -> Ingredients:
+        """With the weights of schemes that do not round them to the nearest integers."""
+        if all(scheme.rounding is Rounding.NEAREST for scheme in self.definition.schemes):
+            return plain
+        self.tell("round")
+        with self.deadline.phase("round"):
+            rounder = steps.round_weights(
+                plain.prepared,
+                plain.regions,
+                plain.statistics,
+                self.data.calibration,
+                space=self.definition,
+            )
+        return replace(plain, rounder=rounder)
 
     def _calibrate(self, prepared: PreparedModel, n_samples: int | None, *, seconds: float = math.inf) -> Statistics:
         return steps.calibrate(

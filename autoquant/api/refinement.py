@@ -62,13 +62,10 @@ class _Refinement:
     def __post_init__(self) -> None:
         found = self.ingredients
         schemes = tuple(replace(scheme, rounding=Rounding.GPTQ) for scheme in found.definition.schemes)
-        self._builder = steps.builder_of(
-            found.prepared,
-            found.regions,
-            found.statistics,
-            space=replace(found.definition, schemes=schemes),
-            rounder=steps.rounder_of(found.prepared, self.samples, seconds=_ROUNDING_SHARE * self.seconds),
-        )
+        space = replace(found.definition, schemes=schemes)
+        parts = found.prepared, found.regions, found.statistics
+        rounder = steps.round_weights(*parts, self.samples, space=space, seconds=_ROUNDING_SHARE * self.seconds)
+        self._builder = steps.builder_of(*parts, space=space, rounder=rounder)
         self._builder.write_plain_sums(self.has_plain_sums)
 
     def __call__(self, assignment: Assignment) -> Refined | None:

@@ -48,8 +48,8 @@ class Builder:
         for scheme in schemes.values() if rounder is None else ():
             if scheme.rounding is not Rounding.NEAREST:
                 raise UsageError(
-                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', which takes calibration samples:"
-                    f" give a rounder, or write rounding = '{Rounding.NEAREST}'"
+                    f"scheme '{scheme.name}' rounds weights by '{scheme.rounding}', for which there is no rounder here:"
+                    f" give one to builder_of in Python, or write rounding = '{Rounding.NEAREST}'"
                 )
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)

@@ -15,6 +15,7 @@ from autoquant.rounding.gptq import round_with_feedback
 from autoquant.rounding.moments import Moments, readers_of
 from autoquant.rounding.problem import Floats, Problem, damped
 from autoquant.rounding.products import as_columns, as_weight
+from autoquant.rounding.rounded import grid_digest
 
 __all__ = ["FeedbackRounder"]
 
@@ -32,6 +33,7 @@ class FeedbackRounder:
         moments: Of what its weights are multiplied with.
         seconds: For all calls together; the last one may take longer.
         clock: Seconds from any start.
+        integers: What was given so far, by weight and ``grid_digest``.
         unfinished: Weights for which there was no time.
     """
 
@@ -39,6 +41,7 @@ class FeedbackRounder:
     moments: Moments
     seconds: float = math.inf
     clock: Callable[[], float] = time.perf_counter
+    integers: dict[tuple[TensorName, str], npt.NDArray[np.generic]] = field(default_factory=dict)
     unfinished: set[TensorName] = field(default_factory=set)
     _spent_s: float = 0.0
 
@@ -66,10 +69,10 @@ class FeedbackRounder:
             self.unfinished.add(weight)
             return None
         start = self.clock()
-        try:
-            return self._rounded(weight, scale, zero_point, dtype)
-        finally:
-            self._spent_s += self.clock() - start
+        found = self._rounded(weight, scale, zero_point, dtype)
+        self._spent_s += self.clock() - start
+        self.integers[weight, grid_digest(scale, zero_point, dtype)] = found
+        return found
 
     def _rounded(
         self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType

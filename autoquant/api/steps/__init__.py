@@ -7,7 +7,7 @@ from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.measurement import measure, open_bench
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.api.steps.preparation import definition_of, find_regions, layout_of, prepare, prepare_without_data
-from autoquant.api.steps.rounding import rounder_of
+from autoquant.api.steps.rounding import round_weights
 
 __all__ = [
     "build",
@@ -26,7 +26,7 @@ __all__ = [
     "probe_residual_norms",
     "ranges_of",
     "read_data",
-    "rounder_of",
+    "round_weights",
     "running",
     "signatures_of",
 ]

@@ -1,4 +1,5 @@
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from autoquant.api.steps import (
     prepare,
     prepare_without_data,
     read_data,
-    rounder_of,
+    round_weights,
     signatures_of,
 )
 from autoquant.calibration.batches import read_samples
@@ -176,14 +177,33 @@ def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, sa
     default = read_space("default", ep="cpu")
     coarse = replace(default.schemes[0], weight=TensorFormat.parse("s8:tensor:sym"))
     bench, worst_db = Bench(model, [Target()], samples.feeds), []
-    for rounding, rounder in ((Rounding.NEAREST, None), (Rounding.GPTQ, rounder_of(prepared, samples))):
+    assignment = {region.id: "coarse" for region in found}
+    for rounding in Rounding:
         space = replace(default, schemes=(replace(coarse, name="coarse", rounding=rounding),))
-        assignment = {region.id: "coarse" for region in found}
-        candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounder)
+        rounded = round_weights(prepared, found, statistics, samples, space=space)
+        candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
+        again = pickle.loads(pickle.dumps(rounded))
+        assert build(prepared, found, statistics, assignment, space=space, rounder=again).digest == candidate.digest
         measured = measure(bench, candidate, assignment, found)
         assert isinstance(measured, Measurement)
         worst_db.append(measured.quality.worst_db)
     assert worst_db[1] > worst_db[0] + 1
+
+
+def test_without_time_weights_are_rounded_to_the_nearest_integers(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    default = read_space("default", ep="cpu")
+    space = replace(default, schemes=(replace(default.schemes[0], rounding=Rounding.GPTQ),))
+    assignment = {region.id: space.schemes[0].name for region in found}
+    rounded = round_weights(prepared, found, statistics, samples, space=space, seconds=0)
+    assert rounded.integers == {}
+    assert rounded.unfinished == {"wa", "wb", "wc", "wy"}
+    candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
+    assert candidate.digest == build(prepared, found, statistics, assignment).digest
 
 
 def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:
