@@ -66,7 +66,8 @@ class Ingredients:
         """Regions, schemes and borders as the study sees them."""
         space = resolve(self.definition, self.regions)
         work = {region.id: region.work for region in self.regions}
-        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work)
+        patterns = {region.id: region.pattern for region in self.regions}
+        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work, patterns)
 
 
 @dataclass(frozen=True, slots=True)

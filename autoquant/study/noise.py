@@ -1,10 +1,13 @@
 """Noise power adds up over regions."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.study.gaussian import Posterior, condition
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.likeness import Likeness
 
 __all__ = ["FLOAT_NOISE", "NoiseModel"]
 
@@ -14,6 +17,8 @@ _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 """Prior variances of the log of a region's noise power under a scheme, by what they are shared with."""
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
+_SHARES = (0.0, 0.3, 0.6, 0.85)
+"""Of the variance of what is a region's own, so much is shared by its pattern; which one it is, the evaluations say."""
 _QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
 _N_FIRST_STEPS = 8
@@ -36,7 +41,8 @@ class NoiseModel:
         n_regions, n_schemes = layout.allowed.shape
         self._prior: Floats = np.log(1e-3 * (0.2 / n_regions + layout.work))
         self._sizes = (1, n_regions, 3 * n_regions, n_schemes, n_regions * n_schemes)
-        self._error = _ERRORS.index(0.4)
+        self._likeness = Likeness(layout.patterns)
+        self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._n_tuned = 0
         self._posterior = condition(np.zeros((0, sum(self._sizes))), np.zeros(0), np.zeros(0))
 
@@ -85,10 +91,7 @@ class NoiseModel:
         before = self._posterior.mean
         log_total, design = self._linearised(codes, before)
         found = condition(design, target - log_total + design @ before, factors * self.error**2)
-        shorter = before + np.clip(found.mean - before, -_LONGEST_STEP, _LONGEST_STEP)
-        self._posterior = Posterior(
-            found.design, found.variances, found.root, found.observed, shorter, found.log_evidence
-        )
+        self._posterior = _shortened(found, before)
 
     def _tune(self, factors: Floats) -> None:
         """Move the error one step where that makes the observations more likely."""
@@ -97,6 +100,32 @@ class NoiseModel:
         found = {i: condition(posterior.design, posterior.observed, factors * _ERRORS[i] ** 2) for i in near}
         found[self._error] = posterior
         self._error = max(found, key=lambda i: found[i].log_evidence)
+        if self._likeness.has_repeated:
+            self._tune_share(factors * self.error**2, found[self._error])
+
+    def _tune_share(self, variances: Floats, posterior: Posterior) -> None:
+        near = [i for i in (self._share - 1, self._share + 1) if 0 <= i < len(_SHARES)]
+        found = {i: condition(self._reshared(posterior.design, i, self._share), posterior.observed, variances) for i in near}
+        found[self._share] = posterior
+        share = max(found, key=lambda i: found[i].log_evidence)
+        if share != self._share:
+            before = self._reshared(posterior.mean[None], self._share, share)[0]
+            self._share, self._posterior = share, _shortened(found[share], before)
+
+    def _reshared(self, values: Floats, share: int, before: int) -> Floats:
+        """Designs or weights that were mixed with one share mixed with another; shape (n, U)."""
+        common, *own, scheme, rest = self._split(values)
+        region, kind, rest = (
+            self._likeness.mixed(part, _SHARES[share], _SHARES[before]).reshape(len(values), -1)
+            for part in (*own, rest)
+        )
+        return np.concatenate([common, region, kind, scheme, rest], axis=1)
+
+    def _split(self, weights: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """By effect, of weights or designs of shape (..., U): those of regions with shape (..., R, K)."""
+        common, region, kind, scheme, rest = np.split(weights, np.cumsum(self._sizes)[:-1], axis=-1)
+        region, kind, rest = (part.reshape(*part.shape[:-1], self._sizes[1], -1) for part in (region, kind, rest))
+        return common, region, kind, scheme, rest
 
     def _linearised(self, codes: Codes, weights: Floats) -> tuple[Floats, Floats]:
         """Log of the sum over regions, shape (n,), and its derivative by the weights, shape (n, U)."""
@@ -106,15 +135,16 @@ class NoiseModel:
 
     def _log_power(self, codes: Codes, weights: Floats) -> Floats:
         """Of each region under its scheme, shape (n, R)."""
-        common, region, kind, scheme, rest = np.split(weights, np.cumsum(self._sizes)[:-1])
+        common, *own, scheme, rest = self._split(weights)
+        region, kind, rest = (self._likeness.mixed(part, _SHARES[self._share]) for part in (*own, rest))
         rows = np.arange(codes.shape[1])
         return np.asarray(
             self._prior
             + np.sqrt(_COMMON) * common
-            + np.sqrt(_REGION) * region
-            + np.sqrt(_KIND) * kind.reshape(-1, 3)[rows, self._layout.kinds[codes]]
+            + np.sqrt(_REGION) * region[:, 0]
+            + np.sqrt(_KIND) * kind[rows, self._layout.kinds[codes]]
             + np.sqrt(_SCHEME) * scheme[codes]
-            + np.sqrt(_REST) * rest.reshape(len(rows), -1)[rows, codes]
+            + np.sqrt(_REST) * rest[rows, codes]
         )
 
     def _derivative(self, codes: Codes, shares: Floats) -> Floats:
@@ -124,11 +154,19 @@ class NoiseModel:
         np.put_along_axis(kind, 3 * rows + self._layout.kinds[codes], shares, axis=1)
         np.put_along_axis(rest, n_schemes * rows + codes, shares, axis=1)
         scheme = rest.reshape(n, n_regions, n_schemes).sum(axis=1)
+        own = [part.reshape(n, n_regions, -1) for part in (shares, kind, rest)]
+        region, kind, rest = (self._likeness.mixed(part, _SHARES[self._share]).reshape(n, -1) for part in own)
         parts = [
             np.sqrt(_COMMON) * shares.sum(axis=1, keepdims=True),
-            np.sqrt(_REGION) * shares,
+            np.sqrt(_REGION) * region,
             np.sqrt(_KIND) * kind,
             np.sqrt(_SCHEME) * scheme,
             np.sqrt(_REST) * rest,
         ]
         return np.concatenate(parts, axis=1)
+
+
+def _shortened(found: Posterior, before: Floats) -> Posterior:
+    """With a mean that is not too far from the one before."""
+    mean = before + np.clip(found.mean - before, -_LONGEST_STEP, _LONGEST_STEP)
+    return replace(found, mean=mean)
