@@ -1,43 +1,48 @@
-"""Regions of one pattern are expected to be alike."""
+"""Regions that are expected to be alike: those of one pattern, and neighbours."""
 
 import numpy as np
 
 from autoquant.study.layout import Codes, Floats
 
-__all__ = ["Likeness"]
+__all__ = ["Likeness", "alike_neighbours", "alike_patterns"]
+
+_REACH = 4.0
+"""Over so many regions the correlation of neighbours falls to 1/e."""
+
+
+def alike_patterns(patterns: Codes) -> Floats:
+    """1 for two regions of one pattern, 0 for others; shape (R, R) for (R,)."""
+    return (patterns[:, None] == patterns).astype(float)
+
+
+def alike_neighbours(n_regions: int) -> Floats:
+    """The nearer in topological order the more, shape (R, R)."""
+    position = np.arange(n_regions)
+    return np.asarray(np.exp(-np.abs(position[:, None] - position) / _REACH))
 
 
 class Likeness:
-    """Correlates independent weights, one a region, within patterns.
+    """Correlates independent weights, so that what is learned of one is believed of its likes until data say otherwise.
 
-    The symmetric root of the covariance that is 1 for a region with itself, a share for two regions of one pattern and
-    0 otherwise: there are no weights of patterns, so nothing grows with them, and a pattern of one region changes nothing.
+    A share of each weight's variance has this correlation with others, the rest is its own; the variance stays.
 
     Args:
-        patterns: Number of each region's pattern; shape (R,).
+        correlation: Positive semidefinite with ones on its diagonal; shape (R, R).
     """
 
-    def __init__(self, patterns: Codes) -> None:
-        found, position = np.unique(patterns, return_inverse=True)
-        self._member = np.eye(len(found))[position]
-        self._size = self._member.sum(axis=0)
+    def __init__(self, correlation: Floats) -> None:
+        self._values, self._vectors = np.linalg.eigh(correlation)
+        self._values = np.maximum(self._values, 0.0)
 
-    @property
-    def has_repeated(self) -> bool:
-        """Whether any two regions share a pattern."""
-        return bool((self._size > 1).any())
-
-    def mixed(self, values: Floats, share: float, before: float = 0.0) -> Floats:
-        """Multiply with the root, from either side: it is symmetric.
+    def root(self, share: float, before: float = 0.0) -> Floats:
+        """What independent weights or their design are multiplied with, from either side: it is symmetric.
 
         Args:
-            values: Weights or their design; shape (..., R, K).
-            share: Covariance of two regions with one pattern; below 1.
-            before: That of values which were mixed already, which is undone.
+            share: Below 1.
+            before: Share with which they were multiplied already, which is undone.
+
+        Returns:
+            Shape (R, R).
         """
-        if share == before or not self.has_repeated:
-            return values
-        own = np.sqrt((1 - share) / (1 - before))
-        along = np.sqrt((1 + (self._size - 1) * share) / (1 + (self._size - 1) * before))
-        common = ((along - own) / self._size)[:, None]
-        return np.asarray(own * values + self._member @ (common * (self._member.T @ values)))
+        stretch = np.sqrt((1 - share + share * self._values) / (1 - before + before * self._values))
+        return np.asarray((self._vectors * stretch) @ self._vectors.T)
