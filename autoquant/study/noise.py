@@ -17,7 +17,7 @@ _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 """Prior variances of the log of a region's noise power under a scheme, by what they are shared with."""
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
-_SHARES = (0.0, 0.3, 0.6, 0.85)
+_SHARES = (0.0, 0.3, 0.6, 0.9)
 """Of the variance of region effects, so much is shared by regions that are alike; which one it is, the evaluations say."""
 _QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
@@ -30,8 +30,8 @@ class NoiseModel:
 
     The prior is a level, a region effect, one for its kind of operators, a scheme effect and a rest, so that one probe
     of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum
-    over regions is fitted by Gauss-Newton. Region effects are correlated: half by pattern, half between neighbours
-    (decision 0016).
+    over regions is fitted by Gauss-Newton. Region effects are correlated: two thirds of what they share by pattern,
+    one third between neighbours (decision 0016).
 
     Corrections for neighbours that are quantized too were tried on recorded searches of seven models and predicted no
     better (decision 0014).
@@ -42,7 +42,7 @@ class NoiseModel:
         n_regions, n_schemes = layout.allowed.shape
         self._prior: Floats = np.log(1e-3 * (0.2 / n_regions + layout.work))
         self._sizes = (1, n_regions, 3 * n_regions, n_schemes, n_regions * n_schemes)
-        self._likeness = Likeness((alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 2)
+        self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
         self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._root = self._likeness.root(_SHARES[self._share])
         self._n_tuned = 0

@@ -29,7 +29,7 @@ def error(layout: Layout, *, is_alike: bool) -> float:
 
 def test_what_is_learned_of_a_region_is_believed_of_those_with_its_pattern() -> None:
     untold, told = a_layout(N_REGIONS), replace(a_layout(N_REGIONS), patterns=PATTERNS)
-    assert error(told, is_alike=True) < 0.4 * error(untold, is_alike=True)
+    assert error(told, is_alike=True) < 0.8 * error(untold, is_alike=True)
 
 
 def test_patterns_that_tell_nothing_mislead_little() -> None:
@@ -40,7 +40,8 @@ def test_patterns_that_tell_nothing_mislead_little() -> None:
 def test_a_region_that_differs_from_its_likes_is_believed_once_it_was_probed() -> None:
     codes, log = a_problem(is_alike=True)
     log[0] += 3.0
+    codes, log = np.tile(codes, (2, 1)), np.tile(log, 2)
     model = NoiseModel(replace(a_layout(N_REGIONS), patterns=PATTERNS))
-    for n in range(1, N_REGIONS + 1):
+    for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool))
-    assert abs(model.predict(codes)[0][0] - log[0]) < 1.0
+    assert abs(model.predict(codes)[0][0] - log[0]) < 0.5
