@@ -67,7 +67,9 @@ class Ingredients:
         space = resolve(self.definition, self.regions)
         work = {region.id: region.work for region in self.regions}
         patterns = {region.id: region.pattern for region in self.regions}
-        return Layout.of(space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work, patterns)
+        return Layout.of(
+            space.choices, space.schemes, tuple(borders(self.prepared.graph, self.regions)), work, patterns
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class LatencyModel:
         spread = np.sqrt(_SHARED) * expected.spread.mean(axis=1)
         rest = np.sqrt(1 - _SHARED) * expected.spread.T.ravel()
         self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread])
-        pairs = layout.patterns[layout.edges] @ [len(layout.regions), 1]
+        first, second = layout.patterns[layout.edges].T
+        pairs = len(layout.regions) * first + second
         self._root, self._border_root = (
             Likeness(alike_patterns(patterns)).root(_ALIKE) for patterns in (layout.patterns, pairs)
         )

@@ -12,7 +12,7 @@ _REACH = 4.0
 
 def alike_patterns(patterns: Codes) -> Floats:
     """1 for two regions of one pattern, 0 for others; shape (R, R) for (R,)."""
-    return (patterns[:, None] == patterns).astype(float)
+    return np.asarray(patterns[:, None] == patterns, dtype=np.float64)
 
 
 def alike_neighbours(n_regions: int) -> Floats:

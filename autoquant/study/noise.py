@@ -18,7 +18,7 @@ _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
 _SHARES = (0.0, 0.3, 0.6, 0.9)
-"""Of the variance of region effects, so much is shared by regions that are alike; which one it is, the evaluations say."""
+"""Of the variance of region effects, so much is shared with those that are alike; how much, the evaluations say."""
 _QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
 _N_FIRST_STEPS = 8

@@ -1,11 +1,12 @@
 """What searches of models with many regions reach in few evaluations, with and without knowing what is repeated.
 
 ``python -m experiments.search.granularity OUT.json [--regions 40 100 200] [--evaluations 20 60 150 400] [--seeds 10]
-[--families NAME ...] [--label NAME]`` searches synthetic problems of repeated blocks (``experiments.search.blocks``) as
-``autoquant search`` would: the same recipes, probes, study and sampler, with the time for so many evaluations. The mean
-saving of what was evaluated is that of the true points, without measurement errors, as a share of what the true front
-attains. Each problem is searched with regions that know their pattern (``told``) and without (``untold``).
-OUT.json has a part for each label and family.
+[--families NAME ...] [--arms NAME ...]`` searches synthetic problems of repeated blocks
+(``experiments.search.blocks``) as ``autoquant search`` would: the same recipes, probes, study and sampler, with the
+time for so many evaluations. The mean saving of what was evaluated is that of the true points, without measurement
+errors, as a share of what the hull of the true front attains, which an evaluation that is better than it should be
+may exceed. Each problem is searched with regions that know their pattern (``told``) and without (``untold``).
+OUT.json has a part for each family.
 """
 
 import argparse
@@ -102,9 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = new_part("experiments.search.granularity", evaluations=asked.evaluations, seeds=asked.seeds)
         part["cases"] = []
         for n_regions in asked.regions:
-            part["cases"].append(
-                measure_family(name, n_regions, asked.evaluations, seeds=asked.seeds, arms=asked.arms)
-            )
+            part["cases"].append(measure_family(name, n_regions, asked.evaluations, seeds=asked.seeds, arms=asked.arms))
             write_part(asked.out, name, part)
     print(render_granularity(read_document(asked.out)), end="")
     return 0

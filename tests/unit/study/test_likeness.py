@@ -27,6 +27,4 @@ def test_a_share_of_the_variance_is_correlated_and_the_variance_stays(patterns: 
 @given(PATTERNS, SHARES, SHARES)
 def test_one_share_is_undone_by_another(patterns: np.ndarray, before: float, share: float) -> None:
     likeness = Likeness(alike_patterns(patterns))
-    np.testing.assert_allclose(
-        likeness.root(before) @ likeness.root(share, before), likeness.root(share), atol=1e-9
-    )
+    np.testing.assert_allclose(likeness.root(before) @ likeness.root(share, before), likeness.root(share), atol=1e-9)
