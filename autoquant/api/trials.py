@@ -2,7 +2,6 @@
 
 import logging
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -162,7 +161,7 @@ class Trials:
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
-        start, n_before = time.perf_counter(), self.n_evaluations
+        start, n_before = self.deadline.elapsed, self.n_evaluations
         trial = self.study.ask() if assignment is None else self.study.ask_for(assignment)
         outcome = self.evaluator.evaluate(trial.assignment, self.n_rounds, left_s=self._left)
         if outcome is None:
@@ -173,7 +172,7 @@ class Trials:
         if isinstance(outcome, Measurement):
             self._known.add(outcome.digest)
         self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
-        self._seconds.append(time.perf_counter() - start)
+        self._seconds.append(self.deadline.elapsed - start)
         self._note(evaluation)
         self.watch.look()
         return True

@@ -7,6 +7,7 @@ import numpy as np
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.gaussian import condition
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.likeness import Likeness, alike_patterns
 
 __all__ = ["LatencyModel"]
 
@@ -15,6 +16,8 @@ _ERRORS = (0.003, 0.005, 0.01, 0.02, 0.04, 0.08)
 _BASE_SPREAD = 0.05
 _SHARED = 0.8
 """Of the variance of what a region saves, so much is shared by both kinds of operators."""
+_ALIKE = 0.8
+"""Of the variance of what regions save and borders cost, so much is shared by those of one pattern."""
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 """Of the prior's spread."""
 _FREEDOM = 4.0
@@ -37,6 +40,11 @@ class LatencyModel:
         spread = np.sqrt(_SHARED) * expected.spread.mean(axis=1)
         rest = np.sqrt(1 - _SHARED) * expected.spread.T.ravel()
         self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread])
+        first, second = layout.patterns[layout.edges].T
+        pairs = len(layout.regions) * first + second
+        self._root, self._border_root = (
+            Likeness(alike_patterns(patterns)).root(_ALIKE) for patterns in (layout.patterns, pairs)
+        )
         self._error, self._scale, self._n_tuned = _ERRORS.index(0.01), _SCALES.index(1.0), 0
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
@@ -54,7 +62,7 @@ class LatencyModel:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
         """
         design = self._features(codes)
-        observed, spread = ratios - design @ self._mean, design * self._spread
+        observed, spread = ratios - design @ self._mean, self._alike(design * self._spread)
         if len(codes) >= 1.1 * self._n_tuned:
             self._tune(spread, observed, errors)
             self._n_tuned = len(codes)
@@ -67,7 +75,7 @@ class LatencyModel:
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the ratio that would be observed without error; shapes (n,)."""
         design = self._features(codes)
-        spread = design * (self._spread * _SCALES[self._scale])
+        spread = self._alike(design * (self._spread * _SCALES[self._scale]))
         mean = design @ self._mean + spread @ self._posterior.mean
         return mean, self._posterior.variance(spread) + self.error**2
 
@@ -84,7 +92,7 @@ class LatencyModel:
         return np.stack([self._coefficients(weights) for weights in self._posterior.draws(rng, n)])
 
     def _coefficients(self, weights: Floats) -> Floats:
-        found = self._mean + weights * self._spread * _SCALES[self._scale]
+        found = self._mean + self._alike(weights[None])[0] * self._spread * _SCALES[self._scale]
         n_regions = len(self._layout.regions)
         constant, own, kind, border = np.split(found, [1, 1 + n_regions, 1 + 3 * n_regions])
         table = np.stack([np.zeros(n_regions), own + kind[:n_regions], own + kind[n_regions:]], axis=1)
@@ -98,6 +106,13 @@ class LatencyModel:
             for error, scale in near
         }
         self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
+
+    def _alike(self, values: Floats) -> Floats:
+        """Weights or their design, shape (n, 1 + 3 R + E), correlated by pattern."""
+        n, n_regions = len(values), len(self._root)
+        constant, own, border = np.split(values, [1, 1 + 3 * n_regions], axis=1)
+        own = (own.reshape(n, 3, n_regions) @ self._root).reshape(n, -1)
+        return np.concatenate([constant, own, border @ self._border_root], axis=1)
 
     def _features(self, codes: Codes) -> Floats:
         """Design matrix, shape (n, 1 + 3 R + E)."""

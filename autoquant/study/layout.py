@@ -26,6 +26,7 @@ class Layout:
         allowed: Which schemes each region may take; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
+        patterns: Number of each region's pattern; regions of one pattern are expected to be alike; shape (R,).
     """
 
     regions: tuple[RegionId, ...]
@@ -34,6 +35,7 @@ class Layout:
     allowed: npt.NDArray[np.bool_]
     edges: Codes
     work: Floats
+    patterns: Codes
 
     @classmethod
     def of(
@@ -42,8 +44,9 @@ class Layout:
         schemes: Mapping[str, Scheme],
         edges: Sequence[tuple[RegionId, RegionId]],
         work: Mapping[RegionId, float],
+        patterns: Mapping[RegionId, str] | None = None,
     ) -> "Layout":
-        """Arrays from names."""
+        """Arrays from names; without patterns every region has its own."""
         regions = tuple(choices)
         names = (FLOAT, *schemes)
         position = {region: i for i, region in enumerate(regions)}
@@ -56,6 +59,7 @@ class Layout:
             allowed=np.array([[name in choices[region] for name in names] for region in regions]),
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),
+            patterns=np.unique([(patterns or {}).get(r, f"{r}") for r in regions], return_inverse=True)[1],
         )
 
     @property

@@ -1,10 +1,13 @@
 """Noise power adds up over regions."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.study.gaussian import Posterior, condition
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.likeness import Likeness, alike_neighbours, alike_patterns
 
 __all__ = ["FLOAT_NOISE", "NoiseModel"]
 
@@ -14,6 +17,8 @@ _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 """Prior variances of the log of a region's noise power under a scheme, by what they are shared with."""
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
+_SHARES = (0.0, 0.3, 0.6, 0.9)
+"""Of the variance of region effects, so much is shared with those that are alike; how much, the evaluations say."""
 _QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
 _N_FIRST_STEPS = 8
@@ -25,10 +30,11 @@ class NoiseModel:
 
     The prior is a level, a region effect, one for its kind of operators, a scheme effect and a rest, so that one probe
     of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum
-    over regions is fitted by Gauss-Newton.
+    over regions is fitted by Gauss-Newton. Region effects are correlated: two thirds of what they share by pattern,
+    one third between neighbours (decision 0016).
 
-    Corrections for neighbours, and effects that repeated blocks share, were tried on recorded searches of seven models
-    and predicted no better (decision 0014).
+    Corrections for neighbours that are quantized too were tried on recorded searches of seven models and predicted no
+    better (decision 0014).
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -36,7 +42,9 @@ class NoiseModel:
         n_regions, n_schemes = layout.allowed.shape
         self._prior: Floats = np.log(1e-3 * (0.2 / n_regions + layout.work))
         self._sizes = (1, n_regions, 3 * n_regions, n_schemes, n_regions * n_schemes)
-        self._error = _ERRORS.index(0.4)
+        self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
+        self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
+        self._root = self._likeness.root(_SHARES[self._share])
         self._n_tuned = 0
         self._posterior = condition(np.zeros((0, sum(self._sizes))), np.zeros(0), np.zeros(0))
 
@@ -85,18 +93,34 @@ class NoiseModel:
         before = self._posterior.mean
         log_total, design = self._linearised(codes, before)
         found = condition(design, target - log_total + design @ before, factors * self.error**2)
-        shorter = before + np.clip(found.mean - before, -_LONGEST_STEP, _LONGEST_STEP)
-        self._posterior = Posterior(
-            found.design, found.variances, found.root, found.observed, shorter, found.log_evidence
-        )
+        self._posterior = _shortened(found, before)
 
     def _tune(self, factors: Floats) -> None:
-        """Move the error one step where that makes the observations more likely."""
+        """Move the error one step where that makes the observations more likely, and then the share."""
         posterior = self._posterior
         near = [i for i in (self._error - 1, self._error + 1) if 0 <= i < len(_ERRORS)]
         found = {i: condition(posterior.design, posterior.observed, factors * _ERRORS[i] ** 2) for i in near}
         found[self._error] = posterior
         self._error = max(found, key=lambda i: found[i].log_evidence)
+        self._tune_share(found[self._error])
+
+    def _tune_share(self, posterior: Posterior) -> None:
+        found = {self._share: posterior}
+        for share in (self._share - 1, self._share + 1):
+            if 0 <= share < len(_SHARES):
+                design = self._reshared(posterior.design, self._share, share)
+                found[share] = condition(design, posterior.observed, posterior.variances)
+        share = max(found, key=lambda i: found[i].log_evidence)
+        if share != self._share:
+            before = self._reshared(self._posterior.mean[None], share, self._share)[0]
+            self._share, self._root = share, self._likeness.root(_SHARES[share])
+            self._posterior = _shortened(found[share], before)
+
+    def _reshared(self, values: Floats, before: int, share: int) -> Floats:
+        """The same with the region effects multiplied by the root of another share; shape (n, U)."""
+        root, found = self._likeness.root(_SHARES[share], _SHARES[before]), values.copy()
+        found[:, 1 : 1 + len(root)] = values[:, 1 : 1 + len(root)] @ root
+        return found
 
     def _linearised(self, codes: Codes, weights: Floats) -> tuple[Floats, Floats]:
         """Log of the sum over regions, shape (n,), and its derivative by the weights, shape (n, U)."""
@@ -111,7 +135,7 @@ class NoiseModel:
         return np.asarray(
             self._prior
             + np.sqrt(_COMMON) * common
-            + np.sqrt(_REGION) * region
+            + np.sqrt(_REGION) * (self._root @ region)
             + np.sqrt(_KIND) * kind.reshape(-1, 3)[rows, self._layout.kinds[codes]]
             + np.sqrt(_SCHEME) * scheme[codes]
             + np.sqrt(_REST) * rest.reshape(len(rows), -1)[rows, codes]
@@ -126,9 +150,14 @@ class NoiseModel:
         scheme = rest.reshape(n, n_regions, n_schemes).sum(axis=1)
         parts = [
             np.sqrt(_COMMON) * shares.sum(axis=1, keepdims=True),
-            np.sqrt(_REGION) * shares,
+            np.sqrt(_REGION) * (shares @ self._root),
             np.sqrt(_KIND) * kind,
             np.sqrt(_SCHEME) * scheme,
             np.sqrt(_REST) * rest,
         ]
         return np.concatenate(parts, axis=1)
+
+
+def _shortened(found: Posterior, before: Floats) -> Posterior:
+    """With a mean that is near that of before."""
+    return replace(found, mean=before + np.clip(found.mean - before, -_LONGEST_STEP, _LONGEST_STEP))

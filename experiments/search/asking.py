@@ -73,6 +73,7 @@ def _layout(n_regions: int, rng: np.random.Generator) -> Layout:
         allowed=np.ones((n_regions, N_SCHEMES), dtype=bool),
         edges=np.array(edges),
         work=rng.dirichlet(np.ones(n_regions)),
+        patterns=np.arange(n_regions) % (n_regions // 5),
     )
 
 

@@ -51,7 +51,8 @@ class Problem:
     def layout(self) -> Layout:
         """For the structure sampler."""
         work = {region.id: region.work for region in self.regions}
-        return Layout.of(self.space.choices, self.space.schemes, self.borders, work)
+        patterns = {region.id: region.pattern for region in self.regions}
+        return Layout.of(self.space.choices, self.space.schemes, self.borders, work, patterns)
 
     @property
     def n_assignments(self) -> int:

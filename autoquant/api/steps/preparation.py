@@ -79,7 +79,8 @@ def find_regions(
 def layout_of(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> Layout:
     """Regions, schemes and borders as a sampler sees them."""
     space, work = resolve(definition, found), {region.id: region.work for region in found}
-    return Layout.of(space.choices, space.schemes, tuple(regions.borders(prepared.graph, found)), work)
+    patterns = {region.id: region.pattern for region in found}
+    return Layout.of(space.choices, space.schemes, tuple(regions.borders(prepared.graph, found)), work, patterns)
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

@@ -34,3 +34,11 @@ def test_a_layout_without_borders_is_one() -> None:
     alone = Layout.of({REGIONS[0]: ("float", "a")}, SCHEMES, [], {REGIONS[0]: 1.0})
     assert alone.edges.shape == (0, 2)
     assert np.array_equal(alone.work, [1.0])
+
+
+def test_regions_have_a_pattern_of_their_own_where_none_is_named() -> None:
+    choices, work = dict.fromkeys(REGIONS, ("float", "a")), dict.fromkeys(REGIONS, 0.25)
+    patterns = Layout.of(choices, SCHEMES, [], work, {REGIONS[0]: "p", REGIONS[2]: "p"}).patterns
+    assert patterns[0] == patterns[2]
+    assert len(set(patterns.tolist())) == 3
+    assert len(set(Layout.of(choices, SCHEMES, [], work).patterns.tolist())) == 4

@@ -1,0 +1,47 @@
+from dataclasses import replace
+
+import numpy as np
+
+from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.noise import NoiseModel
+from tests.unit.study.layouts import a_layout
+
+N_REGIONS = 12
+PATTERNS = np.arange(N_REGIONS) % 3
+
+
+def a_problem(*, is_alike: bool) -> tuple[Codes, Floats]:
+    """One-region probes and the logs of their noise powers; each pattern has its own or none of them tells anything."""
+    rng = np.random.default_rng(3)
+    level = rng.normal(-7, 3, 3)[PATTERNS] if is_alike else rng.normal(-7, 3, N_REGIONS)
+    codes = np.eye(N_REGIONS, dtype=np.int64) * 2
+    return codes, level + 0.1 * rng.standard_normal(N_REGIONS)
+
+
+def error(layout: Layout, *, is_alike: bool) -> float:
+    """Of the predictions for all regions after the first half of them was probed, one by one."""
+    codes, log = a_problem(is_alike=is_alike)
+    model, half = NoiseModel(layout), N_REGIONS // 2
+    for n in range(1, half + 1):
+        model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool))
+    return float(np.abs(model.predict(codes[half:])[0] - log[half:]).mean())
+
+
+def test_what_is_learned_of_a_region_is_believed_of_those_with_its_pattern() -> None:
+    untold, told = a_layout(N_REGIONS), replace(a_layout(N_REGIONS), patterns=PATTERNS)
+    assert error(told, is_alike=True) < 0.8 * error(untold, is_alike=True)
+
+
+def test_patterns_that_tell_nothing_mislead_little() -> None:
+    untold, told = a_layout(N_REGIONS), replace(a_layout(N_REGIONS), patterns=PATTERNS)
+    assert error(told, is_alike=False) < 1.3 * error(untold, is_alike=False)
+
+
+def test_a_region_that_differs_from_its_likes_is_believed_once_it_was_probed() -> None:
+    codes, log = a_problem(is_alike=True)
+    log[0] += 3.0
+    codes, log = np.tile(codes, (2, 1)), np.tile(log, 2)
+    model = NoiseModel(replace(a_layout(N_REGIONS), patterns=PATTERNS))
+    for n in range(1, len(codes) + 1):
+        model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool))
+    assert abs(model.predict(codes)[0][0] - log[0]) < 0.5
