@@ -31,7 +31,7 @@ class NoiseModel:
     The prior is a level, a region effect, one for its kind of operators, a scheme effect and a rest, so that one probe
     of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum
     over regions is fitted by Gauss-Newton. Region effects are correlated: two thirds of what they share by pattern,
-    one third between neighbours (decision 0016).
+    one third between neighbours (decision 0021).
 
     Corrections for neighbours that are quantized too were tried on recorded searches of seven models and predicted no
     better (decision 0014).
