@@ -130,7 +130,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few comparisons of a few seconds: does it work?")
     found = parser.parse_args(arguments)
     if found.quick:
-        found.comparisons, found.copies, found.seconds_each = min(found.comparisons, 4), 2, 3.0
+        found.comparisons, found.copies, found.seconds_each = min(found.comparisons, 4), 2, 6.0
     found.models = found.models or [subject_of("example:digits")]
     return found
 

@@ -78,7 +78,7 @@ class Blocks:
 
     def attainable(self) -> float:
         """Mean saving of the lower hull of the true front."""
-        return mean_saving(self.point(codes) for codes in Frontier(self.truth.layout).solve([self].truth, np.ones(1)))
+        return mean_saving(self.point(codes) for codes in Frontier(self.truth.layout).solve([self.truth], np.ones(1)))
 
 
 def make_blocks(n_regions: int, spread: Spread, *, seed: int, is_told: bool = True) -> Blocks:

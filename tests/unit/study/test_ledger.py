@@ -49,16 +49,18 @@ def is_inside(estimate: Estimate, truth: float) -> bool:
 
 def test_intervals_of_latencies_hold_the_truth() -> None:
     inside = []
-    for target, (name, us) in enumerate(FLOAT_US.items()):
-        own = us * TRUTH.own[target]
-        inside += [
-            is_inside(cost.change_us[name], own[LAYOUT.regions.index(cost.region), KINDS[cost.operators]])
-            for cost in found().regions
-        ]
-        inside += [
-            is_inside(cost.change_us[name], us * true)
-            for cost, true in zip(found().borders, TRUTH.border[target], strict=True)
-        ]
+    for seed in range(4):
+        layout = a_layout(8, seed=seed)
+        truth = a_landscape(layout, n_targets=2, seed=seed)
+        ledger = ledger_of(searched(layout, truth), FLOAT_US)
+        assert ledger is not None
+        for target, (name, us) in enumerate(FLOAT_US.items()):
+            own = us * truth.own[target]
+            for cost in ledger.regions:
+                true_us = own[layout.regions.index(cost.region), KINDS[cost.operators]]
+                inside.append(is_inside(cost.change_us[name], true_us))
+            for border, true in zip(ledger.borders, truth.border[target], strict=True):
+                inside.append(is_inside(border.change_us[name], us * true))
     assert np.mean(inside) > 0.75
 
 
