@@ -82,13 +82,19 @@ class Weights:
             values = quantize(self.graph.constant(name), params, used)
             self._cache[key] = QuantizedWeight(values, params, used, _label(tensor_format, used, adjusted))
         found = self._cache[key]
-        return found if rounding is Rounding.NEAREST else self._with_feedback(name, found)
+        if rounding is Rounding.NEAREST:
+            return found
+        return self._with_feedback(name, found, self._params(name, tensor_format, used))
 
-    def _with_feedback(self, name: TensorName, nearest: QuantizedWeight) -> QuantizedWeight:
+    def _with_feedback(self, name: TensorName, nearest: QuantizedWeight, plain: QuantParams) -> QuantizedWeight:
+        """What the rounder gives for the plain scales; channels with a larger one for their bias stay as they are."""
         key = (name, nearest.label)
         if key not in self._rounded:
-            params = nearest.params
-            values = None if self.rounder is None else self.rounder(name, params.scale, params.zero_point, params.dtype)
+            values = None if self.rounder is None else self.rounder(name, plain.scale, plain.zero_point, plain.dtype)
+            if values is not None:
+                is_plain = np.asarray(nearest.params.scale == plain.scale)
+                shape = [-1 if i == nearest.axis else 1 for i in range(values.ndim)]
+                values = np.where(is_plain.reshape(shape), values, nearest.values)
             if values is None or np.array_equal(values, nearest.values):
                 self._rounded[key] = nearest
             else:

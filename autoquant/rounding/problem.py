@@ -55,9 +55,9 @@ def damped(moment: Floats, n_products: int) -> Floats:
     """The mean of ``x x^T`` over products, with a share of each group's mean diagonal added to its diagonal.
 
     That makes it positive definite and keeps integers near to their weights along inputs that hardly vary. The share
-    grows with the inputs of each product: of D white inputs, as many products know so little that trusting them would
-    make the error on others three times that of the nearest integers. A group whose inputs are always zero gets the
-    identity.
+    grows with the inputs of each product: of white inputs, half as many products as inputs know so little that trusting
+    them would make the error on others three times that of the nearest integers. A group whose inputs are always zero
+    gets the identity.
 
     References:
         Frantar et al., "GPTQ", arXiv 2210.17323, section 3.3, step 3: one hundredth, whatever the number of products.

@@ -115,6 +115,18 @@ def test_the_label_of_rounded_weights_follows_their_integers() -> None:
     assert labels[0].startswith("s8:tensor:sym:gptq-")
 
 
+def test_channels_with_a_larger_scale_for_their_bias_keep_the_nearest_integers() -> None:
+    weight = np.array([[1e-7, 1e-7]] * 4, np.float32)
+    bias, input_scale = np.array([5, 0], np.float32), np.float32(0.5)
+    weights = weights_of(weight, ARounder(np.full((4, 2), 3, np.int8)))
+    nearest = weights.weight(W, PER_CHANNEL, 1, bias=bias, input_scale=input_scale)
+    found = weights.weight(W, PER_CHANNEL, 1, bias=bias, input_scale=input_scale, rounding=Rounding.GPTQ)
+    np.testing.assert_array_equal(found.values[:, 0], nearest.values[:, 0])
+    np.testing.assert_array_equal(found.values[:, 1], 3)
+    per_tensor = weights.weight(W, UNSIGNED, 1, bias=bias, input_scale=input_scale)
+    assert weights.weight(W, UNSIGNED, 1, bias=bias, input_scale=input_scale, rounding=Rounding.GPTQ) is per_tensor
+
+
 def test_integers_that_are_the_nearest_ones_are_no_variant() -> None:
     plain = weights_of(floats(4, 4)).weight(W, PER_TENSOR, None)
     for integers in (None, plain.values):

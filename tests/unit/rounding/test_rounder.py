@@ -10,6 +10,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType
 from autoquant.model.graph import Graph
 from autoquant.rounding.moments import Moments
+from autoquant.rounding.rounded import grid_digest
 from autoquant.rounding.rounder import FeedbackRounder
 from tests.models import Floats, floats, model_of, outputs_of
 from tests.unit.rounding.test_moments import Opener
@@ -98,6 +99,13 @@ def test_what_there_is_no_time_for_stays_as_it_is_and_is_named() -> None:
     assert rounder.moments.of(W).n_products == 3 * 3  # of 8 samples with 3 rows
     assert rounder(V, *GRID) is None
     assert rounder.unfinished == {"v"}
+
+
+def test_what_was_rounded_once_is_given_again() -> None:
+    rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}))
+    found = rounder(W, *GRID)
+    assert rounder(W, *GRID) is found
+    assert list(rounder.integers) == [("w", grid_digest(*GRID))]
 
 
 def test_without_any_time_no_sample_is_run() -> None:
