@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoquant.api import steps
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, Region
-from autoquant.domain.scheme import BiasCorrection
+from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
@@ -15,10 +16,24 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
 from experiments.believe.subjects import Subject
 
-__all__ = ["ALGORITHMS", "PLAIN", "Algorithm", "Setting", "setting_of"]
+__all__ = ["ALGORITHMS", "PLAIN", "Algorithm", "Material", "Setting", "setting_of"]
 
 PLAIN = "none"
-_MEAN = " +mean"
+_MEAN, _GPTQ = " +mean", " +gptq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What candidates of one form of the float model are made from.
+
+    Attributes:
+        prepared: The preprocessed model.
+        builder: Of candidates; it knows each scheme with bias correction too, under its name with `` +mean``, and both
+            with error feedback, under their names with `` +gptq``.
+    """
+
+    prepared: PreparedModel
+    builder: Builder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +42,17 @@ class Setting:
 
     Attributes:
         calibration: Samples.
-        prepared: The preprocessed model.
         definition: The space, whose schemes recipes are.
         regions: The partition.
-        builder: Of candidates; it knows each scheme with bias correction too, under its name with `` +mean``.
+        plain: Of the preprocessed model.
+        equalised: Of the one whose channels are balanced; the plain one where nothing can be.
     """
 
     calibration: Samples
-    prepared: PreparedModel
     definition: SpaceDefinition
     regions: tuple[Region, ...]
-    builder: Builder
+    plain: Material
+    equalised: Material
 
 
 Algorithm = Callable[[Setting, Assignment], Candidate]
@@ -51,38 +66,54 @@ def setting_of(subject: Subject, space: str, cache: Path) -> Setting:
         space: By name.
         cache: For the statistics.
     """
-    definition = read_space(space, ep="cpu")
-    corrected = (replace(s, name=s.name + _MEAN, bias=BiasCorrection.MEAN) for s in definition.schemes)
-    both = replace(definition, schemes=(*definition.schemes, *corrected))
+    definition = read_space(space, ep="cpu", accuracy=Accuracy.NONE)
+    every = replace(definition, schemes=tuple(each for scheme in definition.schemes for each in _variants(scheme)))
     calibration = steps.read_data(subject.model, subject.calibration)
     prepared = steps.prepare(subject.model, calibration)
     regions = steps.find_regions(prepared, space=definition)
+
+    def material(model: PreparedModel) -> Material:
+        statistics = steps.calibrate(model, calibration, space=definition, cache_folder=cache)
+        rounder = steps.round_weights(model, regions, statistics, calibration, space=every)
+        return Material(
+            prepared=model, builder=steps.builder_of(model, regions, statistics, space=every, rounder=rounder)
+        )
+
     statistics = steps.calibrate(prepared, calibration, space=definition, cache_folder=cache)
+    other, plain = steps.equalise(prepared, statistics), material(prepared)
     return Setting(
         calibration=calibration,
-        prepared=prepared,
         definition=definition,
         regions=regions,
-        builder=steps.builder_of(prepared, regions, statistics, space=both),
+        plain=plain,
+        equalised=material(other.prepared) if other.tensors else plain,
     )
 
 
-def _plain(setting: Setting, assignment: Assignment) -> Candidate:
-    return setting.builder.build(assignment)
+def _variants(scheme: Scheme) -> tuple[Scheme, ...]:
+    corrected = replace(scheme, name=scheme.name + _MEAN, bias=BiasCorrection.MEAN)
+    pair = (scheme, corrected)
+    return (*pair, *(replace(each, name=each.name + _GPTQ, rounding=Rounding.GPTQ) for each in pair))
 
 
-def _bias_mean(setting: Setting, assignment: Assignment) -> Candidate:
-    return setting.builder.build({region: name + _MEAN for region, name in assignment.items()})
+def _named(assignment: Assignment, suffix: str) -> Assignment:
+    return {region: name + suffix for region, name in assignment.items()}
 
 
-def _bias_observed(setting: Setting, assignment: Assignment) -> Candidate:
-    shifts = steps.observe_shifts(setting.prepared, setting.builder, assignment, setting.calibration)
-    return setting.builder.build(assignment, shifts)
+def _observed(setting: Setting, material: Material, assignment: Assignment) -> Candidate:
+    shifts = steps.observe_shifts(material.prepared, material.builder, assignment, setting.calibration)
+    return material.builder.build(assignment, shifts)
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
-    PLAIN: _plain,
-    "bias mean": _bias_mean,
-    "bias observed": _bias_observed,
+    PLAIN: lambda setting, assignment: setting.plain.builder.build(assignment),
+    "equalised": lambda setting, assignment: setting.equalised.builder.build(assignment),
+    "bias mean": lambda setting, assignment: setting.plain.builder.build(_named(assignment, _MEAN)),
+    "bias observed": lambda setting, assignment: _observed(setting, setting.plain, assignment),
+    "gptq": lambda setting, assignment: setting.plain.builder.build(_named(assignment, _GPTQ)),
+    "equalised, bias mean": lambda setting, assignment: setting.equalised.builder.build(_named(assignment, _MEAN)),
+    "equalised, gptq, bias observed": lambda setting, assignment: _observed(
+        setting, setting.equalised, _named(assignment, _GPTQ)
+    ),
 }
 """The first one is what the others are compared with."""

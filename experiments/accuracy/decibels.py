@@ -94,8 +94,13 @@ def render_decibels(document: Mapping[str, Any]) -> str:
     """A line for each uniform recipe, and one for the mixes of each model."""
     parts = document.get("parts", {})
     rows = [row for model, part in parts.items() for row in (*_uniform_rows(model, part), *_mix_rows(model, part))]
-    others = [name for name in ALGORITHMS if name != PLAIN]
-    return markdown(["model", "assignment", PLAIN, *others, "same kernels"], rows)
+    return markdown(["model", "assignment", PLAIN, *_others(document), "same kernels"], rows)
+
+
+def _others(document: Mapping[str, Any]) -> list[str]:
+    """Algorithms that were measured, beside none."""
+    found = {record["algorithm"] for part in document.get("parts", {}).values() for record in part["decibels"]}
+    return [name for name in ALGORITHMS if name in found and name != PLAIN]
 
 
 def _uniform_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -117,7 +122,7 @@ def _mix_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
     gains = [
         [r["snr_db"] - plain[r["scheme"], r["mix"]] for r in found if r["algorithm"] == name and _key(r) in plain]
         for name in ALGORITHMS
-        if name != PLAIN
+        if name != PLAIN and any(record["algorithm"] == name for record in found)
     ]
     texts = [f"{np.mean(gain):+.1f} ± {1.96 * np.std(gain, ddof=1) / math.sqrt(len(gain)):.1f}" for gain in gains]
     same = _yes(all(record["same_kernels"] for record in found))

@@ -7,7 +7,7 @@ import pytest
 from experiments.accuracy.algorithms import ALGORITHMS, PLAIN
 from experiments.accuracy.decibels import main, render_decibels
 
-MEAN, OBSERVED = (name for name in ALGORITHMS if name != PLAIN)
+MEAN, OBSERVED = "bias mean", "bias observed"
 
 
 def a_record(algorithm: str, snr_db: float, *, mix: int = 0, same_kernels: bool = True) -> dict[str, Any]:
