@@ -28,10 +28,11 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 
-__all__ = ["BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
+__all__ = ["N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
 
 _LOG = logging.getLogger("autoquant")
-_N_FORM_SAMPLES = 8
+N_FORM_SAMPLES = 8
+"""On which forms of the float model are compared."""
 _SNR_MARGIN_DB = 1.5
 _RATIO_MARGIN = 0.04
 """A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
@@ -193,20 +194,23 @@ class Evaluator:
         assert self._builder is not None
         return steps.probe_residual_norms(self._builder, self.bench)
 
-    def best_uniform_db(self) -> float:
-        """Highest SNR of a uniform recipe, on a few samples; minus infinity where none runs. Nothing is timed."""
+    def best_uniform_db(self, n_recipes: int) -> float:
+        """Highest SNR of the first uniform recipes, on a few samples; minus infinity where none runs.
+
+        Nothing is timed.
+        """
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
         choices = found.layout().choices
         best = -math.inf
-        for scheme in found.definition.schemes:
+        for scheme in found.definition.schemes[:n_recipes]:
             candidate = self._builder.build(
                 {region: scheme.name for region, names in choices.items() if scheme.name in names}
             )
             try:
                 opened = self.bench.open(candidate.skeleton, candidate.constants)
-                quality = self.bench.untimed_quality(opened, _N_FORM_SAMPLES)
+                quality = self.bench.untimed_quality(opened, N_FORM_SAMPLES)
             except Exception as error:  # onnxruntime raises its own types from run
                 _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)
                 continue

@@ -83,13 +83,13 @@ class IsolatedEvaluator:
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
 
-    def best_uniform_db(self) -> float:
+    def best_uniform_db(self, n_recipes: int) -> float:
         """See ``Evaluator.best_uniform_db``.
 
         Raises:
             ModelError: The process was lost.
         """
-        found: float = self._own("best_uniform_db")
+        found: float = self._own("best_uniform_db", n_recipes)
         return found
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:

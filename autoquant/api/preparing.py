@@ -9,7 +9,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Accuracy, Form
@@ -23,6 +23,8 @@ __all__ = ["Preparing"]
 
 _LOG = logging.getLogger("autoquant")
 _CALIBRATION_SHARE = 0.25
+_FORMS_SHARE = 0.05
+"""Of the budget, for the recipes by which forms are compared."""
 _LONG_SHARE = 0.1
 """Of the budget: a calibration that took more is not done a second time, for another form."""
 
@@ -70,7 +72,7 @@ class Preparing:
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )
 
-    def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+    def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator, facts: BenchFacts) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.
 
         It is the one whose best uniform recipe has the higher SNR on a few samples, or that of the earlier run. There
@@ -79,14 +81,16 @@ class Preparing:
         Args:
             plain: What the evaluator has loaded.
             evaluator: Builds and runs the recipes.
+            facts: Of the float model.
         """
         wanted = Form.EQUALISED if self.earlier is None else self.earlier.form
         if self.definition.accuracy is Accuracy.NONE or not plain.regions or wanted is Form.PLAIN:
             return plain
         self.tell("equalise")
         with self.deadline.phase("equalise"):
-            if self.earlier is None and self.deadline.phases["calibrate"] > _LONG_SHARE * self._budget_s:
-                self.notes.append("equalisation: there is no time for another calibration pass")
+            n_recipes = self._n_recipes(evaluator.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
+            if self.earlier is None and n_recipes == 0:
+                self.notes.append("equalisation: there is no time for it")
                 return plain
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
@@ -97,25 +101,35 @@ class Preparing:
             if self.earlier is not None:
                 evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
                 return other
-            return self._better(plain, other, found.note, evaluator)
+            plain_db = evaluator.best_uniform_db(n_recipes)
+            other_db = self._loaded_db(other, evaluator, n_recipes)
+            is_better = other_db > plain_db
+            self.notes.append(
+                f"equalisation: {found.note}, which is{'' if is_better else ' not'} used: the best of {n_recipes}"
+                f" uniform recipes has {other_db:.1f} dB with it and {plain_db:.1f} dB without"
+            )
+            if not is_better:
+                evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
+            return other if is_better else plain
 
-    def _better(self, plain: Ingredients, other: Ingredients, note: str, evaluator: IsolatedEvaluator) -> Ingredients:
-        plain_db = evaluator.best_uniform_db()
+    def _n_recipes(self, recipe_s: float) -> int:
+        """How many recipes there is time for in each form; none where there is none for another calibration either."""
+        n_schemes = len(self.definition.schemes)
+        if math.isinf(self._budget_s):
+            return n_schemes
+        if self.deadline.phases["calibrate"] > _LONG_SHARE * self._budget_s:
+            return 0
+        return min(n_schemes, int(_FORMS_SHARE * self._budget_s / (2 * recipe_s)))
+
+    @staticmethod
+    def _loaded_db(other: Ingredients, evaluator: IsolatedEvaluator, n_recipes: int) -> float:
+        """SNR of another form's best recipe; minus infinity where it cannot be run."""
         try:
             evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-            other_db = evaluator.best_uniform_db()
+            return evaluator.best_uniform_db(n_recipes)
         except ModelError as error:
             _LOG.warning("the equalised form is not used: %s", error)
-            other_db = -math.inf
-        is_better = other_db > plain_db
-        self.notes.append(
-            f"equalisation: {note}, which is{'' if is_better else ' not'} used: the best uniform recipe has"
-            f" {other_db:.1f} dB with it and {plain_db:.1f} dB without"
-        )
-        if is_better:
-            return other
-        evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
-        return plain
+            return -math.inf
 
     def _rounded(self, plain: Ingredients) -> Ingredients:
         """With the weights of schemes that do not round them to the nearest integers."""

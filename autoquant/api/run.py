@@ -146,7 +146,7 @@ class Run:
             with interruptible() as interrupts:
                 with self.deadline.phase("open"):
                     facts = self._load(evaluator, plain)
-                ingredients = preparing.in_best_form(plain, evaluator)
+                ingredients = preparing.in_best_form(plain, evaluator, facts)
                 if not self.configuration.resume:  # before there is a journal
                     folder.write_json("run.json", self._run_document(ingredients, facts, 0))
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
