@@ -58,6 +58,11 @@ class Budget:
     trial_seconds: float | None = None
     trial_memory_mb: int | None = None
 
+    @property
+    def limit_s(self) -> float:
+        """The time, infinite without one."""
+        return math.inf if self.seconds is None else self.seconds
+
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")

@@ -44,9 +44,14 @@ class Deadline:
         return time.perf_counter() - self._start + self.spent_s
 
     @property
+    def limit_s(self) -> float:
+        """The budget, infinite without one."""
+        return float("inf") if self.seconds is None else self.seconds
+
+    @property
     def left(self) -> float:
         """Seconds that are left; infinite without a budget."""
-        return float("inf") if self.seconds is None else self.seconds - self.elapsed
+        return self.limit_s - self.elapsed
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

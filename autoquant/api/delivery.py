@@ -99,20 +99,30 @@ class Delivery:
         )
 
     def _drop_versions(self, finalists: Mapping[str, Finalist], measured: dict[str, Measured]) -> None:
-        """Of a finalist and its refinement only the one stays that is better on samples that neither was fitted to."""
+        """Of a finalist and its refinement one stays: that which keeps the demands, then that of the higher SNR.
+
+        SNRs are those of the held-out samples, or of all where none are held out; neither version was fitted to them.
+        """
+        standings = dict(_standings(measured, {name: finalist.path for name, finalist in finalists.items()}))
         gains = []
         for name, finalist in finalists.items():
-            if finalist.plain is None or not {name, finalist.plain} <= measured.keys():
+            if finalist.plain is None or not {name, finalist.plain} <= standings.keys():
                 continue
-            gain = _held_out_db(measured[name]) - _held_out_db(measured[finalist.plain])
-            measured.pop(finalist.plain if gain > 0 else name)
-            gains.append(gain)
+            refined, plain = (
+                (self._keeps(standings, measured, n), _held_out_db(measured[n])) for n in (name, finalist.plain)
+            )
+            measured.pop(finalist.plain if refined > plain else name)
+            gains.append(0.0 if refined[1] == plain[1] else refined[1] - plain[1])
         if gains:
             n_better, median = sum(gain > 0 for gain in gains), statistics.median(gains)
+            where = "held-out" if self.division.n_held_out else "evaluation"
             self.notes.append(
-                f"refinement: better on the held-out samples in {n_better} of {len(gains)} finalists, by"
+                f"refinement: better on the {where} samples in {n_better} of {len(gains)} finalists, by"
                 f" {median:.1f} dB in the median of all"
             )
+
+    def _keeps(self, standings: Mapping[str, Standing], measured: Mapping[str, Measured], name: str) -> bool:
+        return self.bounds.keeps(standings[name]) and keeps_drops(measured[name].metrics, self.bounds.max_drops)
 
     def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
         final = JointMeasurement(

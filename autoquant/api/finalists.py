@@ -32,7 +32,7 @@ class Refined:
 
     Attributes:
         candidate: Has the kernels of the plain one.
-        algorithms: That made it.
+        algorithms: That were done beside those of the form.
     """
 
     candidate: Candidate
@@ -67,13 +67,13 @@ class Finalists:
     Attributes:
         ingredients: What candidates are built from.
         builder: Builds them as the search did.
-        refine: Refines them.
+        refine: Refines them, if anything does.
         folder: Of the run.
     """
 
     ingredients: Ingredients
     builder: Builder
-    refine: Refine
+    refine: Refine | None
     folder: RunFolder
 
     def write(
@@ -99,7 +99,8 @@ class Finalists:
         writing_s = 0.0
         for evaluation in chosen:
             each = finalist_seconds(_seconds(evaluation), n_samples) + opening_s
-            if deadline.left < needed + each + writing_s:
+            n_versions = 1 if self.refine is None else 2
+            if deadline.left < needed + n_versions * each + writing_s:
                 break
             start = time.perf_counter()
             for name, finalist in self._versions(evaluation):
@@ -112,30 +113,42 @@ class Finalists:
         """As it was in the search, and refined."""
         name, assignment = f"t{evaluation.trial.number:04d}", _quantized(evaluation)
         candidate, algorithms = self.builder.build(assignment), self._algorithms(assignment)
-        path = self._write(name, candidate, evaluation, algorithms)
+        path = self._write(name, candidate, evaluation, algorithms, self._measured(evaluation))
         yield name, Finalist(evaluation=evaluation, path=path, algorithms=algorithms)
-        refined = self.refine(assignment)
+        refined = None if self.refine is None else self.refine(assignment)
         if refined is not None and refined.candidate.digest != candidate.digest:
-            other, algorithms = name + _REFINED, (*algorithms, *refined.algorithms)
-            path = self._write(other, refined.candidate, evaluation, algorithms)
+            other, algorithms = name + _REFINED, (*self._of_form, *refined.algorithms)
+            path = self._write(other, refined.candidate, evaluation, algorithms, {})
             yield other, Finalist(evaluation=evaluation, path=path, algorithms=algorithms, plain=name)
+
+    @property
+    def _of_form(self) -> tuple[str, ...]:
+        return (str(Form.EQUALISED),) if self.ingredients.form is Form.EQUALISED else ()
 
     def _algorithms(self, assignment: Assignment) -> tuple[str, ...]:
         schemes = {scheme.name: scheme for scheme in self.ingredients.definition.schemes}
         taken = [schemes[name] for name in assignment.values()]
-        found = ["equalised"] if self.ingredients.form is Form.EQUALISED else []
+        found = [*self._of_form]
         found += sorted({f"bias {scheme.bias}" for scheme in taken if scheme.bias is not BiasCorrection.NONE})
         found += sorted({f"rounding {s.rounding}" for s in taken if s.rounding is not Rounding.NEAREST})
         return tuple(found)
 
-    def _write(self, name: str, candidate: Candidate, evaluation: Evaluation, algorithms: Sequence[str]) -> Path:
+    def _write(
+        self,
+        name: str,
+        candidate: Candidate,
+        evaluation: Evaluation,
+        algorithms: Sequence[str],
+        measured: Mapping[str, str],
+    ) -> Path:
         assignment = _quantized(evaluation)
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
         overrides = tensor_quant_overrides(plan, self.builder.planner)
         quantized = sorted(plan.integer | plan.absorbed.keys())
         provenance = {
-            **self._provenance(evaluation, assignment),
+            **self._provenance(assignment),
+            **measured,
             "autoquant.accuracy": json.dumps(list(algorithms)),
             "autoquant.nodes_to_quantize": json.dumps([nodes[i].name for i in quantized]),
         }
@@ -144,7 +157,8 @@ class Finalists:
         self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
         return path
 
-    def _provenance(self, evaluation: Evaluation, assignment: Assignment) -> Mapping[str, str]:
+    @staticmethod
+    def _measured(evaluation: Evaluation) -> Mapping[str, str]:
         outcome = evaluation.outcome
         assert isinstance(outcome, Measurement)
         ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
@@ -153,11 +167,13 @@ class Finalists:
             "n_samples": outcome.quality.n_samples,
             "ratio": ratios,
         }
+        return {"autoquant.measured_in_search": json.dumps(measured)}
+
+    def _provenance(self, assignment: Assignment) -> Mapping[str, str]:
         return {
             "autoquant.version": metadata.version("autoquant"),
             "autoquant.assignment": json.dumps(dict(assignment)),
             "autoquant.calibration": self.ingredients.statistics.digest,
-            "autoquant.measured_in_search": json.dumps(measured),
             "autoquant.source_sha256": self.ingredients.prepared.source_sha256,
             "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
         }

@@ -83,13 +83,17 @@ class IsolatedEvaluator:
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
 
-    def best_uniform_db(self, n_recipes: int) -> float:
+    def best_uniform_db(self, seconds: float, n_most: int) -> tuple[float, int]:
         """See ``Evaluator.best_uniform_db``.
 
         Raises:
-            ModelError: The process was lost.
+            ProfileError: A recipe ended the process, or hung; another one has nothing loaded.
         """
-        found: float = self._own("best_uniform_db", n_recipes)
+        limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
+        try:
+            found: tuple[float, int] = self._worker.call("best_uniform_db", seconds, n_most, seconds=limit)
+        except (WorkerLostError, MemoryError) as error:
+            raise ProfileError(f"a uniform recipe ended the process that measures: {error}") from error
         return found
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:

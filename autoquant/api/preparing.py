@@ -1,6 +1,5 @@
 """What candidates are built from: the preprocessed model, its regions and statistics."""
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,19 +8,19 @@ from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
+from autoquant.api.evaluator import N_FORM_SAMPLES, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
+from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, ProfileError
 from autoquant.model.prepared import PreparedModel
 
 __all__ = ["Preparing"]
 
-_LOG = logging.getLogger("autoquant")
 _CALIBRATION_SHARE = 0.25
 _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
@@ -62,7 +61,9 @@ class Preparing:
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
             if self.earlier is None:
-                statistics = self._calibrate(prepared, None, seconds=_CALIBRATION_SHARE * self._budget_s)
+                statistics = self._calibrate(
+                    prepared, None, seconds=_CALIBRATION_SHARE * self.configuration.budget.limit_s
+                )
             else:
                 statistics = self._calibrate(prepared, self.earlier.n_calibration_samples)
         if statistics.n_samples < len(samples):
@@ -72,7 +73,7 @@ class Preparing:
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )
 
-    def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator, facts: BenchFacts) -> Ingredients:
+    def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.
 
         It is the one whose best uniform recipe has the higher SNR on a few samples, or that of the earlier run. There
@@ -81,55 +82,59 @@ class Preparing:
         Args:
             plain: What the evaluator has loaded.
             evaluator: Builds and runs the recipes.
-            facts: Of the float model.
         """
         wanted = Form.EQUALISED if self.earlier is None else self.earlier.form
         if self.definition.accuracy is Accuracy.NONE or not plain.regions or wanted is Form.PLAIN:
             return plain
         self.tell("equalise")
+        other, note = self._equalised(plain)
+        if other is None:
+            self.notes.append(f"equalisation: {note}")
+            return plain
+        other = self._rounded(other)
         with self.deadline.phase("equalise"):
-            n_recipes = self._n_recipes(evaluator.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
-            if self.earlier is None and n_recipes == 0:
-                self.notes.append("equalisation: there is no time for it")
-                return plain
+            if self.earlier is None:
+                return self._better(plain, other, note, evaluator)
+            evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
+            return other
+
+    def _equalised(self, plain: Ingredients) -> tuple[Ingredients | None, str]:
+        """The other form and what was done, or none and why."""
+        with self.deadline.phase("equalise"):
+            budget_s = self.configuration.budget.limit_s
+            if self.earlier is None and self.deadline.phases["calibrate"] > _LONG_SHARE * budget_s:
+                return None, "there is no time for another calibration"
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
-                self.notes.append(f"equalisation: {found.note}")
-                return plain
-            statistics = self._calibrate(found.prepared, plain.statistics.n_samples)
-            other = self._rounded(replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED))
-            if self.earlier is not None:
-                evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-                return other
-            plain_db = evaluator.best_uniform_db(n_recipes)
-            other_db = self._loaded_db(other, evaluator, n_recipes)
-            is_better = other_db > plain_db
-            self.notes.append(
-                f"equalisation: {found.note}, which is{'' if is_better else ' not'} used: the best of {n_recipes}"
-                f" uniform recipes has {other_db:.1f} dB with it and {plain_db:.1f} dB without"
-            )
-            if not is_better:
-                evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
-            return other if is_better else plain
+                return None, found.note
+            seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
+            n_samples = plain.statistics.n_samples
+            statistics = self._calibrate(found.prepared, n_samples, seconds=seconds)
+            if statistics.n_samples < n_samples:
+                return None, "there was no time for another calibration"
+            return replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED), found.note
 
-    def _n_recipes(self, recipe_s: float) -> int:
-        """How many recipes there is time for in each form; none where there is none for another calibration either."""
-        n_schemes = len(self.definition.schemes)
-        if math.isinf(self._budget_s):
-            return n_schemes
-        if self.deadline.phases["calibrate"] > _LONG_SHARE * self._budget_s:
-            return 0
-        return min(n_schemes, int(_FORMS_SHARE * self._budget_s / (2 * recipe_s)))
-
-    @staticmethod
-    def _loaded_db(other: Ingredients, evaluator: IsolatedEvaluator, n_recipes: int) -> float:
-        """SNR of another form's best recipe; minus infinity where it cannot be run."""
+    def _better(self, plain: Ingredients, other: Ingredients, note: str, evaluator: IsolatedEvaluator) -> Ingredients:
+        """The form whose best uniform recipe has the higher SNR; the plain one where the other one cannot be run."""
+        seconds = _FORMS_SHARE / 2 * self.configuration.budget.limit_s
         try:
+            plain_db, n = evaluator.best_uniform_db(seconds, len(self.definition.schemes))
             evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-            return evaluator.best_uniform_db(n_recipes)
-        except ModelError as error:
-            _LOG.warning("the equalised form is not used: %s", error)
-            return -math.inf
+            other_db, _ = evaluator.best_uniform_db(math.inf, n)
+        except (ModelError, ProfileError) as error:
+            self.notes.append(f"equalisation: {note}, which is not used: {error}")
+            evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
+            return plain
+        is_better = other_db > plain_db
+        compared = f"of {n} uniform recipes on {N_FORM_SAMPLES} samples the best has {other_db:.1f} dB with it and"
+        self.notes.append(
+            f"equalisation: {note}, which is{'' if is_better else ' not'} used: {compared} {plain_db:.1f} dB without"
+            if max(other_db, plain_db) > -math.inf
+            else f"equalisation: {note}, which is not used: no uniform recipe runs"
+        )
+        if not is_better:
+            evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
+        return other if is_better else plain
 
     def _rounded(self, plain: Ingredients) -> Ingredients:
         """With the weights of schemes that do not round them to the nearest integers."""
@@ -141,7 +146,7 @@ class Preparing:
                 plain.prepared,
                 plain.regions,
                 plain.statistics,
-                self.data.calibration,
+                select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
                 space=self.definition,
             )
         return replace(plain, rounder=rounder)
@@ -155,7 +160,3 @@ class Preparing:
             seconds=seconds,
             n_samples=n_samples,
         )
-
-    @property
-    def _budget_s(self) -> float:
-        return math.inf if self.configuration.budget.seconds is None else self.configuration.budget.seconds

@@ -1,8 +1,9 @@
 """Finalists with integers that took longer to find."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from autoquant.api import steps
 from autoquant.api.deadline import REFINE_SHARE, Deadline
@@ -12,9 +13,11 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Rounding
+from autoquant.errors import AutoquantError
 from autoquant.qdq.builder import Builder
+from autoquant.rounding.rounded import RoundedWeights
 
-__all__ = ["refine_of"]
+__all__ = ["Refinement", "refine_of"]
 
 _ROUNDING_SHARE = 0.5
 """Of the time, for the weights of all finalists; the rest is for the biases of each."""
@@ -22,24 +25,38 @@ _BIASES_SHARE = 0.1
 """Of the time, for the biases of one finalist."""
 
 
-def refine_of(ingredients: Ingredients, samples: Samples, deadline: Deadline, has_plain_sums: bool) -> Refine:
-    """What refines finalists; nothing where the level of accuracy is not ``full``.
+def refine_of(
+    ingredients: Ingredients,
+    samples: Samples,
+    deadline: Deadline,
+    *,
+    has_plain_sums: bool,
+    is_ended: Callable[[], bool],
+    notes: list[str],
+) -> Refine | None:
+    """What refines finalists; None where the level of accuracy is not ``full``.
 
     Args:
         ingredients: What candidates are built from.
         samples: Calibration samples.
-        deadline: Of the search, a share of which is for this.
+        deadline: Of the search, a share of which is for this, and at most half of what is left.
         has_plain_sums: What probing the forms gave.
+        is_ended: Whether the user wants no more of it.
+        notes: Gets a sentence where something could not be refined.
     """
     if ingredients.definition.accuracy is not Accuracy.FULL:
-        return lambda _: None
-    seconds = REFINE_SHARE * (math.inf if deadline.seconds is None else deadline.seconds)
+        return None
+    seconds = min(REFINE_SHARE * deadline.limit_s, deadline.left / 2)
     end = deadline.elapsed + seconds
-    return _Refinement(ingredients, samples, has_plain_sums, seconds, lambda: end - deadline.elapsed)
+
+    def left() -> float:
+        return 0.0 if is_ended() else end - deadline.elapsed
+
+    return Refinement(ingredients, samples, has_plain_sums, seconds, left, notes)
 
 
 @dataclass(slots=True)
-class _Refinement:
+class Refinement:
     """Rounds weights with error feedback, then takes off what each operator's mean still drifts by.
 
     The order is that of the papers: a bias makes up for what rounding left. Both look at calibration samples alone.
@@ -50,6 +67,7 @@ class _Refinement:
         has_plain_sums: What probing the forms gave.
         seconds: For all finalists.
         left: Seconds until nothing may be begun any more.
+        notes: Gets a sentence where something could not be refined.
     """
 
     ingredients: Ingredients
@@ -57,26 +75,42 @@ class _Refinement:
     has_plain_sums: bool
     seconds: float
     left: Callable[[], float]
-    _builder: Builder = field(init=False)
-
-    def __post_init__(self) -> None:
-        found = self.ingredients
-        schemes = tuple(replace(scheme, rounding=Rounding.GPTQ) for scheme in found.definition.schemes)
-        space = replace(found.definition, schemes=schemes)
-        parts = found.prepared, found.regions, found.statistics
-        rounder = steps.round_weights(*parts, self.samples, space=space, seconds=_ROUNDING_SHARE * self.seconds)
-        self._builder = steps.builder_of(*parts, space=space, rounder=rounder)
-        self._builder.write_plain_sums(self.has_plain_sums)
+    notes: list[str]
+    _made: tuple[Builder, RoundedWeights] | None = field(init=False, default=None)
+    _has_failed: bool = field(init=False, default=False)
 
     def __call__(self, assignment: Assignment) -> Refined | None:
-        """The refined candidate; None where the time is over or nothing is quantized."""
-        seconds = min(_BIASES_SHARE * self.seconds, self.left())
-        if seconds <= 0 or not assignment:
+        """The refined candidate; None where the time is over, nothing is quantized, or it cannot be done."""
+        if self._has_failed or not assignment or self.left() <= 0:
             return None
-        shifts = steps.observe_shifts(
-            self.ingredients.prepared, self._builder, assignment, self.samples, seconds=seconds
-        )
+        try:
+            with steps.running(self.ingredients.prepared.source):
+                return self._refined(assignment)
+        except (AutoquantError, np.linalg.LinAlgError) as error:
+            self._has_failed = True
+            self.notes.append(f"refinement ended, the other finalists stay as they are: {error}")
+            return None
+
+    def _refined(self, assignment: Assignment) -> Refined:
+        builder, rounder = self._builder()
+        seconds = max(0.0, min(_BIASES_SHARE * self.seconds, self.left()))
+        shifts = steps.observe_shifts(self.ingredients.prepared, builder, assignment, self.samples, seconds=seconds)
+        done = ((f"rounding {Rounding.GPTQ}", bool(rounder.integers)), ("bias observed", bool(shifts)))
         return Refined(
-            candidate=self._builder.build(assignment, shifts),
-            algorithms=(f"rounding {Rounding.GPTQ}", "bias observed"),
+            candidate=builder.build(assignment, shifts), algorithms=tuple(name for name, is_done in done if is_done)
         )
+
+    def _builder(self) -> tuple[Builder, RoundedWeights]:
+        """Made at the first call: a search without finalists rounds nothing."""
+        if self._made is None:
+            found = self.ingredients
+            schemes = tuple(replace(scheme, rounding=Rounding.GPTQ) for scheme in found.definition.schemes)
+            space = replace(found.definition, schemes=schemes)
+            parts = found.prepared, found.regions, found.statistics
+            rounder = steps.round_weights(*parts, self.samples, space=space, seconds=_ROUNDING_SHARE * self.seconds)
+            if rounder.unfinished:
+                self.notes.append(f"refinement: there was no time to round {len(rounder.unfinished)} weights")
+            builder = steps.builder_of(*parts, space=space, rounder=rounder)
+            builder.write_plain_sums(self.has_plain_sums)
+            self._made = builder, rounder
+        return self._made

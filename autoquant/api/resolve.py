@@ -343,7 +343,7 @@ def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> Config
         demands=Demands(),
         out=Path(),
         space=plain["space"],
-        accuracy=parse_accuracy(plain.get("accuracy", "none")),
+        accuracy=parse_accuracy(plain["accuracy"]),
         n_regions=plain["n_regions"],
         dims=plain["dims"],
         seed=plain["seed"],

@@ -146,7 +146,7 @@ class Run:
             with interruptible() as interrupts:
                 with self.deadline.phase("open"):
                     facts = self._load(evaluator, plain)
-                ingredients = preparing.in_best_form(plain, evaluator, facts)
+                ingredients = preparing.in_best_form(plain, evaluator)
                 if not self.configuration.resume:  # before there is a journal
                     folder.write_json("run.json", self._run_document(ingredients, facts, 0))
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
@@ -155,10 +155,6 @@ class Run:
         n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
         setup = evaluator_setup(self.configuration, data, is_pooled=self.is_pooled, n_samples=n_samples)
         return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
-
-    @property
-    def _budget_s(self) -> float:
-        return math.inf if self.configuration.budget.seconds is None else self.configuration.budget.seconds
 
     @property
     def _memory_bytes(self) -> int | None:
@@ -188,7 +184,7 @@ class Run:
         facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
         n_found = len(self.data.division(facts.n_samples))
         if n_found < n_all:
-            why = "as before, on" if self.earlier else "there was time for"
+            why = "as before, on" if self.earlier and not self.is_pooled else "there was time for"
             self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
         self.notes.extend(filter(None, [note]))
@@ -200,8 +196,8 @@ class Run:
         if not ingredients.regions or not is_structured(self.configuration.sampler):
             return
         self._tell("profile")
-        seconds = min(_PROFILE_S, _PROFILE_SHARE * self._budget_s)
-        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self._budget_s)
+        seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
+        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)
         try:
             self.prior = evaluator.profile(seconds, most_s)
         except (ModelError, ProfileError) as error:
@@ -280,7 +276,14 @@ class Run:
             finalists=Finalists(
                 ingredients=ingredients,
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
-                refine=refine_of(ingredients, self.data.calibration, self.deadline, self.has_plain_sums),
+                refine=refine_of(
+                    ingredients,
+                    self.data.calibration,
+                    self.deadline,
+                    has_plain_sums=self.has_plain_sums,
+                    is_ended=lambda: interrupts.n_pressed > n_before,
+                    notes=self.notes,
+                ),
                 folder=folder,
             ),
             facts=opened.facts,

@@ -50,30 +50,36 @@ class Reader:
         self._rows: dict[int, _Row | None] = {}
 
     def read(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> Told:
-        """Of trials that are not finished only what they were asked for counts.
+        """What trials say, in the order in which they were first seen to be finished.
+
+        Of trials that are not finished only what they were asked for counts.
 
         Raises:
             UsageError: See ``check_values``.
         """
-        pairs = [(trial, row) for trial in trials if (row := self._row(trial, directions)) is not None]
+        for trial in trials:
+            self._see(trial, directions)
+        by_number = {trial.number: trial for trial in trials}
+        pairs = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
+        unfinished = [self._layout.encode(t.params) for t in trials if t.number not in self._rows and self._is_whole(t)]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         return Told(
             complete=[trial for trial, row in pairs if row.evaluated is not None],
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
-            seen=frozenset().union(*(row.seen for row in rows)),
+            seen=frozenset().union(*(row.seen for row in rows), (asked.tobytes() for asked in unfinished)),
         )
 
-    def _row(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> "_Row | None":
-        if trial.number in self._rows:
-            return self._rows[trial.number]
+    def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:
+        if trial.number in self._rows or not trial.state.is_finished():
+            return
         if trial.state is TrialState.COMPLETE:
             check_values(directions, [trial])
-        row = _row(self._layout, trial) if trial.params.keys() >= self._regions else None
-        if trial.state.is_finished():
-            self._rows[trial.number] = row
-        return row
+        self._rows[trial.number] = _row(self._layout, trial) if self._is_whole(trial) else None
+
+    def _is_whole(self, trial: FrozenTrial) -> bool:
+        return trial.params.keys() >= self._regions
 
 
 def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTrial]) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from autoquant.api.steps.candidates import builder_of
-from autoquant.api.steps.preparation import definition_of
+from autoquant.api.steps.preparation import definition_of, layout_of
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.scheme import Rounding
@@ -60,7 +60,8 @@ def round_weights(
     definition = definition_of(space, ep)
     rounder = FeedbackRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds)
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
+    choices = layout_of(prepared, found, definition).choices
     for scheme in definition.schemes:
         if scheme.rounding is not Rounding.NEAREST:
-            builder.build({region.id: scheme.name for region in found})
+            builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
     return RoundedWeights(rounder.integers, frozenset(rounder.unfinished))
