@@ -8,8 +8,9 @@ import onnx
 import pytest
 
 from autoquant import Budget, search
+from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.domain.region import TensorName
-from autoquant.errors import UsageError
+from autoquant.errors import ModelError, ProfileError, UsageError
 from autoquant.model.graph import Graph
 from tests.integration.conftest import Command
 
@@ -27,14 +28,48 @@ def searched(level: str | None, out: str) -> list[Any]:
 def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) -> None:
     members = searched("full", "run")
     assert any(note.startswith("refinement: better on the held-out samples in ") for note in run_json()["notes"])
-    assert all("bias mean" in member["algorithms"] for member in members)
     for member in members:
         is_refined = member["id"].endswith("-refined")
-        assert ("rounding gptq" in member["algorithms"]) is is_refined
+        done = ["rounding gptq", "bias observed"] if is_refined else ["bias mean"]
+        assert [name for name in member["algorithms"] if name != "equalised"] == done
         said = {p.key: p.value for p in onnx.load(workplace / "run" / member["path"]).metadata_props}
         assert json.loads(said["autoquant.accuracy"]) == member["algorithms"]
+        assert ("autoquant.measured_in_search" in said) is not is_refined
     ids = {member["id"].removesuffix("-refined") for member in members}
     assert len(ids) == len(members)
+
+
+def test_a_refinement_that_fails_costs_no_finalist(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ModelError("no session for this")
+
+    monkeypatch.setattr("autoquant.api.steps.observe_shifts", fail)
+    members = searched("full", "run")
+    assert members
+    assert not any(member["id"].endswith("-refined") for member in members)
+    assert "refinement ended, the other finalists stay as they are: no session for this" in run_json()["notes"]
+
+
+@pytest.mark.parametrize("n_fine", [0, 1])
+def test_a_recipe_that_ends_the_process_costs_the_comparison_alone(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, n_fine: int
+) -> None:
+    fine = iter([(30.0, 2)] * n_fine)
+
+    def lose(self: IsolatedEvaluator, seconds: float, n_most: int) -> tuple[float, int]:
+        found = next(fine, None)
+        if found is None:
+            self.close()
+            raise ProfileError("a uniform recipe ended the process that measures: signal 11")
+        return found
+
+    monkeypatch.setattr(IsolatedEvaluator, "best_uniform_db", lose)
+    assert searched("fast", "run")
+    assert run_json()["form"] == "plain"
+    assert any(
+        note.endswith("which is not used: a uniform recipe ended the process that measures: signal 11")
+        for note in run_json()["notes"]
+    )
 
 
 def test_none_changes_no_numbers(workplace: Path) -> None:
