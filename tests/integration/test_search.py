@@ -54,7 +54,7 @@ def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) 
     prior = document["latency_prior"]
     assert len(prior["change"]) == len(prior["spread"]) == len(document["regions"])
     assert len(prior["border"]) == len(prior["border_spread"])
-    assert list(document["seconds"])[:5] == ["preprocess", "calibrate", "open", "profile", "search"]
+    assert list(document["seconds"])[:6] == ["preprocess", "calibrate", "open", "equalise", "profile", "search"]
 
 
 def test_files_open_in_plain_onnxruntime_and_agree_with_the_stated_snr(digits: autoquant.SearchResult) -> None:

@@ -5,12 +5,14 @@ import numpy.typing as npt
 import pytest
 
 from autoquant.api.steps import builder_of, calibrate, find_regions, observe_shifts, prepare, read_data
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment
 from autoquant.model.fragments import inline_external
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.space.schema import read_space
 from tests.graphs import run
 from tests.models import a_convnet, floats, saved
 
@@ -29,7 +31,9 @@ def prepared(tmp_path: Path, samples: Samples) -> PreparedModel:
 
 @pytest.fixture
 def builder(prepared: PreparedModel, samples: Samples, tmp_path: Path) -> Builder:
-    return builder_of(prepared, find_regions(prepared), calibrate(prepared, samples, cache_folder=tmp_path))
+    space = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    return builder_of(prepared, find_regions(prepared), statistics, space=space)
 
 
 @pytest.fixture

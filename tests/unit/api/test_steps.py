@@ -21,6 +21,7 @@ from autoquant.api.steps import (
     signatures_of,
 )
 from autoquant.calibration.batches import read_samples
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import TensorName
@@ -174,7 +175,7 @@ def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, sa
     prepared = prepare(model, samples)
     found = find_regions(prepared)
     statistics = calibrate(prepared, samples, cache_folder=tmp_path)
-    default = read_space("default", ep="cpu")
+    default = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
     coarse = replace(default.schemes[0], weight=TensorFormat.parse("s8:tensor:sym"))
     bench, worst_db = Bench(model, [Target()], samples.feeds), []
     assignment = {region.id: "coarse" for region in found}
@@ -196,14 +197,14 @@ def test_without_time_weights_are_rounded_to_the_nearest_integers(
     prepared = prepare(model, samples)
     found = find_regions(prepared)
     statistics = calibrate(prepared, samples, cache_folder=tmp_path)
-    default = read_space("default", ep="cpu")
+    default = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
     space = replace(default, schemes=(replace(default.schemes[0], rounding=Rounding.GPTQ),))
     assignment = {region.id: space.schemes[0].name for region in found}
     rounded = round_weights(prepared, found, statistics, samples, space=space, seconds=0)
     assert rounded.integers == {}
     assert rounded.unfinished == {"wa", "wb", "wc", "wy"}
     candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
-    assert candidate.digest == build(prepared, found, statistics, assignment).digest
+    assert candidate.digest == build(prepared, found, statistics, assignment, space=default).digest
 
 
 def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:

@@ -128,6 +128,7 @@ def test_the_text_has_the_keys_of_the_schema_and_no_others() -> None:
         "latency",
         "assignment",
         "note",
+        "algorithms",
         "session",
         "snr_db_search",
         "snr_db_held_out",
