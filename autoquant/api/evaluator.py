@@ -195,33 +195,30 @@ class Evaluator:
         assert self._builder is not None
         return steps.probe_residual_norms(self._builder, self.bench)
 
-    def best_uniform_db(self, seconds: float, n_most: int) -> tuple[float, int]:
-        """Highest SNR of the first uniform recipes, on a few samples; nothing is timed.
+    def uniform_db(self, seconds: float, n_most: int) -> list[float]:
+        """SNRs of the first uniform recipes on a few samples, minus infinity where one doesn't run; nothing is timed.
 
         Args:
             seconds: No recipe is begun after them, apart from the first.
             n_most: Recipes.
-
-        Returns:
-            Minus infinity where none runs; how many were tried.
         """
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
-        end, best, n = time.perf_counter() + seconds, -math.inf, 0
-        choices = found.layout().choices
+        end, choices = time.perf_counter() + seconds, found.layout().choices
+        measured: list[float] = []
         for scheme in found.definition.schemes[:n_most]:
-            n += 1
+            if measured and time.perf_counter() > end:
+                break
             try:
                 uniform = {region: scheme.name for region, names in choices.items() if scheme.name in names}
                 candidate = self._builder.build(uniform)
                 opened = self.bench.open(candidate.skeleton, candidate.constants)
-                best = max(best, self.bench.untimed_quality(opened, N_FORM_SAMPLES).worst_db)
+                measured.append(self.bench.untimed_quality(opened, N_FORM_SAMPLES).worst_db)
             except Exception as error:  # onnxruntime raises its own types from run
                 _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)
-            if time.perf_counter() > end:
-                break
-        return best, n
+                measured.append(-math.inf)
+        return measured
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

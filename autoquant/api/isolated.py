@@ -83,15 +83,15 @@ class IsolatedEvaluator:
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
 
-    def best_uniform_db(self, seconds: float, n_most: int) -> tuple[float, int]:
-        """See ``Evaluator.best_uniform_db``.
+    def uniform_db(self, seconds: float, n_most: int) -> list[float]:
+        """See ``Evaluator.uniform_db``.
 
         Raises:
             ProfileError: A recipe ended the process, or hung; another one has nothing loaded.
         """
         limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
         try:
-            found: tuple[float, int] = self._worker.call("best_uniform_db", seconds, n_most, seconds=limit)
+            found: list[float] = self._worker.call("uniform_db", seconds, n_most, seconds=limit)
         except (WorkerLostError, MemoryError) as error:
             raise ProfileError(f"a uniform recipe ended the process that measures: {error}") from error
         return found

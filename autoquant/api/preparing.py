@@ -1,7 +1,8 @@
 """What candidates are built from: the preprocessed model, its regions and statistics."""
 
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoquant.api import steps
@@ -18,12 +19,18 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError, ProfileError
 from autoquant.model.prepared import PreparedModel
+from autoquant.space.schema import read_space
 
 __all__ = ["Preparing"]
+
+_Form = tuple[Form, bool]
+"""Of the float model, and whether biases are corrected where the space says nothing of them."""
 
 _CALIBRATION_SHARE = 0.25
 _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
+_LEAST_GAIN_DB, _MOST_DB = 1.0, 60.0
+"""Less may be chance: where a model has few outputs, errors cancel or add up from recipe to recipe."""
 _LONG_SHARE = 0.1
 """Of the budget: a calibration that took more is not done a second time, for another form."""
 
@@ -73,30 +80,45 @@ class Preparing:
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )
 
-    def in_best_form(self, plain: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+    def in_best_form(self, first: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.
 
-        It is the one whose best uniform recipe has the higher SNR on a few samples, or that of the earlier run. There
-        is the plain one alone where the space wants nothing done for accuracy.
+        It is the one in which the uniform recipes gain most on a few samples: with channels balanced or as they are,
+        with biases corrected where the space says nothing of them or not; or that of the earlier run. There is the
+        first one alone where the space wants nothing done for accuracy.
 
         Args:
-            plain: What the evaluator has loaded.
+            first: What the evaluator has loaded.
             evaluator: Builds and runs the recipes.
         """
-        wanted = Form.EQUALISED if self.earlier is None else self.earlier.form
-        if self.definition.accuracy is Accuracy.NONE or not plain.regions or wanted is Form.PLAIN:
-            return plain
+        if self.definition.accuracy is Accuracy.NONE or not first.regions:
+            return first
         self.tell("equalise")
-        other, note = self._equalised(plain)
-        if other is None:
-            self.notes.append(f"equalisation: {note}")
-            return plain
-        other = self._rounded(other)
+        forms = self._forms(first)
+        if self.earlier is not None:
+            chosen = forms[self.earlier.form, self.earlier.has_mean_biases]
+            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+            return chosen
         with self.deadline.phase("equalise"):
-            if self.earlier is None:
-                return self._better(plain, other, note, evaluator)
-            evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-            return other
+            return self._best(forms, evaluator)
+
+    def _forms(self, first: Ingredients) -> dict[_Form, Ingredients]:
+        """All that differ; the plain one without corrected biases comes first."""
+        models = [first]
+        if self.earlier is None or self.earlier.form is Form.EQUALISED:
+            other, note = self._equalised(first)
+            self.notes.append(f"equalisation: {note}")
+            models += [] if other is None else [self._rounded(other)]
+        asked = self.configuration
+        schemes = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE).schemes
+        definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
+        if definitions[False] == definitions[True]:
+            del definitions[False]
+        return {
+            (model.form, has_mean_biases): replace(model, definition=definition)
+            for has_mean_biases, definition in definitions.items()
+            for model in models
+        }
 
     def _equalised(self, plain: Ingredients) -> tuple[Ingredients | None, str]:
         """The other form and what was done, or none and why."""
@@ -114,27 +136,30 @@ class Preparing:
                 return None, "there was no time for another calibration"
             return replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED), found.note
 
-    def _better(self, plain: Ingredients, other: Ingredients, note: str, evaluator: IsolatedEvaluator) -> Ingredients:
-        """The form whose best uniform recipe has the higher SNR; the plain one where the other one cannot be run."""
-        seconds = _FORMS_SHARE / 2 * self.configuration.budget.limit_s
+    def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
+        """The form with the highest mean gain of the uniform recipes; the first one where that is too little."""
+        (first, chosen), *others = forms.items()
+        n_schemes, seconds = len(self.definition.schemes), _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s
+        gains: dict[_Form, float] = {}
         try:
-            plain_db, n = evaluator.best_uniform_db(seconds, len(self.definition.schemes))
-            evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-            other_db, _ = evaluator.best_uniform_db(math.inf, n)
+            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+            before = evaluator.uniform_db(seconds, n_schemes)
+            for form, other in others:
+                evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
+                gains[form] = _mean_gain(before, evaluator.uniform_db(math.inf, len(before)))
         except (ModelError, ProfileError) as error:
-            self.notes.append(f"equalisation: {note}, which is not used: {error}")
-            evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
-            return plain
-        is_better = other_db > plain_db
-        compared = f"of {n} uniform recipes on {N_FORM_SAMPLES} samples the best has {other_db:.1f} dB with it and"
-        self.notes.append(
-            f"equalisation: {note}, which is{'' if is_better else ' not'} used: {compared} {plain_db:.1f} dB without"
-            if max(other_db, plain_db) > -math.inf
-            else f"equalisation: {note}, which is not used: no uniform recipe runs"
-        )
-        if not is_better:
-            evaluator.load(plain, has_plain_sums=evaluator.has_plain_sums)
-        return other if is_better else plain
+            self.notes.append(f"forms of the model are not compared any further: {error}")
+        best = max(gains, key=lambda form: gains[form], default=first)
+        if gains.get(best, 0.0) < _LEAST_GAIN_DB:
+            best = first
+        if gains:
+            compared = ", ".join(f"{_name(form)} {gain:+.1f} dB" for form, gain in gains.items())
+            self.notes.append(
+                f"{len(before)} uniform recipes on {N_FORM_SAMPLES} samples gain on average: {compared};"
+                f" the search goes on with: {_name(best)}"
+            )
+        evaluator.load(forms[best], has_plain_sums=evaluator.has_plain_sums)
+        return forms[best]
 
     def _rounded(self, plain: Ingredients) -> Ingredients:
         """With the weights of schemes that do not round them to the nearest integers."""
@@ -160,3 +185,18 @@ class Preparing:
             seconds=seconds,
             n_samples=n_samples,
         )
+
+
+def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
+    """Of SNRs, those beyond 60 dB counting as such; 0 without any that is finite on both sides."""
+    gains = [
+        max(min(b, _MOST_DB), -_MOST_DB) - max(min(a, _MOST_DB), -_MOST_DB)
+        for a, b in zip(before, after, strict=True)
+        if min(a, b) > -math.inf
+    ]
+    return statistics.mean(gains) if gains else 0.0
+
+
+def _name(form: _Form) -> str:
+    parts = [str(form[0])] if form[0] is not Form.PLAIN else []
+    return " with ".join([*parts, *(["corrected biases"] if form[1] else [])]) or str(Form.PLAIN)

@@ -37,6 +37,7 @@ class Earlier:
         n_evaluation_samples: The same, among those that guide the search.
         has_plain_sums: What probing the forms gave.
         form: Of the float model.
+        has_mean_biases: Whether biases are corrected where the space says nothing of them.
         sampler: That it used.
     """
 
@@ -44,6 +45,7 @@ class Earlier:
     n_evaluation_samples: int
     has_plain_sums: bool
     form: Form
+    has_mean_biases: bool
     sampler: str
 
 
@@ -85,5 +87,6 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         n_evaluation_samples=n_evaluation,
         has_plain_sums=document.get("plain_sums") is True,
         form=Form(str(form)),
+        has_mean_biases=document.get("mean_biases") is True,
         sampler=str(earlier.get("sampler", now["sampler"])),
     )

@@ -369,6 +369,7 @@ class Run:
             "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,
             "form": ingredients.form,
+            "mean_biases": ingredients.definition == self.definition,
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},

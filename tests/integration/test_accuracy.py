@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -30,8 +31,8 @@ def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) ->
     assert any(note.startswith("refinement: better on the held-out samples in ") for note in run_json()["notes"])
     for member in members:
         is_refined = member["id"].endswith("-refined")
-        done = ["rounding gptq", "bias observed"] if is_refined else ["bias mean"]
-        assert [name for name in member["algorithms"] if name != "equalised"] == done
+        done = [name for name in member["algorithms"] if name not in ("equalised", "bias mean")]
+        assert done == (["rounding gptq", "bias observed"] if is_refined else [])
         said = {p.key: p.value for p in onnx.load(workplace / "run" / member["path"]).metadata_props}
         assert json.loads(said["autoquant.accuracy"]) == member["algorithms"]
         assert ("autoquant.measured_in_search" in said) is not is_refined
@@ -54,22 +55,44 @@ def test_a_refinement_that_fails_costs_no_finalist(workplace: Path, monkeypatch:
 def test_a_recipe_that_ends_the_process_costs_the_comparison_alone(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, n_fine: int
 ) -> None:
-    fine = iter([(30.0, 2)] * n_fine)
+    fine = iter([[30.0, 20.0]] * n_fine)
 
-    def lose(self: IsolatedEvaluator, seconds: float, n_most: int) -> tuple[float, int]:
+    def lose(self: IsolatedEvaluator, seconds: float, n_most: int) -> list[float]:
         found = next(fine, None)
         if found is None:
             self.close()
             raise ProfileError("a uniform recipe ended the process that measures: signal 11")
         return found
 
-    monkeypatch.setattr(IsolatedEvaluator, "best_uniform_db", lose)
+    monkeypatch.setattr(IsolatedEvaluator, "uniform_db", lose)
     assert searched("fast", "run")
     assert run_json()["form"] == "plain"
-    assert any(
-        note.endswith("which is not used: a uniform recipe ended the process that measures: signal 11")
-        for note in run_json()["notes"]
-    )
+    reason = "a uniform recipe ended the process that measures: signal 11"
+    assert f"forms of the model are not compared any further: {reason}" in run_json()["notes"]
+
+
+ALIKE, BETTER, HARDLY = [30.0, 20.0], [32.0, 20.5], [31.0, 20.5]
+
+
+@pytest.mark.parametrize(
+    ("answers", "form", "bias"),
+    [
+        ([ALIKE, BETTER, ALIKE, HARDLY], "equalised", "none"),
+        ([ALIKE, HARDLY, BETTER, ALIKE], "plain", "mean"),
+        ([ALIKE, HARDLY, ALIKE, BETTER], "equalised", "mean"),
+        ([ALIKE, HARDLY, ALIKE, [-np.inf, 20.9]], "plain", "none"),
+    ],
+)
+def test_the_form_is_used_in_which_recipes_gain_most_and_a_decibel_at_least(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, answers: list[list[float]], form: str, bias: str
+) -> None:
+    left = iter(answers)
+    monkeypatch.setattr(IsolatedEvaluator, "uniform_db", lambda *_: next(left))
+    members = searched("fast", "run")
+    assert run_json()["form"] == form
+    assert {row["bias"] for row in run_json()["schemes"].values()} == {bias}
+    wanted = [*(["equalised"] if form == "equalised" else []), *(["bias mean"] if bias == "mean" else [])]
+    assert all(member["algorithms"] == wanted for member in members if member["assignment"])
 
 
 def test_none_changes_no_numbers(workplace: Path) -> None:
@@ -81,8 +104,9 @@ def test_none_changes_no_numbers(workplace: Path) -> None:
 
 
 def test_the_space_decides_where_nothing_is_asked(workplace: Path) -> None:
-    assert all("bias mean" in member["algorithms"] for member in searched(None, "run"))
+    searched(None, "run")
     assert run_json()["configuration"]["accuracy"] == "fast"
+    assert any("uniform recipes on 8 samples gain on average: " in note for note in run_json()["notes"])
 
 
 def test_a_resumed_run_keeps_the_form_of_its_model(search: Command) -> None:
