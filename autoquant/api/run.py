@@ -154,12 +154,9 @@ class Run:
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
         n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
         setup = evaluator_setup(self.configuration, data, is_pooled=self.is_pooled, n_samples=n_samples)
-        return IsolatedEvaluator(setup, memory_bytes=self._memory_bytes)
-
-    @property
-    def _memory_bytes(self) -> int | None:
-        asked = self.configuration.budget.trial_memory_mb
-        return self._available_bytes if asked is None else asked * 1_000_000
+        asked_mb = self.configuration.budget.trial_memory_mb
+        memory_bytes = self._available_bytes if asked_mb is None else asked_mb * 1_000_000
+        return IsolatedEvaluator(setup, memory_bytes=memory_bytes)
 
     @property
     def _available_bytes(self) -> int | None:
