@@ -39,6 +39,7 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from autoquant.study.sampler import StructureSampler
 from autoquant.study.samplers import BaseSampler, is_structured, make_sampler
 from autoquant.study.study import Study
 
@@ -184,7 +185,7 @@ class Run:
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
         if self.earlier is None:  # before there is a journal
-            folder.write_json("run.json", self._run_document(ingredients.regions, facts, 0))
+            folder.write_json("run.json", self._run_document(ingredients.regions, facts, None))
         return facts
 
     def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
@@ -209,7 +210,8 @@ class Run:
     ) -> Trials:
         assert self.data is not None
         space = resolve(ingredients.definition, ingredients.regions)
-        study = self._open_study(folder, space, self._sampler(ingredients))
+        sampler = self._sampler(ingredients)
+        study = self._open_study(folder, space, sampler)
         evaluator.know([e.outcome for e in study.evaluations if isinstance(e.outcome, Measurement)])
 
         def on_progress(progress: SearchProgress) -> None:
@@ -227,6 +229,8 @@ class Run:
             on_progress=on_progress,
             size_bytes=size_bytes_of(self.configuration.model),
             is_structured=is_structured(self.configuration.sampler),
+            has_prior=self.prior is not None and len(self.configuration.targets) == 1,
+            least_ratios=sampler.least_ratios if isinstance(sampler, StructureSampler) else lambda _: (),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -259,8 +263,8 @@ class Run:
                 front = delivery.deliver(study.evaluations, self.deadline)
             if interrupts.n_pressed > n_before:
                 self.notes.append("the user ended the last measurement")
-            record = self._record(front, regions, study)
-            self._write_reports(folder, record, self._run_document(regions, trials.facts, trials.n_evaluations))
+            record = self._record(front, regions, trials)
+            self._write_reports(folder, record, self._run_document(regions, trials.facts, trials))
         return SearchResult(folder.path, record)
 
     def _files(self, data: SearchData, division: Division) -> FileBenchSetup:
@@ -287,15 +291,16 @@ class Run:
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
         return self.study
 
-    def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
+    def _record(self, front: Front, regions: Sequence[Region], trials: Trials) -> RunRecord:
         return RunRecord(
             front=front,
             regions=tuple(regions),
-            evaluations=tuple(study.evaluations),
+            evaluations=tuple(trials.study.evaluations),
             environment=describe_environment(),
             configuration=self.configuration.plain(),
             phases=dict(self.deadline.phases),
             notes=tuple(self.notes),
+            seconds_saved=trials.seconds_saved,
         )
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
@@ -327,14 +332,16 @@ class Run:
             "space_digest": self.definition.digest,
         }
 
-    def _run_document(self, regions: Sequence[Region], facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
+    def _run_document(self, regions: Sequence[Region], facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
+        saved = None if trials is None else trials.seconds_saved
         return {
             "schema_version": 1,
             "configuration": self._configuration(),
             "environment": describe_environment(),
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
-            "n_evaluations": n_evaluations,
+            "seconds_saved": None if saved is None else round(saved, 3),
+            "n_evaluations": 0 if trials is None else trials.n_evaluations,
             "preprocessed_difference_db": self.difference_db,
             "n_calibration_samples": self.n_calibration_samples,
             "plain_sums": self.has_plain_sums,

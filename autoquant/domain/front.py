@@ -79,6 +79,7 @@ class RunRecord:
         configuration: What the user asked for, plain values.
         phases: Seconds of each phase, in order.
         notes: Sentences that the user should read.
+        seconds_saved: By stopping candidates early, roughly; None where that is unknown.
     """
 
     front: Front
@@ -88,3 +89,4 @@ class RunRecord:
     configuration: Mapping[str, object]
     phases: Mapping[str, float]
     notes: tuple[str, ...]
+    seconds_saved: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
@@ -33,6 +33,12 @@ DEMANDS_DB = (30, 40, 50)
 
 _HEADLINE_DEMAND_DB = 40.0
 _DEMANDS = ("min_snr_db", "max_latency_ratio", "max_size_bytes")
+_STATES = {
+    State.COMPLETE: "complete",
+    State.REJECTED_EARLY: "rejected early",
+    State.UNTIMED: "not timed",
+    State.FAILED: "failed",
+}
 _DROPS = (0.0, 0.005, 0.01)
 """Demands of a metric where it takes the place of SNR."""
 
@@ -158,7 +164,7 @@ def run_sentences(record: RunRecord) -> list[str]:
     usual = record.front.objectives == DEFAULT_OBJECTIVES.goals
     objectives = [] if usual else [objectives_sentence(record.front)]
     if len(record.front.members) == 1:
-        return [*objectives, _nothing_pays(record), *_evaluations_lines(record.evaluations)]
+        return [*objectives, _nothing_pays(record), *_evaluations_lines(record)]
     several = len(record.front.targets) > 1
     lines = [
         (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
@@ -166,13 +172,13 @@ def run_sentences(record: RunRecord) -> list[str]:
         for demand, member in best_members(record.front, target.name).items()
     ]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
-    return [*objectives, *asked, *lines, *_evaluations_lines(record.evaluations)]
+    return [*objectives, *asked, *lines, *_evaluations_lines(record)]
 
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
     """How many evaluations there are and what became of them."""
-    states = Counter(map(_state, evaluations))
-    parts = [f"{states[state]} {state}" for state in ("complete", "rejected early", "failed") if states[state]]
+    states = Counter(evaluation.outcome.state for evaluation in evaluations)
+    parts = [f"{states[state]} {words}" for state, words in _STATES.items() if states[state]]
     noun = "evaluation" if len(evaluations) == 1 else "evaluations"
     return f"{len(evaluations)} {noun}: {', '.join(parts)}." if parts else "No evaluations."
 
@@ -279,14 +285,11 @@ def _nothing_pays(record: RunRecord) -> str:
     return "No candidate was measured: the float model alone is on the front."
 
 
-def _evaluations_lines(evaluations: Sequence[Evaluation]) -> list[str]:
-    return [evaluations_sentence(evaluations)] if evaluations else []
-
-
-def _state(evaluation: Evaluation) -> str:
-    if isinstance(evaluation.outcome, Failure):
-        return "failed"
-    return "complete" if evaluation.outcome.is_complete else "rejected early"
+def _evaluations_lines(record: RunRecord) -> list[str]:
+    told = [evaluations_sentence(record.evaluations)] if record.evaluations else []
+    if record.seconds_saved:
+        told.append(f"Stopping candidates early saved about {record.seconds_saved:.1f} s.")
+    return told
 
 
 def _against(previous_date: str | None, environment_changes: Sequence[str]) -> str:

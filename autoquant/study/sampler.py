@@ -11,6 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import Assignment
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
@@ -28,13 +29,15 @@ _SNR_LIMIT_DB = 200.0
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
 _N_INEFFECTIVE = 2
+_N_DEVIATIONS = 3.0
+"""A ratio is hardly so many standard deviations below what is expected of it."""
 SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective"})
 """User attributes of a trial that the sampler reads where they are.
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
-``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
-of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
-region really ran.
+``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
+again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the SNR of every output: noise power adds
+up output by output, not in the worst of them; ``effective`` the scheme that each region really ran.
 """
 
 
@@ -44,6 +47,8 @@ class StructureSampler(BaseSampler):
     Candidates are the fronts that draws from the surrogate believe in, each solved exactly (Thompson sampling), and
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler.
+
+    A pruned trial that says its SNR and no ratios was not timed: what it says of noise is learned.
 
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
@@ -83,6 +88,16 @@ class StructureSampler(BaseSampler):
         """What it believes; None before the first proposal."""
         return self._surrogate
 
+    def least_ratios(self, assignment: Assignment) -> list[float]:
+        """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
+        if self._surrogate is None or not self._n_fitted:
+            return []
+        found = self._surrogate.predict(
+            self._layout.encode({str(region): name for region, name in assignment.items()})[None]
+        )
+        errors = self._trust.stretch[1] * found.ratio_errors[0]
+        return [float(ratio) for ratio in found.ratios[0] - _N_DEVIATIONS * errors]
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002
@@ -100,19 +115,21 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The proposal; never one that was told already, or that is known to run as one that was."""
-        told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
+        told = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
         known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
         complete = [t for t in known if t.state is TrialState.COMPLETE]
-        asked = [self._layout.encode(t.params) for t in known]
-        ran = [self._ran(t) for t in complete]
+        measured = [t for t in known if t.state is TrialState.COMPLETE or _is_untimed(t)]
         if self._surrogate is None or not complete:
             self._surrogate = Surrogate(self._layout, len(_ratios(complete[0])) if complete else 1, self._prior)
-        found = _observations(complete, ran, self._surrogate.n_targets)
-        if len(complete) > self._n_fitted:
-            self._learn(found, [self._layout.encode(t.params) for t in complete])
+        ran = [self._ran(t) for t in measured]
+        found = _observations(measured, ran, self._surrogate.n_targets)
+        if len(measured) > self._n_fitted:
+            self._learn(found, [self._layout.encode(t.params) for t in measured])
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*asked, *ran)}))
+        answered = [t for t in known if t.user_attrs.get("state") != "untimed"]
+        seen = [*map(self._layout.encode, (t.params for t in answered)), *map(self._ran, answered)]
+        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in seen}))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -152,7 +169,7 @@ class StructureSampler(BaseSampler):
     def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
-        whole = ~found.is_quick
+        whole = ~found.is_quick & found.is_timed
         snr_db, ratios = found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole]
         gain = Gain.of(snr_db, ratios, min_snr_db=self._min_snr_db, max_ratio=self._max_ratio)
         proposals = [
@@ -198,12 +215,18 @@ class StructureSampler(BaseSampler):
         return changed
 
 
+def _is_untimed(trial: FrozenTrial) -> bool:
+    return trial.state is TrialState.PRUNED and "snr_db" in trial.user_attrs
+
+
 def _observations(trials: Sequence[FrozenTrial], ran: Sequence[Codes], n_targets: int) -> Observations:
+    unknown = [np.nan] * n_targets
+    ratios = [unknown if _is_untimed(t) else _ratios(t) for t in trials]
     return Observations(
         codes=np.array(ran, dtype=np.int64),
         snr_db=_snr_by_output(trials),
-        ratios=np.array([_ratios(t) for t in trials], dtype=float).reshape(-1, n_targets),
-        errors=np.array([float(t.user_attrs.get("ratio_error", 0.0)) for t in trials]),
+        ratios=np.array(ratios, dtype=float).reshape(-1, n_targets),
+        errors=np.array([float(t.user_attrs.get("ratio_error") or 0.0) for t in trials]),
         is_quick=np.array([t.user_attrs.get("state") == "rejected-early" for t in trials], dtype=bool),
     )
 
@@ -218,7 +241,7 @@ def _snr_by_output(trials: Sequence[FrozenTrial]) -> Floats:
 
 
 def _snr_db(trial: FrozenTrial) -> float:
-    return float(trial.user_attrs.get("snr_db", trial.values[0]))
+    return float(trial.user_attrs["snr_db"] if "snr_db" in trial.user_attrs else trial.values[0])
 
 
 def _ratios(trial: FrozenTrial) -> list[float]:

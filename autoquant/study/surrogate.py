@@ -28,7 +28,7 @@ class Observations:
     Attributes:
         codes: Scheme numbers that ran; shape (n, R).
         snr_db: By output; shape (n, O).
-        ratios: By target; shape (n, T).
+        ratios: By target; NaN where it was not timed; shape (n, T).
         errors: Standard error of the ratios; shape (n,).
         is_quick: Whether the evaluation was stopped early; shape (n,).
     """
@@ -38,6 +38,11 @@ class Observations:
     ratios: Floats
     errors: Floats
     is_quick: npt.NDArray[np.bool_]
+
+    @property
+    def is_timed(self) -> npt.NDArray[np.bool_]:
+        """Whether there are ratios; shape (n,)."""
+        return np.asarray(np.isfinite(self.ratios).all(axis=1))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -94,9 +99,10 @@ class Surrogate:
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}
         for i, noise in self._noise.items():
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick)
-        errors = np.maximum(found.errors, found.is_quick * _QUICK_ERROR)
-        for ratios, latency in zip(found.ratios.T, self._latency, strict=True):
-            latency.fit(found.codes, ratios, errors)
+        timed = found.of(np.flatnonzero(found.is_timed))
+        errors = np.maximum(timed.errors, timed.is_quick * _QUICK_ERROR)
+        for ratios, latency in zip(timed.ratios.T, self._latency, strict=True):
+            latency.fit(timed.codes, ratios, errors)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""

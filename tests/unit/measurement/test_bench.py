@@ -88,10 +88,52 @@ def test_a_candidate_of_no_interest_is_stopped_early(bench: Bench) -> None:
 
     quality, latency, is_complete = bench.measure(noisy(bench, lambda _: 9.0), 9, never)
     assert not is_complete
-    assert [progress.n_rounds for progress in asked] == [3]
-    assert asked[0].ratios[NAME] == latency[NAME].ratio
+    assert [(progress.n_rounds, progress.ratios) for progress in asked] == [(0, {})]
     assert quality == asked[0].quality
-    assert (latency[NAME].n_rounds, quality.n_samples) == (3, 3)
+    assert (latency, quality.n_samples) == ({}, 4)
+
+
+def test_a_candidate_may_be_stopped_after_a_third_of_the_rounds_too(bench: Bench) -> None:
+    teach(bench, in_seven)
+    asked: list[Progress] = []
+
+    def untimed(progress: Progress) -> bool:
+        asked.append(progress)
+        return not progress.ratios
+
+    quality, latency, is_complete = bench.measure(noisy(bench, lambda _: 9.0), 9, untimed)
+    assert not is_complete
+    assert [progress.n_rounds for progress in asked] == [0, 3]
+    assert asked[1].ratios[NAME] == latency[NAME].ratio
+    assert asked[1].snr_error_db < 1e-6
+    assert quality == asked[1].quality
+    assert (latency[NAME].n_rounds, quality.n_samples) == (3, 7)
+
+
+def test_slow_models_run_fewer_samples_untimed_where_those_tell_enough(bench: Bench) -> None:
+    teach(bench, in_seven)
+    bench.float_s[NAME] = 0.1
+    quality, _, _ = bench.measure(noisy(bench, in_seven), 6, lambda _: False)
+    assert quality.n_samples == 1
+
+
+def test_samples_that_tell_little_are_not_few(bench: Bench) -> None:
+    bench.float_s[NAME] = 0.1
+    for seed in range(4):
+        powers = 10 ** np.random.default_rng(seed).uniform(-3, 1, N_FEEDS)
+        bench.measure(noisy(bench, lambda i, powers=powers: float(powers[i])), 6, always)  # type: ignore[misc]
+    quality, _, _ = bench.measure(noisy(bench, in_seven), 6, lambda _: False)
+    assert quality.n_samples == 4
+
+
+def test_without_rounds_the_quality_of_a_few_telling_samples_is_all(bench: Bench) -> None:
+    teach(bench, in_seven)
+    noise: Noise = lambda i: 3 * in_seven(i)  # noqa: E731
+    quality, latency, is_complete = bench.measure(noisy(bench, noise), 0, lambda _: False)
+    assert is_complete
+    assert latency == {}
+    assert quality.n_samples == 4
+    assert quality.worst_db == pytest.approx(true_db(bench, noise), abs=0.1)
 
 
 def test_interest_is_asked_again_behind_the_rounds(bench: Bench) -> None:
@@ -103,7 +145,7 @@ def test_interest_is_asked_again_behind_the_rounds(bench: Bench) -> None:
         return True
 
     bench.measure(noisy(bench, in_seven), 6, ask)
-    assert asked == [2, 6]
+    assert asked == [0, 2, 6]
 
 
 def test_the_float_model_itself_is_equal(bench: Bench) -> None:

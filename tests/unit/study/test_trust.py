@@ -41,3 +41,14 @@ def test_stretched_intervals_hold_about_what_they_say() -> None:
         for i in range(120):
             told(trust, errors, n=1, seed=i)
         assert all(0.8 <= share <= 0.98 for share in trust.coverage())
+
+
+def test_evaluations_without_a_latency_say_nothing_of_ratios() -> None:
+    trust = Trust()
+    predicted = Prediction(np.full(2, 30.0), np.full(2, 2.0), np.full((2, 1), 0.5), np.full((2, 1), 0.02))
+    codes = np.zeros((2, 1), dtype=np.int64)
+    found = Observations(codes, np.full((2, 1), 30.0), np.array([[0.5], [np.nan]]), np.zeros(2), np.zeros(2, bool))
+    for _ in range(30):
+        trust.compare(predicted, found)
+    assert np.isfinite(trust.stretch).all()
+    assert trust.coverage() == (1.0, 1.0)
