@@ -35,9 +35,7 @@ _ROUNDING_DB = 90.0
 _N_LEARNING = 64
 """The telling samples are looked for among so many."""
 N_FIRST = 4
-"""Samples that are run before anything is timed, at most."""
-_TELLS_DB = 0.75
-"""Fewer are enough where their quality errs by no more than this."""
+"""Samples that a candidate runs where it isn't timed."""
 _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
@@ -247,9 +245,8 @@ class Bench:
 
     @property
     def _n_first(self) -> int:
-        """Samples before the first round: enough to warm the sessions up and to tell the quality, roughly."""
-        warm = math.ceil(_WARMUP_S / max(min(self.float_s.values()), _WARMUP_S / N_FIRST))
-        return next((n for n in range(warm, N_FIRST) if self._telling.error_db(n) <= _TELLS_DB), N_FIRST)
+        """Samples before the first round: as many as it takes to warm the sessions up, so that they cost nothing."""
+        return math.ceil(_WARMUP_S / max(min(self.float_s.values()), _WARMUP_S / N_FIRST))
 
     def _latencies(self, timings: Mapping[str, Timings]) -> dict[str, Latency]:
         return {name: timing.latency(self.seed) for name, timing in timings.items() if timing.session}

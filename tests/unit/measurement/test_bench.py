@@ -110,20 +110,20 @@ def test_a_candidate_may_be_stopped_after_a_third_of_the_rounds_too(bench: Bench
     assert (latency[NAME].n_rounds, quality.n_samples) == (3, 7)
 
 
-def test_slow_models_run_fewer_samples_untimed_where_those_tell_enough(bench: Bench) -> None:
-    teach(bench, in_seven)
-    bench.float_s[NAME] = 0.1
-    quality, _, _ = bench.measure(noisy(bench, in_seven), 6, lambda _: False)
-    assert quality.n_samples == 1
-
-
-def test_samples_that_tell_little_are_not_few(bench: Bench) -> None:
-    bench.float_s[NAME] = 0.1
+def test_slow_models_run_one_sample_untimed_and_its_error_is_told(bench: Bench) -> None:
     for seed in range(4):
         powers = 10 ** np.random.default_rng(seed).uniform(-3, 1, N_FEEDS)
         bench.measure(noisy(bench, lambda i, powers=powers: float(powers[i])), 6, always)  # type: ignore[misc]
-    quality, _, _ = bench.measure(noisy(bench, in_seven), 6, lambda _: False)
-    assert quality.n_samples == 4
+    bench.float_s[NAME] = 0.1
+    asked: list[Progress] = []
+
+    def ask(progress: Progress) -> bool:
+        asked.append(progress)
+        return True
+
+    bench.measure(noisy(bench, in_seven), 6, ask)
+    assert [progress.quality.n_samples for progress in asked] == [1, 3, 7]
+    assert asked[0].snr_error_db > 2 * asked[2].snr_error_db > 0
 
 
 def test_without_rounds_the_quality_of_a_few_telling_samples_is_all(bench: Bench) -> None:
