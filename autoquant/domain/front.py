@@ -81,6 +81,7 @@ class RunRecord:
         phases: Seconds of each phase, in order.
         notes: Sentences that the user should read.
         ledger: What regions and borders cost; None where the sampler had no model of it.
+        seconds_saved: By stopping candidates early, roughly; None where that is unknown.
     """
 
     front: Front
@@ -91,3 +92,4 @@ class RunRecord:
     phases: Mapping[str, float]
     notes: tuple[str, ...]
     ledger: Ledger | None = None
+    seconds_saved: float | None = None

@@ -4,14 +4,13 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-from optuna.trial import TrialState
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.study.integer_program import fastest_within
 from autoquant.study.layout import Layout
-from autoquant.study.observed import effective, observe
+from autoquant.study.observed import effective, is_measured, observe
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -56,13 +55,13 @@ def fastest_predicted(
     what it finds is too uncertain: a slower assignment that is noisier but more certain is passed over.
 
     Args:
-        study: With at least one complete trial.
+        study: With at least one measured trial.
         layout: Regions, schemes and borders.
         min_snr_db: The demand.
         prior: What was expected of latencies.
         seconds: For solving.
     """
-    trials = [trial for trial in study.told if trial.state is TrialState.COMPLETE]
+    trials = [trial for trial in study.told if is_measured(trial)]
     found = observe(layout, trials)
     surrogate, trust = believe(layout, found, prior)
     asked = np.array([layout.encode(trial.params) for trial in trials])

@@ -1,21 +1,33 @@
-"""Told trials as the models take them."""
+"""Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "effective", "observe"]
+__all__ = ["Reader", "effective", "is_measured", "is_untimed", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
+_QUICK = ("rejected-early", "untimed")
+"""States of trials that ran few samples."""
 _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
+
+
+def is_measured(trial: FrozenTrial) -> bool:
+    """Whether it says something to learn from."""
+    return trial.state is TrialState.COMPLETE or (trial.state is TrialState.PRUNED and "snr_db" in trial.user_attrs)
+
+
+def is_untimed(trial: FrozenTrial) -> bool:
+    """Whether its quality alone was asked for, so that it may be proposed again."""
+    return bool(trial.user_attrs.get("state") == "untimed")
 
 
 class Reader:
@@ -69,7 +81,7 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """One trial; ``snr_by_output`` is empty where it says no more than the worst."""
+    """One trial; ``snr_by_output`` is empty where it says no more than the worst, ``ratios`` where it was not timed."""
 
     codes: Codes
     snr_db: float
@@ -84,23 +96,24 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     attributes = trial.user_attrs
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
-    is_quick = attributes.get("state") == "rejected-early"
+    is_quick = attributes.get("state") in _QUICK
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
-        snr_db=float(attributes.get("snr_db", trial.values[0])),
+        snr_db=float(attributes["snr_db"] if "snr_db" in attributes else trial.values[0]),
         snr_by_output=attributes.get("snr_by_output") or (),
-        ratios=attributes.get("ratios", trial.values[1:]),
-        error=max(float(attributes.get("ratio_error", 0.0)), _QUICK_ERROR if is_quick else 0.0),
+        ratios=attributes["ratios"] if "ratios" in attributes else trial.values[1:],
+        error=max(float(attributes.get("ratio_error") or 0.0), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
     )
 
 
 def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
-    n_targets = len(found[0].ratios) if found else 1
+    n_targets = max((len(each.ratios) for each in found), default=0) or 1
+    unknown = [np.nan] * n_targets
     return Observations(
         codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),
         snr_db=_snr_by_output(found),
-        ratios=np.array([each.ratios for each in found], dtype=float).reshape(-1, n_targets),
+        ratios=np.array([each.ratios or unknown for each in found], dtype=float).reshape(-1, n_targets),
         errors=np.array([each.error for each in found]),
         is_quick=np.array([each.is_quick for each in found], dtype=bool),
     )

@@ -7,13 +7,14 @@ import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import Assignment
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import Reader, effective
+from autoquant.study.observed import Reader, effective, is_measured, is_untimed
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -27,13 +28,15 @@ _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
+_N_DEVIATIONS = 3.0
+"""A ratio is hardly so many standard deviations below what is expected of it."""
 SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective"})
 """User attributes of a trial that the sampler reads where they are.
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
-``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
-of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
-region really ran.
+``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
+again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the SNR of every output: noise power adds
+up output by output, not in the worst of them; ``effective`` the scheme that each region really ran.
 """
 
 
@@ -43,6 +46,8 @@ class StructureSampler(BaseSampler):
     Candidates are the fronts that draws from the surrogate believe in, each solved exactly (Thompson sampling), and
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler.
+
+    A pruned trial that says its SNR and no ratios was not timed: what it says of noise is learned.
 
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
@@ -97,6 +102,16 @@ class StructureSampler(BaseSampler):
         """What evaluations said of its predictions."""
         return self._trust
 
+    def least_ratios(self, assignment: Assignment) -> list[float]:
+        """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
+        if self._surrogate is None or not self._n_fitted:
+            return []
+        found = self._surrogate.predict(
+            self._layout.encode({str(region): name for region, name in assignment.items()})[None]
+        )
+        errors = self._trust.stretch[1] * found.ratio_errors[0]
+        return [float(ratio) for ratio in found.ratios[0] - _N_DEVIATIONS * errors]
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002
@@ -114,18 +129,19 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The proposal; never one that was told already, or that is known to run as one that was."""
-        told = [t for t in study.get_trials(deepcopy=False) if t.state in (TrialState.COMPLETE, TrialState.FAIL)]
+        told = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
         known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
-        complete = [t for t in known if t.state is TrialState.COMPLETE]
-        found = self._reader.observe(complete)
-        if self._surrogate is None or not self._n_fitted:
+        measured = [t for t in known if is_measured(t)]
+        found = self._reader.observe(measured)
+        if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
-        if len(complete) > self._n_fitted:
-            self._learn(found, self._reader.asked(complete))
+        if len(measured) > self._n_fitted:
+            self._learn(found, self._reader.asked(measured))
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        seen = {codes.tobytes() for codes in (*self._reader.asked(known), *found.codes)}
-        return self._layout.decode(self._propose(found, seen))
+        answered = self._reader.asked([t for t in known if not is_untimed(t)])
+        ran = found.codes[[not is_untimed(t) for t in measured]]
+        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*answered, *ran)}))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

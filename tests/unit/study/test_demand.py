@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from optuna.samplers import RandomSampler
 
-from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality, State
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.study.demand import Predicted, fastest_predicted
@@ -38,7 +38,7 @@ def a_study(path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60
             latency={"cpu-1t": a_latency(ratio)},
             digest=str(i),
             effective=trial.assignment,
-            is_complete=True,
+            state=State.COMPLETE,
             size_bytes=1,
         )
         study.tell(Evaluation(trial=trial, outcome=measurement))
