@@ -1,8 +1,8 @@
 import numpy as np
 from optuna.distributions import CategoricalDistribution
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autoquant.study.observed import Reader, effective, observe
+from autoquant.study.observed import Reader, effective, is_measured, is_untimed, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
@@ -54,3 +54,30 @@ def test_a_reader_reads_each_trial_once() -> None:
     assert reader.observe([first, second]).codes.tolist() == [[1, 2, 2], [0, 0, 2]]
     assert reader.asked([second]).tolist() == [[0, 1, 2]]
     assert reader.asked([]).shape == (0, 3)
+
+
+def a_pruned_trial(**attributes: object) -> FrozenTrial:
+    complete = a_trial(("a", "b", "b"))
+    return create_trial(
+        state=TrialState.PRUNED,
+        params=complete.params,
+        distributions=complete.distributions,
+        user_attrs=dict(attributes),
+    )
+
+
+def test_a_trial_that_was_not_timed_has_an_snr_and_no_ratios() -> None:
+    probe = a_pruned_trial(state="untimed", snr_db=33.0, ratios=[], ratio_error=None)
+    timed = a_trial(("a", "a", "b"), ratios=[0.7, 0.9])
+    assert is_measured(probe)
+    assert is_untimed(probe)
+    assert not is_untimed(timed)
+    found = observe(LAYOUT, [probe, timed])
+    assert found.snr_db.tolist() == [[33], [40]]
+    assert found.is_timed.tolist() == [False, True]
+    assert found.is_quick.tolist() == [True, False]
+    assert found.ratios[1].tolist() == [0.7, 0.9]
+
+
+def test_a_pruned_trial_that_says_nothing_is_not_measured() -> None:
+    assert not is_measured(a_pruned_trial())
