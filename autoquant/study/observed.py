@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "effective", "is_measured", "is_untimed", "observe"]
+__all__ = ["Reader", "Told", "effective", "is_measured", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
@@ -25,13 +25,24 @@ def is_measured(trial: FrozenTrial) -> bool:
     return trial.state is TrialState.COMPLETE or (trial.state is TrialState.PRUNED and "snr_db" in trial.user_attrs)
 
 
-def is_untimed(trial: FrozenTrial) -> bool:
-    """Whether its quality alone was asked for, so that it may be proposed again."""
-    return bool(trial.user_attrs.get("state") == "untimed")
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What trials say together.
+
+    Attributes:
+        found: Of those that were measured.
+        asked: Scheme numbers that these were asked for; shape (n, R).
+        seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
+            A trial that was not to be timed leaves its latency to be asked for.
+    """
+
+    found: Observations
+    asked: Codes
+    seen: frozenset[bytes]
 
 
 class Reader:
-    """Reads told trials of one study, each once.
+    """Reads told trials of one study, each once; those that are not about all regions are passed over.
 
     Args:
         layout: Regions and schemes.
@@ -39,23 +50,23 @@ class Reader:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._asked: dict[int, Codes] = {}
-        self._evaluated: dict[int, _Evaluated] = {}
+        self._regions = frozenset(layout.regions)
+        self._rows: dict[int, _Row | None] = {}
 
-    def asked(self, trials: Sequence[FrozenTrial]) -> Codes:
-        """Scheme numbers that were proposed, shape (n, R)."""
-        for trial in trials:
-            if trial.number not in self._asked:
-                self._asked[trial.number] = self._layout.encode(trial.params)
-        found = [self._asked[trial.number] for trial in trials]
-        return np.array(found, dtype=np.int64).reshape(len(found), len(self._layout.regions))
+    def read(self, trials: Sequence[FrozenTrial]) -> Told:
+        """Finished trials, others are passed over too."""
+        rows = [row for trial in trials if (row := self._row(trial)) is not None]
+        measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
+        return Told(
+            found=_together(self._layout, [evaluated for _, evaluated in measured]),
+            asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
+            seen=frozenset().union(*(row.seen for row in rows)),
+        )
 
-    def observe(self, trials: Sequence[FrozenTrial]) -> Observations:
-        """What ``observe`` gives."""
-        for trial in trials:
-            if trial.number not in self._evaluated:
-                self._evaluated[trial.number] = _read(self._layout, trial)
-        return _together(self._layout, [self._evaluated[trial.number] for trial in trials])
+    def _row(self, trial: FrozenTrial) -> "_Row | None":
+        if trial.number not in self._rows and trial.state.is_finished():
+            self._rows[trial.number] = _row(self._layout, trial) if trial.params.keys() >= self._regions else None
+        return self._rows.get(trial.number)
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
@@ -89,6 +100,23 @@ class _Evaluated:
     ratios: Sequence[float]
     error: float
     is_quick: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One trial for a reader."""
+
+    asked: Codes
+    evaluated: _Evaluated | None
+    seen: frozenset[bytes]
+
+
+def _row(layout: Layout, trial: FrozenTrial) -> _Row:
+    asked = layout.encode(trial.params)
+    evaluated = _read(layout, trial) if is_measured(trial) else None
+    ran = asked if evaluated is None else evaluated.codes
+    is_untimed = trial.user_attrs.get("state") == "untimed"
+    return _Row(asked, evaluated, frozenset() if is_untimed else frozenset((asked.tobytes(), ran.tobytes())))
 
 
 def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:

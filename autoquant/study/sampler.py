@@ -14,7 +14,7 @@ from autoquant.domain.region import Assignment
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import Reader, effective, is_measured, is_untimed
+from autoquant.study.observed import Reader, effective
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
@@ -129,19 +129,15 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The proposal; never one that was told already, or that is known to run as one that was."""
-        told = [t for t in study.get_trials(deepcopy=False) if t.state.is_finished()]
-        known = [t for t in told if set(self._layout.regions) <= t.params.keys()]
-        measured = [t for t in known if is_measured(t)]
-        found = self._reader.observe(measured)
+        told = self._reader.read(study.get_trials(deepcopy=False))
+        found = told.found
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
-        if len(measured) > self._n_fitted:
-            self._learn(found, self._reader.asked(measured))
+        if len(found) > self._n_fitted:
+            self._learn(found, told.asked)
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
-        answered = self._reader.asked([t for t in known if not is_untimed(t)])
-        ran = found.codes[[not is_untimed(t) for t in measured]]
-        return self._layout.decode(self._propose(found, {codes.tobytes() for codes in (*answered, *ran)}))
+        return self._layout.decode(self._propose(found, told.seen))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -212,7 +208,7 @@ class StructureSampler(BaseSampler):
         whole = np.flatnonzero(~found.is_quick)
         return np.asarray(whole[gain.of_members(found.snr_db.min(axis=1)[whole], (found.ratios @ weights)[whole])])
 
-    def _propose(self, found: Observations, seen: set[bytes]) -> Codes:
+    def _propose(self, found: Observations, seen: frozenset[bytes]) -> Codes:
         assert self._surrogate is not None
         weights = self._weights(self._surrogate.n_targets)
         gain = self._gain(found, weights)
@@ -247,7 +243,7 @@ class StructureSampler(BaseSampler):
         order = np.argsort(-gain.of_points(-10 * np.log10(noise), ratios), kind="stable")
         return moved[order[:_N_NEIGHBOURS]]
 
-    def _mutated(self, best: Codes, seen: set[bytes]) -> Codes:
+    def _mutated(self, best: Codes, seen: frozenset[bytes]) -> Codes:
         start = (
             best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
         )

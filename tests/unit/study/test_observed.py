@@ -2,7 +2,7 @@ import numpy as np
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autoquant.study.observed import Reader, effective, is_measured, is_untimed, observe
+from autoquant.study.observed import Reader, effective, is_measured, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
@@ -45,15 +45,39 @@ def test_schemes_that_never_ran_are_left_out() -> None:
     assert effective(LAYOUT, asked, ran).tolist() == [[True, True, True], [True, True, False], [True, False, True]]
 
 
+def numbered(number: int, trial: FrozenTrial) -> FrozenTrial:
+    trial.number = number
+    return trial
+
+
 def test_a_reader_reads_each_trial_once() -> None:
-    first, second = a_trial(("a", "b", "b")), a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"})
-    second.number = 1
+    first = numbered(0, a_trial(("a", "b", "b")))
+    second = numbered(1, a_trial(("float", "a", "b"), effective={LAYOUT.regions[1]: "float"}))
     reader = Reader(LAYOUT)
-    assert reader.observe([first]).codes.tolist() == [[1, 2, 2]]
+    assert reader.read([first]).found.codes.tolist() == [[1, 2, 2]]
     first.params = dict.fromkeys(LAYOUT.regions, "float")
-    assert reader.observe([first, second]).codes.tolist() == [[1, 2, 2], [0, 0, 2]]
-    assert reader.asked([second]).tolist() == [[0, 1, 2]]
-    assert reader.asked([]).shape == (0, 3)
+    told = reader.read([first, second])
+    assert told.found.codes.tolist() == [[1, 2, 2], [0, 0, 2]]
+    assert told.asked.tolist() == [[1, 2, 2], [0, 1, 2]]
+    assert told.seen == {np.array(codes).tobytes() for codes in ([1, 2, 2], [0, 1, 2], [0, 0, 2])}
+    assert reader.read([]).asked.shape == (0, 3)
+
+
+def test_a_reader_passes_over_what_is_not_finished_until_it_is() -> None:
+    complete, running = numbered(0, a_trial(("a", "b", "b"))), numbered(0, a_trial(("a", "b", "b")))
+    running.state = TrialState.RUNNING
+    reader = Reader(LAYOUT)
+    assert len(reader.read([running]).found) == 0
+    assert len(reader.read([complete]).found) == 1
+
+
+def test_a_reader_passes_over_other_parameters_and_knows_what_failed() -> None:
+    other, failed = numbered(0, a_trial(("a", "b", "b"))), numbered(1, a_trial(("a", "a", "b")))
+    other.params = {"x": "a"}
+    failed.state = TrialState.FAIL
+    told = Reader(LAYOUT).read([other, failed])
+    assert len(told.found) == 0
+    assert told.seen == {np.array([1, 1, 2]).tobytes()}
 
 
 def a_pruned_trial(**attributes: object) -> FrozenTrial:
@@ -66,17 +90,15 @@ def a_pruned_trial(**attributes: object) -> FrozenTrial:
     )
 
 
-def test_a_trial_that_was_not_timed_has_an_snr_and_no_ratios() -> None:
-    probe = a_pruned_trial(state="untimed", snr_db=33.0, ratios=[], ratio_error=None)
-    timed = a_trial(("a", "a", "b"), ratios=[0.7, 0.9])
-    assert is_measured(probe)
-    assert is_untimed(probe)
-    assert not is_untimed(timed)
-    found = observe(LAYOUT, [probe, timed])
-    assert found.snr_db.tolist() == [[33], [40]]
-    assert found.is_timed.tolist() == [False, True]
-    assert found.is_quick.tolist() == [True, False]
-    assert found.ratios[1].tolist() == [0.7, 0.9]
+def test_a_trial_that_was_not_timed_has_an_snr_and_no_ratios_and_may_be_asked_again() -> None:
+    probe = numbered(0, a_pruned_trial(state="untimed", snr_db=33.0, ratios=[], ratio_error=None))
+    timed = numbered(1, a_trial(("a", "a", "b"), ratios=[0.7, 0.9]))
+    told = Reader(LAYOUT).read([probe, timed])
+    assert told.found.snr_db.tolist() == [[33], [40]]
+    assert told.found.is_timed.tolist() == [False, True]
+    assert told.found.is_quick.tolist() == [True, False]
+    assert told.found.ratios[1].tolist() == [0.7, 0.9]
+    assert told.seen == {np.array([1, 1, 2]).tobytes()}
 
 
 def test_a_pruned_trial_that_says_nothing_is_not_measured() -> None:
