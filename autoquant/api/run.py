@@ -36,8 +36,7 @@ from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.ledger import ledger_of
-from autoquant.study.sampler import StructureSampler
-from autoquant.study.samplers import BaseSampler, is_structured, make_sampler, outlook_of
+from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Opened", "Run"]
@@ -167,8 +166,7 @@ class Run:
     def _ingredients(self, data: SearchData) -> Ingredients:
         """Preprocess, partition, calibrate."""
         assert self.definition is not None
-        samples = data.calibration
-        asked = self.configuration
+        samples, asked = data.calibration, self.configuration
         self._tell("preprocess")
         with self.deadline.phase("preprocess"):
             prepared = steps.prepare(asked.model, data.everything, dims=asked.dims)
@@ -243,7 +241,7 @@ class Run:
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
-            least_ratios=self.sampler.least_ratios if isinstance(self.sampler, StructureSampler) else lambda _: (),
+            least_ratios=least_ratios_of(self.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -359,14 +357,13 @@ class Run:
         return configuration_document(self.configuration, self.data, self.definition)
 
     def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
-        saved = None if trials is None else trials.seconds_saved
         return {
             "schema_version": 1,
             "configuration": self.configuration_document,
             "environment": describe_environment(),
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
-            "seconds_saved": None if saved is None else round(saved, 3),
+            "seconds_saved": None if trials is None else trials.seconds_saved,
             "n_evaluations": 0 if trials is None else trials.n_evaluations,
             "preprocessed_difference_db": self.difference_db,
             "n_calibration_samples": self.n_calibration_samples,
