@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autoquant.api.evaluator import Evaluated, Evaluator, EvaluatorSetup
+from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator, EvaluatorSetup
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
@@ -50,11 +50,13 @@ class Misbehaving(Evaluator):
             _FAULTS[self.profiling]()
         return Evaluator.profile(self, seconds, most_s)
 
-    def evaluate(self, assignment: Assignment, n_rounds: int) -> Evaluated:
+    def evaluate(
+        self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float] = NO_RATIOS
+    ) -> Evaluated:
         fault = self.faults.get(frozenset(assignment.items()))
         if fault is not None:
             _FAULTS[fault]()
-        return Evaluator.evaluate(self, assignment, n_rounds)
+        return Evaluator.evaluate(self, assignment, n_rounds, least_ratios)
 
 
 class MisbehavingSetup:

@@ -12,6 +12,7 @@ from autoquant.domain.measurement import (
     Measurement,
     Quality,
     SnrInterval,
+    State,
     Trial,
 )
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
@@ -142,12 +143,14 @@ def a_measured(
 ) -> Evaluation:
     """An evaluation with numbers; without a latency where ``ratio`` is None."""
     schemes = {RegionId(region): scheme for region, scheme in (assignment or {"r0": "u8s8"}).items()}
+    timed = State.UNTIMED if ratio is None else State.COMPLETE
+    state = timed if is_complete else State.REJECTED_EARLY
     measurement = Measurement(
         quality=Quality(per_output={"logits": snr_db}, agreement={}, n_samples=64 if is_complete else 4),
         latency={} if ratio is None else {target: a_latency(ratio)},
         digest=f"digest{number}",
         effective=schemes,
-        is_complete=is_complete,
+        state=state,
         size_bytes=size_bytes,
         drops=drops or {},
     )

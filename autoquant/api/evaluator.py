@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from autoquant.api import steps
 from autoquant.api.profiling import profiled_prior
 from autoquant.domain.accuracy import Form
 from autoquant.domain.feed import Feed, Samples
-from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Objectives
 from autoquant.domain.prior import LatencyPrior
@@ -29,12 +30,15 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 
-__all__ = ["N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
+__all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
 
 _LOG = logging.getLogger("autoquant")
+NO_RATIOS: Mapping[str, float] = MappingProxyType({})
+"""Nothing is known of a candidate's latency."""
 N_FORM_SAMPLES = 8
 """On which forms of the float model are compared."""
-_SNR_MARGIN_DB = 1.5
+_SNR_MARGIN_DB, _SNR_ERRORS = 1.5, 2.0
+"""A candidate is behind another in SNR by this much, or so many standard deviations of the estimate."""
 _RATIO_MARGIN = 0.04
 """A candidate whose ratio comes from two rounds is dropped only when it is beaten by this much; more rounds, less."""
 
@@ -229,34 +233,46 @@ class Evaluator:
             self.bench, self._builder, found.prepared.graph, found.regions, found.layout(), (seconds, most_s)
         )
 
-    def evaluate(self, assignment: Assignment, n_rounds: int) -> Evaluated:
-        """Build a candidate and measure it."""
+    def evaluate(
+        self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float] = NO_RATIOS
+    ) -> Evaluated:
+        """Build a candidate and measure it.
+
+        Args:
+            assignment: What to build.
+            n_rounds: Timed rounds; with 0 its quality alone is measured, which is no answer where it is to be timed.
+            least_ratios: What its ratios can hardly be below, by target name; empty where that is unknown.
+        """
         assert self._builder is not None
         try:
             candidate = self._builder.build(assignment)
         except (AssertionError, KeyError, ValueError) as error:
             return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
-        if candidate.digest not in self._built:
-            found = self._measured(candidate, assignment, n_rounds)
+        found = self._built.get(candidate.digest)
+        if found is None or (n_rounds and found.state is State.UNTIMED):
+            found = self._measured(candidate, assignment, n_rounds, least_ratios)
             self._built[candidate.digest] = found
             if isinstance(found, Measurement):
                 self._known[found.digest] = found
-        return Evaluated(self._built[candidate.digest], self.bench.opening_s)
+        return Evaluated(found, self.bench.opening_s)
 
-    def _measured(self, candidate: Candidate, assignment: Assignment, n_rounds: int) -> Measurement | Failure:
+    def _measured(
+        self, candidate: Candidate, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float]
+    ) -> Measurement | Failure:
         assert self._ingredients is not None
         meter = None if self.metrics is None else self.metrics.meter()
+        known = {d: one for d, one in self._known.items() if one.state is not State.UNTIMED or not n_rounds}
         found = steps.measure(
             self.bench,
             candidate,
             assignment,
             self._ingredients.regions,
             n_rounds=n_rounds,
-            goes_on=lambda progress: self._may_join(progress, candidate.size_bytes, meter),
-            known=self._known,
+            goes_on=lambda progress: self._may_join(progress, candidate.size_bytes, meter, least_ratios),
+            known=known,
             observe=meter.add if meter else lambda *_: None,
         )
-        if meter is None or isinstance(found, Failure) or found.digest in self._known:
+        if meter is None or isinstance(found, Failure) or found.digest in known:
             return found
         try:
             return replace(found, drops=self._drops(meter))
@@ -269,24 +285,25 @@ class Evaluator:
         results = meter.results(has_intervals=False)
         return {name: result.drop.value * result.drop.n_samples / n_all for name, result in results.items()}
 
-    def _may_join(self, progress: Progress, size_bytes: int, meter: MetricMeter | None) -> bool:
+    def _may_join(
+        self, progress: Progress, size_bytes: int, meter: MetricMeter | None, least_ratios: Mapping[str, float]
+    ) -> bool:
         """Whether a candidate could still join the front: nothing known beats it, and it may be better than float.
 
         To be beaten is to be behind one known candidate in every objective, and in nothing else: an SNR that is no
-        objective stops nobody. SNR and ratios have to be behind by a margin, as they are estimates. Sizes are exact. A
-        drop counts as it will be stored: as if the candidate is as good as float on all samples that it has not run, so
-        that those still to come can't make it look better than it does (this is exact for scores that cannot beat
-        float's, such as ``top1`` and ``cosine``). A function of the user's own that has no value on the few samples so
-        far stops nobody either.
+        objective stops nobody. SNR and ratios have to be behind by a margin, as they are estimates; before anything was
+        timed, the least that a ratio may be has to be behind. Sizes are exact. A drop counts as it will be stored: as
+        if the candidate is as good as float on all samples that it has not run, so that those still to come can't make
+        it look better than it does (this is exact for scores that cannot beat float's, such as ``top1`` and
+        ``cosine``). A function of the user's own that has no value on the few samples so far stops nobody either.
 
         A candidate that is slower than float by the margin on every target goes on only where the size is an objective
         and it is smaller.
         """
-        margin = _RATIO_MARGIN * math.sqrt(2 / progress.n_rounds)
         is_smaller = self.objectives.has_size and size_bytes < self.float_bytes
-        if min(progress.ratios.values()) > 1 + margin and not is_smaller:
+        if min(progress.ratios.values(), default=0.0) > 1 + _margin(progress) and not is_smaller:
             return False
-        ahead = [known for known in self._known.values() if self._is_ahead(known, progress, size_bytes, margin)]
+        ahead = self._ahead(progress, size_bytes, least_ratios)
         if not ahead or not self.objectives.metrics:
             return not ahead
         assert meter is not None
@@ -297,12 +314,27 @@ class Evaluator:
         names = [metric.name for metric in self.objectives.metrics]
         return not any(all(known.drops[name] <= drops[name] for name in names) for known in ahead)
 
-    def _is_ahead(self, known: Measurement, progress: Progress, size_bytes: int, margin: float) -> bool:
-        """Whether a known candidate beats one in all objectives that are no metrics."""
-        has_snr, has_size = self.objectives.has_snr, self.objectives.has_size
-        return (
-            known.is_complete
-            and not (has_snr and known.quality.worst_db < progress.quality.worst_db + _SNR_MARGIN_DB)
-            and not (has_size and known.size_bytes > size_bytes)
-            and all(known.latency[name].ratio_high <= ratio - margin / 2 for name, ratio in progress.ratios.items())
-        )
+    def _ahead(self, progress: Progress, size_bytes: int, least_ratios: Mapping[str, float]) -> list[Measurement]:
+        """Known candidates that beat one in all objectives that are no metrics."""
+        if progress.ratios:
+            least_ratios = {name: ratio - _margin(progress) / 2 for name, ratio in progress.ratios.items()}
+        margin_db = max(_SNR_MARGIN_DB, _SNR_ERRORS * progress.snr_error_db)
+        least_db = progress.quality.worst_db + margin_db if self.objectives.has_snr else -math.inf
+        return [
+            known
+            for known in self._known.values()
+            if known.is_complete
+            and known.quality.worst_db >= least_db
+            and not (self.objectives.has_size and known.size_bytes > size_bytes)
+            and _is_faster(known, least_ratios)
+        ]
+
+
+def _margin(progress: Progress) -> float:
+    """By how much a ratio has to be beaten; infinite before anything was timed."""
+    return _RATIO_MARGIN * math.sqrt(2 / progress.n_rounds) if progress.n_rounds else math.inf
+
+
+def _is_faster(known: Measurement, ratios: Mapping[str, float]) -> bool:
+    """Whether it was shown on every target; never where nothing is known of the ratios."""
+    return bool(ratios) and all(known.latency[name].ratio_high <= ratio for name, ratio in ratios.items())

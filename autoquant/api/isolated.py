@@ -3,11 +3,11 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoquant.api.evaluator import BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
+from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
@@ -133,12 +133,15 @@ class IsolatedEvaluator:
         """Which form candidates are built in."""
         return self._has_plain_sums
 
-    def evaluate(self, assignment: Assignment, n_rounds: int, *, left_s: float) -> Measurement | Failure | None:
+    def evaluate(
+        self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float] = NO_RATIOS, *, left_s: float
+    ) -> Measurement | Failure | None:
         """Measure a candidate.
 
         Args:
             assignment: What to build.
-            n_rounds: Timed rounds.
+            n_rounds: Timed rounds; with 0 its quality alone is measured.
+            least_ratios: What its ratios can hardly be below, by target name; empty where that is unknown.
             left_s: Seconds after which nobody waits for it any more.
 
         Returns:
@@ -154,7 +157,7 @@ class IsolatedEvaluator:
             left_s = end - time.perf_counter()
             limit = min(left_s, math.inf if self.trial_s is None else self.trial_s)
             found: Evaluated = self._worker.call(
-                "evaluate", assignment, n_rounds, seconds=None if math.isinf(limit) else limit
+                "evaluate", assignment, n_rounds, dict(least_ratios), seconds=None if math.isinf(limit) else limit
             )
         except WorkerLostError as lost:
             if lost.is_late and (self.trial_s is None or left_s < self.trial_s):

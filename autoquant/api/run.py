@@ -40,7 +40,7 @@ from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.ledger import ledger_of
-from autoquant.study.samplers import BaseSampler, is_structured, make_sampler, outlook_of
+from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
 
 __all__ = ["ENDED_BY_USER", "OnProgress", "Opened", "Run"]
@@ -148,7 +148,7 @@ class Run:
                     facts = self._load(evaluator, plain)
                 ingredients = preparing.in_best_form(plain, evaluator)
                 if not self.configuration.resume:  # before there is a journal
-                    folder.write_json("run.json", self._run_document(ingredients, facts, 0))
+                    folder.write_json("run.json", self._run_document(ingredients, facts, None))
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
@@ -226,6 +226,8 @@ class Run:
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
             is_refined=ingredients.definition.accuracy is Accuracy.FULL,
+            has_prior=self.prior is not None and len(self.configuration.targets) == 1,
+            least_ratios=least_ratios_of(self.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
@@ -300,8 +302,8 @@ class Run:
             if interrupts.n_pressed > n_before:
                 self.notes.append("the user ended the last measurement")
             self.notes.extend(remark(front))
-            record = self._record(front, ingredients.regions, trials.study)
-            write_reports(folder, record, self._run_document(ingredients, opened.facts, trials.n_evaluations))
+            record = self._record(front, ingredients.regions, trials)
+            write_reports(folder, record, self._run_document(ingredients, opened.facts, trials))
         return SearchResult(folder.path, record)
 
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
@@ -313,16 +315,17 @@ class Run:
         except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
 
-    def _record(self, front: Front, regions: Sequence[Region], study: Study) -> RunRecord:
+    def _record(self, front: Front, regions: Sequence[Region], trials: Trials) -> RunRecord:
         return RunRecord(
             front=front,
             regions=tuple(regions),
-            evaluations=tuple(study.evaluations),
+            evaluations=tuple(trials.study.evaluations),
             environment=describe_environment(),
             configuration=self.configuration.plain(),
             phases=dict(self.deadline.phases),
             notes=tuple(self.notes),
             ledger=self._ledger(front),
+            seconds_saved=trials.seconds_saved,
         )
 
     def _ledger(self, front: Front) -> Ledger | None:
@@ -352,7 +355,7 @@ class Run:
         assert self.data is not None
         return configuration_document(self.configuration, self.data, self.definition)
 
-    def _run_document(self, ingredients: Ingredients, facts: BenchFacts, n_evaluations: int) -> dict[str, object]:
+    def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
         difference_db = ingredients.prepared.difference_db
         return {
             "schema_version": 1,
@@ -360,7 +363,8 @@ class Run:
             "environment": describe_environment(),
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
-            "n_evaluations": n_evaluations,
+            "seconds_saved": None if trials is None else trials.seconds_saved,
+            "n_evaluations": 0 if trials is None else trials.n_evaluations,
             "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
             "n_calibration_samples": ingredients.statistics.n_samples,
             "n_evaluation_samples": facts.n_samples,

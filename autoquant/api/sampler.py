@@ -26,6 +26,8 @@ class StructureSampler(sampler.StructureSampler):
     - ``size_bytes``: what the file takes, where its size matters;
     - ``state``: ``"rejected-early"`` where the values are rough.
 
+    A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
+
     Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
     is broken: proposals keep to SNRs at which they are likely to be kept.
 

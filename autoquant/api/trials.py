@@ -2,16 +2,17 @@
 
 import logging
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.domain.measurement import Evaluation, Failure, Measurement
+from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
+from autoquant.measurement.bench import N_FIRST
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
@@ -34,8 +35,10 @@ class TrialEvaluator(Protocol):
     def opening_s(self) -> float:
         """Seconds that opening a candidate takes."""
 
-    def evaluate(self, assignment: Assignment, n_rounds: int, *, left_s: float) -> Measurement | Failure | None:
-        """The outcome; None where there was no time for one."""
+    def evaluate(
+        self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float], *, left_s: float
+    ) -> Measurement | Failure | None:
+        """The outcome, of its quality alone where there are no rounds; None where there was no time for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,10 @@ class Trials:
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         first: What is tried right after the uniform recipes.
         is_refined: Whether finalists are refined: that takes time, and there are twice as many files then.
+        has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
+            what its borders cost, and says little of what it saves among others.
+        least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
+            known of them.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
     """
@@ -89,26 +96,42 @@ class Trials:
     is_structured: bool = True
     first: Sequence[Assignment] = ()
     is_refined: bool = False
+    has_prior: bool = False
+    least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
-    _known: set[str] = field(default_factory=set)
+    _known: dict[str, State] = field(default_factory=dict)
     _asked: set[tuple[str, ...]] = field(default_factory=set)
+    _untimed: set[tuple[str, ...]] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
+    _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
     _n_repeated: int = 0
     _n_flat: int = 0
 
     def __post_init__(self) -> None:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
-        self._known = {e.outcome.digest for e in self.study.evaluations if isinstance(e.outcome, Measurement)}
-        self._asked = {self._key(e.trial.assignment) for e in self.study.evaluations}
+        for evaluation in self.study.evaluations:
+            self._remember(evaluation)
 
     @property
     def n_evaluations(self) -> int:
-        """Different candidates that were measured."""
+        """Different candidates that were measured, timed or not."""
         return len(self._known)
+
+    @property
+    def seconds_saved(self) -> float | None:
+        """Time that the sampler's proposals would have taken beside what they took, had none been stopped early.
+
+        As long as those take in the median that were measured to the end; None where there is no such one. Of this run
+        alone where it was resumed.
+        """
+        complete, stopped = self._spent[State.COMPLETE], self._spent[State.REJECTED_EARLY]
+        if not complete:
+            return None
+        return max(0.0, len(stopped) * statistics.median(complete) - sum(stopped))
 
     def run(self, n_trials: int | None) -> str:
         """Evaluate until a budget ends; the uniform recipes come first, then a warm start, then the sampler.
@@ -161,20 +184,35 @@ class Trials:
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
-        start, n_before = self.deadline.elapsed, self.n_evaluations
+        start, is_proposed = self.deadline.elapsed, assignment is None and self.study.n_enqueued == 0
         trial = self.study.ask() if assignment is None else self.study.ask_for(assignment)
-        outcome = self.evaluator.evaluate(trial.assignment, self.n_rounds, left_s=self._left)
+        key = self._key(trial.assignment)
+        n_rounds = 0 if key in self._untimed else self.n_rounds
+        self._untimed.discard(key)
+        least = self.least_ratios(trial.assignment) if assignment is None else ()
+        by_target = dict(zip(self.facts.float_s, least, strict=False))
+        outcome = self.evaluator.evaluate(trial.assignment, n_rounds, by_target, left_s=self._left)
         if outcome is None:
             return False
         evaluation = Evaluation(trial=trial, outcome=outcome)
         self.study.tell(evaluation)
-        self._asked.add(self._key(trial.assignment))
-        if isinstance(outcome, Measurement):
-            self._known.add(outcome.digest)
-        self._n_repeated = 0 if self.n_evaluations > n_before else self._n_repeated + 1
+        is_new = self._remember(evaluation)
+        self._n_repeated = 0 if is_new else self._n_repeated + 1
         self._seconds.append(self.deadline.elapsed - start)
+        if is_new and is_proposed:
+            self._spent[outcome.state].append(self._seconds[-1])
         self._note(evaluation)
         self.watch.look()
+        return True
+
+    def _remember(self, evaluation: Evaluation) -> bool:
+        """Whether it measured what was not known before."""
+        outcome = evaluation.outcome
+        if outcome.state is not State.UNTIMED:
+            self._asked.add(self._key(evaluation.trial.assignment))
+        if isinstance(outcome, Failure) or self._known.get(outcome.digest) is outcome.state:
+            return False
+        self._known[outcome.digest] = outcome.state
         return True
 
     def _key(self, assignment: Assignment) -> tuple[str, ...]:
@@ -199,11 +237,19 @@ class Trials:
             return
         best = max(measured, key=lambda pair: pair[0])[1]
         quantized = [region for region, name in best.items() if name != FLOAT]
-        seconds = min(self._seconds, default=1.0)
-        room = _PROBE_SHARE * min(self._left, 1e6) / max(seconds, 1e-3)
+        room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
         size = max(1, -(-len(quantized) // max(1, int(room))))
         for start in range(0, len(quantized), size):
-            self.study.enqueue({region: best[region] for region in quantized[start : start + size]})
+            probe = {region: best[region] for region in quantized[start : start + size]}
+            if self.study.enqueue(probe) and self.has_prior:
+                self._untimed.add(self._key(probe))
+
+    @property
+    def _probe_seconds(self) -> float:
+        shortest = min(self._seconds, default=1.0)
+        if not self.has_prior:
+            return shortest
+        return min(shortest, self.evaluator.opening_s + N_FIRST * sum(self.facts.float_s.values()))
 
     def _nothing_left(self) -> str | None:
         """Why further trials would find nothing."""
@@ -237,11 +283,12 @@ class Trials:
         if isinstance(outcome, Failure):
             _LOG.warning("trial %d failed at %s: %s", evaluation.trial.number, outcome.stage, outcome.reason)
         else:
-            ratio = max(latency.ratio for latency in outcome.latency.values())
+            ratio = max((latency.ratio for latency in outcome.latency.values()), default=None)
             snr = outcome.quality.worst_db
-            _LOG.info("trial %d: ratio %.3f, %.2f dB, %.3f s", evaluation.trial.number, ratio, snr, self._seconds[-1])
+            timed = "not timed" if ratio is None else f"ratio {ratio:.3f}"
+            _LOG.info("trial %d: %s, %.2f dB, %.3f s", evaluation.trial.number, timed, snr, self._seconds[-1])
             for demand in self._best:
-                if snr >= demand and outcome.is_complete:
+                if ratio is not None and snr >= demand and outcome.is_complete:
                     self._best[demand] = min(self._best[demand], ratio)
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))

@@ -83,6 +83,7 @@ class RunRecord:
         phases: Seconds of each phase, in order.
         notes: Sentences that the user should read.
         ledger: What regions and borders cost; None where the sampler had no model of it.
+        seconds_saved: By stopping candidates early, roughly; None where that is unknown.
     """
 
     front: Front
@@ -93,3 +94,4 @@ class RunRecord:
     phases: Mapping[str, float]
     notes: tuple[str, ...]
     ledger: Ledger | None = None
+    seconds_saved: float | None = None

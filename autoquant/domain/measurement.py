@@ -3,10 +3,24 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from autoquant.domain.region import Assignment
 
-__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "SnrInterval", "Trial"]
+__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "SnrInterval", "State", "Trial"]
+
+
+class State(StrEnum):
+    """What became of a trial.
+
+    One that was rejected early has no latency where its quality alone was enough; one that was never to be timed, a
+    probe of its quality, is untimed.
+    """
+
+    COMPLETE = "complete"
+    REJECTED_EARLY = "rejected-early"
+    UNTIMED = "untimed"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +116,10 @@ class Measurement:
 
     Attributes:
         quality: On the target's own session.
-        latency: By target name.
+        latency: By target name; empty where it was not timed.
         digest: Of the graph that onnxruntime runs; equal digests are equal candidates.
         effective: Name of the scheme that each region really runs.
-        is_complete: Whether it was measured to the end; a clear loser is stopped early.
+        state: Whether it was measured to the end; a clear loser is stopped early.
         size_bytes: Of the serialized candidate; the delivered file has metadata too, a few kB.
         drops: By metric, how much worse than float the candidate is over all search samples if it is as good on those
             that it didn't run. Empty where no metric is an objective and no drop is demanded.
@@ -115,9 +129,14 @@ class Measurement:
     latency: Mapping[str, Latency]
     digest: str
     effective: Assignment
-    is_complete: bool
+    state: State
     size_bytes: int
     drops: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was measured to the end, latency included."""
+        return self.state is State.COMPLETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +145,11 @@ class Failure:
 
     stage: str
     reason: str
+
+    @property
+    def state(self) -> State:
+        """Failed."""
+        return State.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

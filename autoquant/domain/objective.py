@@ -131,12 +131,12 @@ class Bounds:
     def violations(self, standing: Standing) -> dict[str, float]:
         """How far a model is beyond each bound, by what it bounds; one that is kept gives at most 0.
 
-        The drop of a metric that was not measured is left out.
+        A drop or a latency that was not measured is left out.
         """
         found: dict[str, float] = {}
         if self.min_snr_db is not None:
             found["snr_db"] = self.min_snr_db - standing.quality.worst_db
-        if self.max_latency_ratio is not None:
+        if self.max_latency_ratio is not None and standing.latency:
             found["latency_ratio"] = max(x.ratio for x in standing.latency.values()) - self.max_latency_ratio
         if self.max_size_bytes is not None:
             found["size_bytes"] = float(standing.size_bytes - self.max_size_bytes)

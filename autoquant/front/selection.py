@@ -46,8 +46,7 @@ def choose_finalists(
     groups: tuple[list[_Candidate], list[_Candidate]] = ([], [])
     for evaluation in _different(evaluations):
         outcome = evaluation.outcome
-        if not isinstance(outcome, Measurement) or not outcome.is_complete:
-            continue
+        assert isinstance(outcome, Measurement)
         standing = standing_of(outcome)
         is_better = min(found.ratio for found in standing.latency.values()) < 1
         if (is_better or _is_smaller(standing, objectives, float_bytes)) and _may_keep(standing, bounds):
@@ -84,11 +83,11 @@ def _two_layers(found: Sequence[_Candidate], limit: int, objectives: Objectives,
 
 
 def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """One evaluation of each graph that onnxruntime ran: the smallest file, the first of equals."""
+    """One complete evaluation of each graph that onnxruntime ran: the smallest file, the first of equals."""
     found: dict[str, tuple[int, Evaluation]] = {}
     for evaluation in evaluations:
         outcome = evaluation.outcome
-        if isinstance(outcome, Measurement):
+        if isinstance(outcome, Measurement) and outcome.is_complete:
             earlier = found.get(outcome.digest)
             if earlier is None or outcome.size_bytes < earlier[0]:
                 found[outcome.digest] = outcome.size_bytes, evaluation

@@ -25,7 +25,7 @@ from autoquant.runtime.binding import on_device
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
+__all__ = ["N_FIRST", "Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
 
 _WARMUP_S = 5e-3
 _ENOUGH = 0.015
@@ -34,6 +34,8 @@ _ROUNDING_DB = 90.0
 """A candidate closer to float than this tells nothing of how quantization noise is spread."""
 _N_LEARNING = 64
 """The telling samples are looked for among so many."""
+N_FIRST = 4
+"""Samples that a candidate runs where it isn't timed."""
 _N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
@@ -50,11 +52,13 @@ class Progress:
 
     Attributes:
         quality: Estimated for all samples from those so far.
-        ratios: Median ratio so far, by target name.
+        snr_error_db: Standard deviation of that estimate.
+        ratios: Median ratio so far, by target name; empty before anything was timed.
         n_rounds: Timed rounds so far.
     """
 
     quality: Quality
+    snr_error_db: float
     ratios: Mapping[str, float]
     n_rounds: int
 
@@ -198,15 +202,17 @@ class Bench:
         goes_on: Callable[[Progress], bool],
         observe: Observer = lambda *_: None,
     ) -> tuple[Quality, dict[str, Latency], bool]:
-        """Quality and latency from the same inferences: in each round every target runs another sample.
+        """Quality of a few samples, then quality and latency from the same inferences.
 
-        The first candidates run all samples, which tells the telling ones; later candidates run those, the first of
-        them timed, and their quality over all samples is estimated.
+        The first samples aren't timed: they warm the sessions up. In each round every target runs another sample,
+        beside the float model. The first candidates run all samples, which tells the telling ones; later candidates
+        run those, and their quality over all samples is estimated.
 
         Args:
             sessions: The candidate's, by target name.
             n_rounds: Timed rounds; up to twice as many where the ratios scatter; samples repeat where they are fewer.
-            goes_on: Asked with the estimate after a third of the rounds and after all of them.
+                With 0 the quality of a few telling samples is all that is measured.
+            goes_on: Asked with the estimate before the first round, after a third of the rounds and after all of them.
             observe: Told the outputs of each sample on the first target.
 
         Returns:
@@ -215,16 +221,15 @@ class Bench:
         rng = random.Random(self.seed)
         meters = {name: QualityMeter(self.names) for name in sessions}
         timings = {name: Timings() for name in sessions}
-        for session in sessions.values():
-            warm_up(session, self.feeds)
-        is_known, order = self._telling.is_known, self._telling.order
-        samples = order[: max(_N_TELLING, n_rounds)] if is_known else order
-        checkpoints = {max(2, n_rounds // 3), n_rounds} if is_known else set()
-        for k in range(max(len(samples), 2 * n_rounds)):
+        samples = self._samples(n_rounds)
+        n_first = min(self._n_first, len(samples))
+        checkpoints = _checkpoints(n_first, n_rounds) if self._telling.is_known else frozenset()
+        for k in range(max(len(samples), n_first + 2 * n_rounds)):
             if k in checkpoints and not goes_on(self._progress(meters, timings)):
                 return self._progress(meters, timings).quality, self._latencies(timings), False
             sample, is_new = samples[k % len(samples)], k < len(samples)
-            is_timed = k < n_rounds or (k < 2 * n_rounds and _scatters(timings))
+            number = k - n_first
+            is_timed = 0 <= number < n_rounds or (n_rounds <= number < 2 * n_rounds and _scatters(timings))
             if not (is_new or is_timed):
                 continue
             outputs = self._run(sample, sessions, timings if is_timed else {}, rng)
@@ -232,7 +237,7 @@ class Bench:
                 self._add(meters, sample, outputs)
                 observe(sample, outputs[self.targets[0].name])
         quality = self._progress(meters, timings).quality
-        if not is_known and quality.worst_db < _ROUNDING_DB:
+        if not self._telling.is_known and quality.worst_db < _ROUNDING_DB:
             for meter in meters.values():
                 self._telling.learn(np.array(meter.noise))
         return quality, self._latencies(timings), True
@@ -244,15 +249,26 @@ class Bench:
             meter.add(self.reference[i], session.run(None, self.feeds[i]))
         return meter.quality()
 
+    def _samples(self, n_rounds: int) -> list[int]:
+        if not self._telling.is_known:
+            return self._telling.order
+        return self._telling.order[: max(_N_TELLING, n_rounds) if n_rounds else N_FIRST]
+
+    @property
+    def _n_first(self) -> int:
+        """Samples before the first round: as many as it takes to warm the sessions up, so that they cost nothing."""
+        return math.ceil(_WARMUP_S / max(min(self.float_s.values()), _WARMUP_S / N_FIRST))
+
     def _latencies(self, timings: Mapping[str, Timings]) -> dict[str, Latency]:
-        return {name: timing.latency(self.seed) for name, timing in timings.items()}
+        return {name: timing.latency(self.seed) for name, timing in timings.items() if timing.session}
 
     def _progress(self, meters: Mapping[str, QualityMeter], timings: Mapping[str, Timings]) -> Progress:
         n_done = len(next(iter(meters.values())).noise)
         shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
         quality = worst([meter.quality(shares, self._signal) for meter in meters.values()])
-        ratios = {name: timing.ratio for name, timing in timings.items()}
-        return Progress(quality, ratios, len(next(iter(timings.values())).session))
+        ratios = {name: timing.ratio for name, timing in timings.items() if timing.session}
+        n_rounds = len(next(iter(timings.values())).session)
+        return Progress(quality, self._telling.error_db(n_done), ratios, n_rounds)
 
     def _run(
         self,
@@ -293,6 +309,12 @@ def _refuse_non_finite(names: Sequence[str], reference: Iterable[Outputs], part:
                 raise DataError(
                     f"{part} sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
                 )
+
+
+def _checkpoints(n_first: int, n_rounds: int) -> frozenset[int]:
+    """Before which inferences to ask whether a candidate goes on; never where it isn't to be timed."""
+    rounds = {0, max(2, n_rounds // 3), n_rounds} if n_rounds else set()
+    return frozenset(n_first + n for n in rounds)
 
 
 def _scatters(timings: Mapping[str, Timings]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.ledger import Foresight
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
@@ -35,6 +35,12 @@ DEMANDS_DB = (30, 40, 50)
 
 _HEADLINE_DEMAND_DB = 40.0
 _DEMANDS = ("min_snr_db", "max_latency_ratio", "max_size_bytes")
+_STATES = {
+    State.COMPLETE: "complete",
+    State.REJECTED_EARLY: "rejected early",
+    State.UNTIMED: "not timed",
+    State.FAILED: "failed",
+}
 _DROPS = (0.0, 0.005, 0.01)
 """Demands of a metric where it takes the place of SNR."""
 
@@ -174,8 +180,8 @@ def run_sentences(record: RunRecord) -> list[str]:
 
 def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
     """How many evaluations there are and what became of them."""
-    states = Counter(map(_state, evaluations))
-    parts = [f"{states[state]} {state}" for state in ("complete", "rejected early", "failed") if states[state]]
+    states = Counter(evaluation.outcome.state for evaluation in evaluations)
+    parts = [f"{states[state]} {words}" for state, words in _STATES.items() if states[state]]
     noun = "evaluation" if len(evaluations) == 1 else "evaluations"
     return f"{len(evaluations)} {noun}: {', '.join(parts)}." if parts else "No evaluations."
 
@@ -295,14 +301,10 @@ def _nothing_pays(record: RunRecord) -> str:
 
 def _evaluations_lines(record: RunRecord) -> list[str]:
     lines = [evaluations_sentence(record.evaluations)] if record.evaluations else []
+    if record.seconds_saved:
+        lines.append(f"Stopping candidates early saved about {record.seconds_saved:.1f} s.")
     foresight = None if record.ledger is None else record.ledger.foresight
     return lines if foresight is None else [*lines, foresight_sentence(foresight)]
-
-
-def _state(evaluation: Evaluation) -> str:
-    if isinstance(evaluation.outcome, Failure):
-        return "failed"
-    return "complete" if evaluation.outcome.is_complete else "rejected early"
 
 
 def _against(previous_date: str | None, environment_changes: Sequence[str]) -> str:

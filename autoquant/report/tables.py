@@ -81,8 +81,8 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
 def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = ()) -> pd.DataFrame:
     """One row per evaluation, in order.
 
-    Columns: number, state (``complete``, ``rejected-early`` or ``failed``), snr_db, n_samples, ratio, ratio_low,
-    ratio_high, median_ms, n_rounds (per target as in ``front_table``), size_bytes (of the
+    Columns: number, state (``complete``, ``rejected-early``, ``untimed`` or ``failed``), snr_db, n_samples, ratio,
+    ratio_low, ratio_high, median_ms, n_rounds (per target as in ``front_table``), size_bytes (of the
     serialized candidate), digest, reason, ``drop[NAME]`` of each metric that candidates are scored by, and
     ``scheme[REGION]``: what was asked of each region.
 
@@ -181,9 +181,9 @@ def _part_cells(kind: str, name: str, values: PartValues) -> dict[str, float]:
 def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> dict[str, object]:
     if isinstance(outcome, Failure):
         reason = f"{outcome.stage}: {outcome.reason}"
-        return {"state": "failed", "digest": "", "reason": reason}
+        return {"state": str(outcome.state), "digest": "", "reason": reason}
     return {
-        "state": "complete" if outcome.is_complete else "rejected-early",
+        "state": str(outcome.state),
         "snr_db": outcome.quality.worst_db,
         "n_samples": outcome.quality.n_samples,
         **_cells(targets, outcome.latency.get, _TRIAL_LATENCY),

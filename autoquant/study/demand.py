@@ -12,7 +12,7 @@ from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.study.integer_program import Fastest, fastest_within
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import effective, observe
+from autoquant.study.observed import effective, is_measured, observe
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust
@@ -60,13 +60,13 @@ def fastest_predicted(
     neither.
 
     Args:
-        study: With at least one complete trial.
+        study: With at least one measured trial.
         layout: Regions, schemes and borders.
         min_snr_db: The demand.
         prior: What was expected of latencies.
         seconds: For solving.
     """
-    trials = [trial for trial in study.told if trial.state is TrialState.COMPLETE]
+    trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
     beliefs = _Beliefs(*believe(layout, found, prior), found)
     below = found.snr_db.min(axis=1) < min_snr_db

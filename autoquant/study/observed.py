@@ -1,4 +1,4 @@
-"""Told trials as the models take them."""
+"""Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "Told", "check_values", "effective", "observe"]
+__all__ = ["Reader", "Told", "check_values", "effective", "is_measured", "observe"]
 
 _SNR_LIMIT_DB = 200.0
 _N_INEFFECTIVE = 2
@@ -20,18 +20,24 @@ _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
 
+def is_measured(trial: FrozenTrial) -> bool:
+    """Whether there is something to learn from: it is complete, or was pruned and says its SNR."""
+    return trial.state is TrialState.COMPLETE or (trial.state is TrialState.PRUNED and "snr_db" in trial.user_attrs)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What trials say together.
 
     Attributes:
-        complete: Those that were measured.
+        measured: Those that were, timed or not.
         found: What they say.
         asked: Scheme numbers that these were asked for; shape (n, R).
         seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
+            A trial that was not to be timed leaves its latency to be asked for.
     """
 
-    complete: Sequence[FrozenTrial]
+    measured: Sequence[FrozenTrial]
     found: Observations
     asked: Codes
     seen: frozenset[bytes]
@@ -65,7 +71,7 @@ class Reader:
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         return Told(
-            complete=[trial for trial, row in pairs if row.evaluated is not None],
+            measured=[trial for trial, row in pairs if row.evaluated is not None],
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
             seen=frozenset().union(*(row.seen for row in rows), (asked.tobytes() for asked in unfinished)),
@@ -123,7 +129,7 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """One trial; ``snr_by_output`` is empty where it says no more than the worst."""
+    """One trial; ``snr_by_output`` is empty where it says no more than the worst, ``ratios`` where it was not timed."""
 
     codes: Codes
     snr_db: float
@@ -144,9 +150,10 @@ class _Row:
 
 def _row(layout: Layout, trial: FrozenTrial) -> _Row:
     asked = layout.encode(trial.params)
-    evaluated = _read(layout, trial) if trial.state is TrialState.COMPLETE else None
+    evaluated = _read(layout, trial) if is_measured(trial) else None
     ran = asked if evaluated is None else evaluated.codes
-    return _Row(asked, evaluated, frozenset((asked.tobytes(), ran.tobytes())))
+    is_untimed = trial.user_attrs.get("state") == "untimed"
+    return _Row(asked, evaluated, frozenset() if is_untimed else frozenset((asked.tobytes(), ran.tobytes())))
 
 
 def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
@@ -154,23 +161,25 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     attributes = trial.user_attrs
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
-    is_quick = attributes.get("state") == "rejected-early"
+    values = trial.values or ()
+    is_quick = attributes.get("state") == "rejected-early" or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
-        snr_db=float(attributes.get("snr_db", trial.values[0])),
+        snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
         snr_by_output=attributes.get("snr_by_output") or (),
-        ratios=attributes.get("ratios", trial.values[1:]),
-        error=max(float(attributes.get("ratio_error", 0.0)), _QUICK_ERROR if is_quick else 0.0),
+        ratios=attributes.get("ratios", values[1:]),
+        error=max(float(attributes.get("ratio_error") or 0.0), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
     )
 
 
 def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
-    n_targets = len(found[0].ratios) if found else 1
+    n_targets = max((len(each.ratios) for each in found), default=0) or 1
+    unknown = [np.nan] * n_targets
     return Observations(
         codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),
         snr_db=_snr_by_output(found),
-        ratios=np.array([each.ratios for each in found], dtype=float).reshape(-1, n_targets),
+        ratios=np.array([each.ratios or unknown for each in found], dtype=float).reshape(-1, n_targets),
         errors=np.array([each.error for each in found]),
         is_quick=np.array([each.is_quick for each in found], dtype=bool),
     )

@@ -12,6 +12,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import Assignment
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
@@ -31,13 +32,16 @@ _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
+_N_DEVIATIONS = 3.0
+"""A ratio is hardly so many standard deviations below what is expected of it."""
 SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective", "size_bytes"})
 """User attributes of a trial that the sampler reads where they are.
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
-``state`` says whether it was rejected early, ``ratio_error`` the standard error of its ratio, ``snr_by_output`` the SNR
-of every output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each
-region really ran; ``size_bytes`` what the file takes.
+``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
+again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the SNR of every output: noise power adds
+up output by output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what
+the file takes.
 """
 
 
@@ -50,6 +54,7 @@ class StructureSampler(BaseSampler):
 
     Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no
     front, and proposals keep away from SNRs at which that is likely. Sizes are predicted from those of earlier files.
+    A pruned trial that says its SNR and no ratios was not timed: what it says of noise is learned.
 
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
@@ -115,6 +120,14 @@ class StructureSampler(BaseSampler):
         self._independent.reseed_rng()
         self._generic.reseed_rng()
 
+    def least_ratios(self, assignment: Assignment) -> list[float]:
+        """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
+        if self._surrogate is None or not self._n_fitted:
+            return []
+        found = self._surrogate.predict(self._layout.encode({str(k): v for k, v in assignment.items()})[None])
+        errors = self._trust.stretch[1] * found.ratio_errors[0]
+        return [float(ratio) for ratio in found.ratios[0] - _N_DEVIATIONS * errors]
+
     def infer_relative_search_space(
         self,
         study: optuna.Study,  # noqa: ARG002
@@ -129,10 +142,10 @@ class StructureSampler(BaseSampler):
         """The proposal; never one that was proposed already, or that is known to run as one that was."""
         told = self._reader.read(study.get_trials(deepcopy=False), study.directions)
         found = told.found
-        if self._surrogate is None or not self._n_fitted:
+        if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(found) > self._n_fitted:
-            self._learn(found, told.complete, told.asked)
+            self._learn(found, told.measured, told.asked)
         if self._rng.random() < self._trust.generic_share:
             return self._generic.sample_relative(study, trial, search_space)
         return self._layout.decode(self._propose(found, told.seen))
@@ -143,10 +156,10 @@ class StructureSampler(BaseSampler):
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    def _learn(self, found: Observations, complete: Sequence[FrozenTrial], asked: Codes) -> None:
+    def _learn(self, found: Observations, measured: Sequence[FrozenTrial], asked: Codes) -> None:
         assert self._surrogate is not None
         n_before, self._n_fitted, self._found = self._n_fitted, len(found), found
-        self._steering.learn(complete, asked, found.snr_db.min(axis=1), found.is_quick)
+        self._steering.learn(measured, asked, found.snr_db.min(axis=1), found.is_quick)
         if n_before:
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
@@ -168,7 +181,7 @@ class StructureSampler(BaseSampler):
         for i in range(n_before, len(found)):
             expected = self._expected.pop(asked[i].tobytes(), None)
             if expected is not None:
-                self._pace.count(expected, float(gains[i] * keeps[i]))
+                self._pace.count(expected, float(gains[i]) if keeps[i] else 0.0)
 
     def _gain(self, found: Observations, weights: Floats, chosen: npt.NDArray[np.bool_] | bool = True) -> Gain:
         """The front of the chosen evaluations that keep all demands and were not stopped early."""

@@ -1,19 +1,28 @@
 """Which sampler proposes: ours, or one of Optuna's for comparison."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.region import Assignment
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
 from autoquant.study.outlook import Outlook
 from autoquant.study.sampler import StructureSampler
 
-__all__ = ["BaseSampler", "SamplerChoice", "is_structured", "make_sampler", "outlook_of", "parse_sampler"]
+__all__ = [
+    "BaseSampler",
+    "SamplerChoice",
+    "is_structured",
+    "least_ratios_of",
+    "make_sampler",
+    "outlook_of",
+    "parse_sampler",
+]
 
 
 SamplerChoice = SamplerName | BaseSampler
@@ -86,6 +95,11 @@ def make_sampler(
 def outlook_of(sampler: BaseSampler | None) -> Callable[[], Outlook | None]:
     """What a sampler still expects to gain; generic ones do not know."""
     return sampler.outlook if isinstance(sampler, StructureSampler) else lambda: None
+
+
+def least_ratios_of(sampler: BaseSampler | None) -> Callable[[Assignment], Sequence[float]]:
+    """What a sampler takes for the least latency ratios of an assignment; generic ones do not know."""
+    return sampler.least_ratios if isinstance(sampler, StructureSampler) else lambda _: ()
 
 
 def is_structured(asked: SamplerChoice) -> bool:

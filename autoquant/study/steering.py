@@ -36,7 +36,7 @@ class SizeTerm:
 
 
 class Steering:
-    """Learns from complete trials which demands beside SNR and latency they keep, and what files take.
+    """Learns from measured trials which demands beside SNR and latency they keep, and what files take.
 
     Args:
         layout: Regions, schemes and borders.
@@ -55,13 +55,13 @@ class Steering:
         self._codes: Codes = np.zeros((0, len(layout.regions)), dtype=np.int64)
 
     def learn(self, trials: Sequence[FrozenTrial], asked: Codes, snr_db: Floats, is_quick: Bools) -> None:
-        """Learn from all complete trials; those that were learned from come first.
+        """Learn from all measured trials; those that were learned from come first.
 
         Args:
             trials: At least one.
             asked: Scheme numbers that their files were built with; shape (n, R).
             snr_db: Of the worst output; shape (n,).
-            is_quick: Whether they were stopped early; shape (n,).
+            is_quick: Whether they ran few samples; shape (n,).
         """
         for i in range(len(self._holds), len(trials)):
             beyond = [value for name, value in trials[i].constraints.items() if name not in MODELLED_BOUNDS]

@@ -13,7 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, State, Trial
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, SNR_LIMIT_DB, Bounds, Objectives, standing_of
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
@@ -32,6 +32,8 @@ class Study:
 
     Trials are asked in memory and stored when they are told: Optuna's journal takes a write and a sync for each
     parameter of a running trial, which costs more than measuring does with many regions.
+
+    A trial whose candidate was not timed is pruned: it has no values, and its SNR in user attributes.
 
     The values of a trial are the objectives: ``snr_db`` (maximised), then, all of them minimised, ``drop[METRIC]``,
     ``ratio_0`` and so on for the targets, ``size_bytes``. What is demanded are Optuna's constraints of a trial, so that
@@ -91,14 +93,16 @@ class Study:
         self._asked.add_trial(self._frozen(evaluation))
         self.evaluations.append(evaluation)
 
-    def enqueue(self, assignment: Assignment) -> None:
-        """Propose this one before the sampler is asked, unless it was evaluated already."""
+    def enqueue(self, assignment: Assignment) -> bool:
+        """Propose this one before the sampler is asked, unless it was evaluated already; whether it waits now."""
         params = {region: assignment.get(RegionId(region), FLOAT) for region in self._distributions}
         allowed = all(name in self._space.choices[RegionId(region)] for region, name in params.items())
         known = any(dict(e.trial.assignment) == params for e in self.evaluations)
-        if allowed and not known and params not in self._queue:
-            self._queue.append(params)
-            self._asked.enqueue_trial(params)
+        if not allowed or known or params in self._queue:
+            return False
+        self._queue.append(params)
+        self._asked.enqueue_trial(params)
+        return True
 
     @property
     def n_enqueued(self) -> int:
@@ -108,8 +112,7 @@ class Study:
     @property
     def told(self) -> list[FrozenTrial]:
         """Trials that were told, as a sampler sees them."""
-        ended = (TrialState.COMPLETE, TrialState.FAIL)
-        return [trial for trial in self._asked.get_trials(deepcopy=False) if trial.state in ended]
+        return [trial for trial in self._asked.get_trials(deepcopy=False) if trial.state.is_finished()]
 
     def ask_for(self, assignment: Assignment) -> Trial:
         """This assignment as the next trial, though it may have been evaluated; none may be enqueued."""
@@ -138,13 +141,15 @@ class Study:
 
     def _frozen(self, evaluation: Evaluation) -> FrozenTrial:
         outcome = evaluation.outcome
+        found = outcome if isinstance(outcome, Measurement) else None
+        values = self._values(found) if found and found.latency else None
         return create_trial(
-            state=TrialState.FAIL if isinstance(outcome, Failure) else TrialState.COMPLETE,
+            state=TrialState.COMPLETE if values else TrialState.PRUNED if found else TrialState.FAIL,
             params={str(region): name for region, name in evaluation.trial.assignment.items()},
             distributions=self._distributions,
-            values=None if isinstance(outcome, Failure) else self._values(outcome),
+            values=values,
             user_attrs=_attributes(outcome),
-            constraints=None if isinstance(outcome, Failure) else self._constraints(outcome),
+            constraints=self._constraints(found) if found else None,
         )
 
     def _values(self, measurement: Measurement) -> list[float]:
@@ -172,15 +177,15 @@ def _finite(snr_db: float) -> float:
 
 def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
     if isinstance(outcome, Failure):
-        return {"state": "failed", "stage": outcome.stage, "reason": outcome.reason}
+        return {"state": str(outcome.state), "stage": outcome.stage, "reason": outcome.reason}
     return {
-        "state": "complete" if outcome.is_complete else "rejected-early",
+        "state": str(outcome.state),
         "quality": _plain(outcome.quality),
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
         "snr_db": _finite(outcome.quality.worst_db),
         "ratios": [latency.ratio for latency in outcome.latency.values()],
         "snr_by_output": [_finite(snr) for snr in outcome.quality.per_output.values()],
-        "ratio_error": max((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()),
+        "ratio_error": max(((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()), default=None),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
         "size_bytes": outcome.size_bytes,
@@ -197,14 +202,15 @@ def _evaluation(trial: FrozenTrial) -> Evaluation:
     found = trial.user_attrs
     assignment = {RegionId(k): str(v) for k, v in trial.params.items()}
     asked = Trial(number=trial.number, assignment=assignment)
-    if found["state"] == "failed":
+    state = State(found["state"])
+    if state is State.FAILED:
         return Evaluation(trial=asked, outcome=Failure(stage=found["stage"], reason=found["reason"]))
     outcome = Measurement(
         quality=Quality(**found["quality"]),
         latency={name: Latency(**latency) for name, latency in found["latency"].items()},
         digest=found["digest"],
         effective=found["effective"],
-        is_complete=found["state"] == "complete",
+        state=state,
         size_bytes=found["size_bytes"],
         drops=found["drops"],
     )

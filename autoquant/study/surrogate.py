@@ -27,9 +27,9 @@ class Observations:
     Attributes:
         codes: Scheme numbers that ran; shape (n, R).
         snr_db: By output; shape (n, O).
-        ratios: By target; shape (n, T).
+        ratios: By target; NaN where it was not timed; shape (n, T).
         errors: Standard error of the ratios; shape (n,).
-        is_quick: Whether the evaluation was stopped early; shape (n,).
+        is_quick: Whether the evaluation was stopped early or not timed: it ran few samples; shape (n,).
     """
 
     codes: Codes
@@ -37,6 +37,11 @@ class Observations:
     ratios: Floats
     errors: Floats
     is_quick: npt.NDArray[np.bool_]
+
+    @property
+    def is_timed(self) -> npt.NDArray[np.bool_]:
+        """Whether there are ratios; shape (n,)."""
+        return np.asarray(np.isfinite(self.ratios).all(axis=1))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -96,8 +101,10 @@ class Surrogate:
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}
         for i, noise in self._noise.items():
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick)
-        for ratios, latency in zip(found.ratios.T, self._latency, strict=True):
-            latency.fit(found.codes, ratios, found.errors)
+        timed = found.of(np.flatnonzero(found.is_timed))
+        for ratios, latency in zip(timed.ratios.T, self._latency, strict=True):
+            if len(timed):
+                latency.fit(timed.codes, ratios, timed.errors)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""

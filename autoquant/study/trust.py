@@ -30,7 +30,8 @@ class Trust:
         snr_db = evaluated.snr_db.min(axis=1)
         self._snr += _standardised(snr_db - found.snr_db, found.snr_error_db)
         errors = np.sqrt(np.square(found.ratio_errors[:, 0]) + np.square(evaluated.errors))
-        self._ratio += _standardised(evaluated.ratios[:, 0] - found.ratios[:, 0], errors)
+        differences, timed = evaluated.ratios[:, 0] - found.ratios[:, 0], evaluated.is_timed
+        self._ratio += _standardised(differences[timed], errors[timed])
 
     @property
     def stretch(self) -> tuple[float, float]:
@@ -47,8 +48,8 @@ class Trust:
 
     @property
     def n_recent(self) -> int:
-        """Evaluations that count as recent."""
-        return min(len(self._snr), _N_RECENT)
+        """Evaluations with a latency that count as recent."""
+        return min(len(self._ratio), _N_RECENT)
 
     def coverage(self) -> tuple[float, float]:
         """Share of recent SNRs and ratios inside the 90 % interval of their prediction."""

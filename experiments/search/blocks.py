@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from autoquant.api.deadline import Deadline
-from autoquant.domain.measurement import Latency, Measurement, Quality
+from autoquant.domain.measurement import Latency, Measurement, Quality, State
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, NodeName, Region, RegionId
 from autoquant.domain.scheme import FLOAT
@@ -190,6 +190,7 @@ class Answers:
         self,
         assignment: Assignment,
         n_rounds: int,  # noqa: ARG002 - of the port
+        least_ratios: Mapping[str, float],  # noqa: ARG002 - of the port
         *,
         left_s: float,  # noqa: ARG002 - of the port
     ) -> Measurement:
@@ -209,6 +210,6 @@ class Answers:
             latency={Target().name: latency},
             digest=codes.tobytes().hex(),
             effective=dict(assignment),
-            is_complete=True,
+            state=State.COMPLETE,
             size_bytes=0,
         )

@@ -65,7 +65,7 @@ def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
         forecaster: That knows none of them.
 
     Returns:
-        By quantity: of the worst output's SNR in dB, and of the latency ratio on the first target.
+        By quantity: of the worst output's SNR in dB, and of the latency ratio on the first target where it was timed.
     """
     trust, rows = Trust(), []
     for n in range(N_FIRST, len(run.found)):
@@ -85,8 +85,9 @@ def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
                     ratio_stretch * ratio_error,
                 )
             )
-    columns = np.array(rows, dtype=float).reshape(-1, 5).T
-    return {"snr": Forecasts(*columns[[0, 1, 2]]), "ratio": Forecasts(*columns[[0, 3, 4]])}
+    every = np.array(rows, dtype=float).reshape(-1, 5)
+    timed = every[np.isfinite(every[:, 3])]
+    return {"snr": Forecasts(*every[:, [0, 1, 2]].T), "ratio": Forecasts(*timed[:, [0, 3, 4]].T)}
 
 
 def scores(found: Forecasts) -> dict[str, Any]:

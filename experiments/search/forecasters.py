@@ -64,12 +64,13 @@ class LeastSquares:
             new = found.of(slice(self._n_fitted, None))
             predicted = self.predict(new.codes)
             snr, ratio = new.snr_db.min(axis=1) - predicted.snr_db, new.ratios[:, 0] - predicted.ratios[:, 0]
-            self._squares += zip(np.square(snr).tolist(), np.square(ratio).tolist(), strict=True)
+            self._squares += zip(np.square(snr[new.is_timed]), np.square(ratio[new.is_timed]), strict=True)
         self._n_fitted = len(found)
         noise = np.maximum(10 ** (-found.snr_db.min(axis=1) / 10), _LEAST_NOISE)
         self._least = float(np.min(noise[noise > _LEAST_NOISE], initial=1.0))
         self._noise, _ = nnls(self._schemes(found.codes) / noise[:, None], np.ones(len(found)))
-        terms = np.linalg.lstsq(self._kinds(found.codes), found.ratios[:, 0] - 1.0, rcond=None)[0]
+        timed = found.of(np.flatnonzero(found.is_timed))
+        terms = np.linalg.lstsq(self._kinds(timed.codes), timed.ratios[:, 0] - 1.0, rcond=None)[0]
         self._terms = terms.astype(np.float64)
 
     def predict(self, codes: Codes) -> Prediction:

@@ -67,9 +67,9 @@ class GreedySampler(BaseSampler):
 
 
 def _known(study: optuna.Study, names: Sequence[str]) -> dict[Key, Values | None]:
-    """SNR and worst ratio of each assignment that was told; None where it failed."""
+    """SNR and worst ratio of each assignment that was told; None where it failed or was pruned."""
     found: dict[Key, Values | None] = {}
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL)):
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)):
         if set(names) <= trial.params.keys():
             key = tuple(str(trial.params[name]) for name in names)
             is_complete = trial.state is TrialState.COMPLETE

@@ -11,7 +11,6 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
 
 from autoquant.api.folder import read_json
 from autoquant.api.warm import EarlierRun, read_warm_start
@@ -22,7 +21,7 @@ from autoquant.graph.regions import borders
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.study.layout import Layout
-from autoquant.study.observed import observe
+from autoquant.study.observed import is_measured, observe
 from autoquant.study.surrogate import Observations
 
 __all__ = ["Recorded", "read_recorded"]
@@ -39,7 +38,7 @@ class Recorded:
         about: Sampler, seed, seconds and environment of the search.
         layout: Regions, schemes and borders.
         prior: What was expected of latencies; None without profiles.
-        found: Its complete trials, in their order.
+        found: Its trials that were measured, in their order.
         is_new: Whether the graph of each had not been measured before; shape (n,).
     """
 
@@ -66,9 +65,9 @@ def read_recorded(folder: Path) -> Recorded:
         raise UsageError(f"{folder}: this is no run of this version; search again with another --out")
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     told = optuna.load_study(study_name=_STUDY, storage=storage).get_trials(deepcopy=False)
-    trials = [trial for trial in told if trial.state is TrialState.COMPLETE]
+    trials = [trial for trial in told if is_measured(trial)]
     if not trials:
-        raise UsageError(f"{folder}: none of its trials is complete; search longer")
+        raise UsageError(f"{folder}: none of its trials was measured; search longer")
     regions, plain = [_region(row) for row in document["regions"]], document["latency_prior"]
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))

@@ -1,5 +1,6 @@
 """A search that measures nothing: a table answers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +8,7 @@ from tempfile import TemporaryDirectory
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.trials import Trials
-from autoquant.domain.measurement import Failure, Latency, Measurement, Quality
+from autoquant.domain.measurement import Failure, Latency, Measurement, Quality, State
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
@@ -53,6 +54,7 @@ class Replay:
         self,
         assignment: Assignment,
         n_rounds: int,  # noqa: ARG002 - of the port
+        least_ratios: Mapping[str, float],  # noqa: ARG002 - of the port
         *,
         left_s: float,  # noqa: ARG002 - of the port
     ) -> Measurement | Failure | None:
@@ -81,7 +83,7 @@ class Replay:
             latency={Target().name: latency},
             digest=str(table.digests[graph]),
             effective=table.problem.decode(table.effective[graph]),
-            is_complete=True,
+            state=State.COMPLETE,
             size_bytes=0,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autoquant.api.steps.models import model_path, running
 from autoquant.domain.feed import Samples
-from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError
@@ -62,8 +62,8 @@ def measure(
         candidate: What to measure.
         assignment: What it was built from.
         found: The partition.
-        n_rounds: Samples that are run, each once.
-        goes_on: Asked after a third of the rounds.
+        n_rounds: Timed rounds; with 0 the quality is all that is measured.
+        goes_on: Asked before the first round, after a third of them and after all.
         known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again,
             only its size is its own.
         observe: Told the outputs of each sample.
@@ -73,11 +73,12 @@ def measure(
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
         if known is not None and digest in known:
             return replace(known[digest], size_bytes=candidate.size_bytes)
-        quality, latency, is_complete = bench.measure(opened.sessions, n_rounds, goes_on, observe)
+        quality, latency, went_on = bench.measure(opened.sessions, n_rounds, goes_on, observe)
     except AutoquantError as error:
         return Failure(stage="open", reason=str(error))
     except Exception as error:  # onnxruntime raises its own types from run
         return Failure(stage="run", reason=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+    timed = State.COMPLETE if n_rounds else State.UNTIMED
     return Measurement(
         quality=quality,
         latency=latency,
@@ -85,6 +86,6 @@ def measure(
         effective=effective_assignment(
             assignment, found, opened.optimized, candidate.integer_nodes, candidate.float_nodes
         ),
-        is_complete=is_complete,
+        state=timed if went_on else State.REJECTED_EARLY,
         size_bytes=candidate.size_bytes,
     )

@@ -46,7 +46,7 @@ def test_an_answer_is_the_truth_with_an_error_of_measurement() -> None:
     budget = Budget(seconds=3.0)
     answers, scheme = Answers(BLOCKS, budget), next(iter(BLOCKS.problem.space.schemes))
     assignment: Assignment = {region.id: scheme for region in BLOCKS.problem.regions}
-    first, again = (answers.evaluate(assignment, 1, left_s=1.0) for _ in range(2))
+    first, again = (answers.evaluate(assignment, 1, {}, left_s=1.0) for _ in range(2))
     (latency,), (other,) = first.latency.values(), again.latency.values()
     assert answers.points[0] == answers.points[1] == BLOCKS.point(np.full(40, 1))
     assert first.quality.worst_db == answers.points[0][0]

@@ -55,6 +55,16 @@ def test_each_evaluation_is_predicted_from_those_before_it_and_graphs_known_do_n
     assert found["ratio"].deviations[-1] > found["ratio"].deviations[0]
 
 
+def test_what_was_not_timed_says_nothing_of_ratios() -> None:
+    run = a_run()
+    run.found.ratios[20] = np.nan
+    found = forecast(run, Spy(lambda n: (run.found.snr_db[n, 0], 0.5)))
+    assert 20 in found["snr"].numbers
+    assert 20 not in found["ratio"].numbers
+    assert np.isfinite(found["ratio"].deviations).all()
+    assert all(np.isfinite(each["ratio"]["log_density"]) for each in measure(run)["scores"].values())
+
+
 def test_scores_count_what_lies_inside_and_sum_errors_by_number() -> None:
     found = scores(Forecasts(np.array([10.0, 19, 20, 500]), np.array([0.0, 1, 2, -4]), np.array([1.0, 1, 1, 4])))
     assert (found["n"], found["n_inside"]) == (4, 3)

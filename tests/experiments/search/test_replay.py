@@ -34,7 +34,7 @@ def test_uniform_recipes_come_first_and_probes_follow_for_ours_alone() -> None:
 def test_a_replay_answers_what_was_measured() -> None:
     answers = Replay(TABLE, 4)
     row = int(np.flatnonzero(TABLE.codes[:, 0] == 2)[0])
-    found = answers.evaluate(TABLE.problem.decode(TABLE.codes[row]), 1, left_s=1.0)
+    found = answers.evaluate(TABLE.problem.decode(TABLE.codes[row]), 1, {}, left_s=1.0)
     assert isinstance(found, Measurement)
     assert (found.quality.worst_db, found.latency["cpu-1t"].ratio) == TABLE.points()[row]
     assert found.effective[TABLE.problem.regions[0].id] == "a"
@@ -42,16 +42,16 @@ def test_a_replay_answers_what_was_measured() -> None:
 
 def test_a_failure_is_one_in_a_replay_too() -> None:
     (row,) = TABLE.failures
-    found = Replay(TABLE, 4).evaluate(TABLE.problem.decode(TABLE.codes[row]), 1, left_s=1.0)
+    found = Replay(TABLE, 4).evaluate(TABLE.problem.decode(TABLE.codes[row]), 1, {}, left_s=1.0)
     assert found == Failure(stage="table", reason="RuntimeError: no kernel")
 
 
 def test_an_assignment_that_is_asked_again_is_not_counted_again() -> None:
     answers = Replay(TABLE, 1)
     first, second = (TABLE.problem.decode(codes) for codes in TABLE.codes[:2])
-    assert answers.evaluate(first, 1, left_s=1.0) == answers.evaluate(first, 1, left_s=1.0)
+    assert answers.evaluate(first, 1, {}, left_s=1.0) == answers.evaluate(first, 1, {}, left_s=1.0)
     assert answers.rows == [0]
-    assert answers.evaluate(second, 1, left_s=1.0) is None
+    assert answers.evaluate(second, 1, {}, left_s=1.0) is None
 
 
 def test_a_table_that_is_not_complete_is_refused() -> None:

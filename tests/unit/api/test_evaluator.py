@@ -7,7 +7,7 @@ import pytest
 
 from autoquant.api import steps
 from autoquant.api.evaluator import EvaluatorSetup, Ingredients
-from autoquant.domain.measurement import Failure, Measurement
+from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Operators
@@ -127,6 +127,43 @@ def test_a_candidate_is_stopped_where_one_that_is_known_beats_it_in_every_object
     outcome = evaluator.evaluate(last, 6).outcome
     assert isinstance(outcome, Measurement)
     assert outcome.is_complete is not is_stopped
+
+
+@pytest.mark.parametrize(
+    ("least_ratio", "rival", "is_stopped"),
+    [
+        (0.5, a_rival(snr_db=math.inf), True),
+        (0.01, a_rival(snr_db=math.inf), False),
+        (0.5, a_rival(snr_db=-90), False),
+        (0.5, a_rival(snr_db=math.inf, size_bytes=10**9), False),
+    ],
+)
+def test_a_candidate_that_is_beaten_at_every_ratio_that_it_may_have_is_not_timed(
+    place: Place, least_ratio: float, rival: Measurement, is_stopped: bool
+) -> None:
+    evaluator = replace(place.setup, objectives=Objectives(has_size=True))()
+    evaluator.float_bytes = 10**9
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    *first, last = place.quantized
+    for assignment in first:
+        evaluator.evaluate(assignment, 6)
+    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    outcome = evaluator.evaluate(last, 6, {Target().name: least_ratio}).outcome
+    assert isinstance(outcome, Measurement)
+    assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
+
+
+def test_a_candidate_whose_quality_alone_is_known_is_measured_again_where_it_is_to_be_timed(place: Place) -> None:
+    evaluator = replace(place.setup, metrics=TOP1, has_drops=True)()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    states = []
+    for n_rounds in (0, 0, 6, 0):
+        outcome = evaluator.evaluate(place.quantized[0], n_rounds).outcome
+        assert isinstance(outcome, Measurement)
+        assert (outcome.latency == {}) is (outcome.state is State.UNTIMED)
+        assert outcome.drops.keys() == {"top1"}
+        states.append(outcome.state)
+    assert states == [State.UNTIMED, State.UNTIMED, State.COMPLETE, State.COMPLETE]
 
 
 def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from optuna.samplers import BaseSampler, RandomSampler
@@ -10,7 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.trials import Trials
-from autoquant.domain.measurement import Measurement
+from autoquant.domain.measurement import Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.study.outlook import Outlook
@@ -30,12 +31,23 @@ class Answers:
     def __init__(self, *, is_coarse: bool = False) -> None:
         self.is_coarse = is_coarse
         self.seen: list[dict[RegionId, str]] = []
+        self.n_rounds: list[int] = []
+        self.least_ratios: list[Mapping[str, float]] = []
 
-    def evaluate(self, assignment: Assignment, n_rounds: int, *, left_s: float) -> Measurement:  # noqa: ARG002 - of the port
+    def evaluate(
+        self,
+        assignment: Assignment,
+        n_rounds: int,
+        least_ratios: Mapping[str, float],
+        *,
+        left_s: float,  # noqa: ARG002 - of the port
+    ) -> Measurement:
         self.seen.append(dict(assignment))
+        self.n_rounds.append(n_rounds)
+        self.least_ratios.append(least_ratios)
         n = sum(name != "float" for name in assignment.values())
         text = str(n) if self.is_coarse else json.dumps(assignment, sort_keys=True)
-        found = a_measured(snr_db=60 - 10.0 * n, ratio=1 - 0.1 * n).outcome
+        found = a_measured(snr_db=60 - 10.0 * n, ratio=1 - 0.1 * n if n_rounds else None).outcome
         assert isinstance(found, Measurement)
         digest = hashlib.sha256(text.encode()).hexdigest()
         return replace(found, digest=digest, effective=assignment)
@@ -48,6 +60,7 @@ def some_trials(
     is_structured: bool,
     sampler: BaseSampler | None = None,
     first: Sequence[Assignment] = (),
+    has_prior: bool = False,
 ) -> Trials:
     return Trials(
         study=Study(folder / "study.journal", SPACE, sampler or RandomSampler(seed=0)),
@@ -61,6 +74,7 @@ def some_trials(
         size_bytes=1,
         is_structured=is_structured,
         first=first,
+        has_prior=has_prior,
     )
 
 
@@ -148,3 +162,68 @@ def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: P
         trials = some_trials(tmp_path / name, Answers(), is_structured=True)
         trials.outlook = lambda gain=next_gain: Outlook(saving=0.1, attainable=0.2, next_gain=gain, noise=0.001)  # type: ignore[misc]
         assert trials.run(200) == {"flat": "plateau", "steep": "exhausted"}[name]
+
+
+@pytest.mark.parametrize("has_prior", [True, False])
+def test_probes_are_timed_where_nothing_is_expected_of_latencies(tmp_path: Path, has_prior: bool) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=True, has_prior=has_prior)
+    trials.run(8)
+    assert [n == 0 for n in answers.n_rounds] == [False] * 3 + [has_prior] * 3 + [False] * 2
+    states = [evaluation.outcome.state for evaluation in trials.study.evaluations]
+    assert states[3:6] == [State.UNTIMED if has_prior else State.COMPLETE] * 3
+
+
+class Again(RandomSampler):
+    """Proposes the first probe, for ever."""
+
+    def sample_independent(self, *arguments: Any, **named: object) -> str:  # noqa: ARG002
+        return "a" if arguments[2] == IDS[0] else "float"
+
+
+def test_a_probe_that_is_proposed_later_is_timed_and_no_repetition(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=True, has_prior=True, sampler=Again())
+    trials.run(7)
+    assert answers.seen[3] == answers.seen[6] == {IDS[0]: "a", IDS[1]: "float", IDS[2]: "float"}
+    assert (answers.n_rounds[3], answers.n_rounds[6]) == (0, trials.n_rounds)
+    assert trials._n_repeated == 0
+    assert trials.n_evaluations == 6
+    assert trials.run(200) == "exhausted"
+
+
+def test_probes_of_a_resumed_search_are_not_asked_again(tmp_path: Path) -> None:
+    first, second = Answers(), Answers()
+    some_trials(tmp_path, first, is_structured=True, has_prior=True).run(4)
+    some_trials(tmp_path, second, is_structured=True, has_prior=True, sampler=Again()).run(3)
+    assert first.n_rounds[3:] == [0]
+    assert second.n_rounds[:2] == [0, 0]
+    assert second.n_rounds[2] > 0
+    assert second.seen[2] == first.seen[3]
+
+
+def test_what_is_expected_of_a_latency_goes_with_the_assignment(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=False)
+    trials.least_ratios = lambda assignment: [0.25] if assignment[IDS[0]] == "a" else []
+    trials.run(2)
+    assert answers.least_ratios == [{}, {"cpu": 0.25}]
+
+
+def test_the_time_saved_is_what_stopped_proposals_took_less_than_complete_ones(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=False)
+    assert trials.seconds_saved is None
+    trials._spent[State.COMPLETE] += [1.0, 9.0, 2.0]
+    assert trials.seconds_saved == 0
+    trials._spent[State.REJECTED_EARLY] += [0.5, 0.25]
+    assert trials.seconds_saved == 3.25
+    trials._spent[State.REJECTED_EARLY] += [90.0]
+    assert trials.seconds_saved == 0
+
+
+def test_recipes_and_probes_do_not_count_in_the_time_saved(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    trials.run(6)
+    assert trials.seconds_saved is None
+    trials.run(1)
+    assert trials.seconds_saved == 0

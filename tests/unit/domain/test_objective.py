@@ -63,3 +63,9 @@ def test_violations_say_by_how_much_and_bounds_are_kept_exactly() -> None:
 def test_without_bounds_and_without_a_value_nothing_is_exceeded() -> None:
     assert NO_BOUNDS.violations(a_standing(-math.inf, 9)) == {}
     assert Bounds(max_drops={"top1": 0}).violations(a_standing()) == {}
+
+
+def test_a_latency_that_was_not_measured_exceeds_nothing() -> None:
+    outcome = a_measured(snr_db=40.0, ratio=None).outcome
+    assert isinstance(outcome, Measurement)
+    assert Bounds(min_snr_db=30, max_latency_ratio=0.5).violations(standing_of(outcome)) == {"snr_db": -10}

@@ -70,9 +70,18 @@ def test_a_thinned_front_is_spread_out() -> None:
     assert {30, 31} < set(chosen)
 
 
+def a_twin(of: int, *, number: int) -> Evaluation:
+    found = a_measured(of)
+    return dataclasses.replace(found, trial=dataclasses.replace(found.trial, number=number))
+
+
 def test_failures_and_trials_that_were_stopped_early_are_no_finalists() -> None:
     evaluations = [a_failure(0), a_measured(1, is_complete=False), a_measured(2)]
     assert numbers(finalists(evaluations, 9)) == [2]
+
+
+def test_a_graph_that_was_timed_later_is_a_finalist() -> None:
+    assert numbers(finalists([a_measured(1, ratio=None), a_twin(1, number=7)], 9)) == [7]
 
 
 def test_nothing_that_is_faster_means_no_finalists() -> None:

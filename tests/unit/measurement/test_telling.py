@@ -81,3 +81,14 @@ def test_shares_grow_to_one(noises: list[Floats]) -> None:
     assert (np.diff(shares, axis=0) > 0).all()
     np.testing.assert_allclose(shares[0], 0)
     np.testing.assert_allclose(shares[-1], 1)
+
+
+def test_the_error_of_a_few_samples_is_how_candidates_differ_in_them() -> None:
+    alike, unlike = taught(*[noise_in(5, 2)] * 4), taught(noise_in(5, 2), noise_in(1), noise_in(5), noise_in(7))
+    assert alike.error_db(2) == pytest.approx(0, abs=1e-9)
+    assert unlike.error_db(1) > unlike.error_db(4) > unlike.error_db(N_SAMPLES)
+    assert unlike.error_db(N_SAMPLES) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_error_is_infinite_until_enough_candidates_were_seen() -> None:
+    assert taught(noise_in(5)).error_db(4) == np.inf

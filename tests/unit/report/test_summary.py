@@ -115,6 +115,13 @@ def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
     ]
 
 
+def test_a_run_says_what_was_not_timed_and_the_time_that_was_saved() -> None:
+    record = a_record(FRONT, evaluations=(a_measured(0), a_measured(1, ratio=None)))
+    assert run_sentences(record)[-1] == "2 evaluations: 1 complete, 1 not timed."
+    saved = run_sentences(replace(record, seconds_saved=12.34))
+    assert saved[-1] == "Stopping candidates early saved about 12.3 s."
+
+
 def test_a_run_on_several_targets_names_them() -> None:
     lines = run_sentences(a_record(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)))
 

@@ -97,6 +97,12 @@ def test_trials_tell_complete_from_rejected_and_failed() -> None:
     assert table["digest"].to_list() == ["digest0", "digest1", ""]
 
 
+def test_trials_tell_what_was_not_timed() -> None:
+    table = trials_table([a_measured(0), a_measured(1, ratio=None)])
+    assert table["state"].to_list() == ["complete", "untimed"]
+    assert table["ratio"].isna().to_list() == [False, True]
+
+
 def test_every_region_has_a_column_with_the_asked_scheme() -> None:
     evaluations = [a_measured(0, assignment={"r1": "u8s8"}), a_measured(1, assignment={"state": "u16s8"})]
 

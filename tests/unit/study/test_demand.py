@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from optuna.samplers import RandomSampler
 
-from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, Trial
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, State, Trial
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.study.demand import Predicted, fastest_predicted
@@ -43,7 +43,7 @@ def tell(study: Study, trial: Trial, snr_db: float, ratio: float) -> None:
         latency={"cpu-1t": a_latency(ratio)},
         digest=str(trial.number),
         effective=trial.assignment,
-        is_complete=True,
+        state=State.COMPLETE,
         size_bytes=1,
     )
     study.tell(Evaluation(trial=trial, outcome=measurement))

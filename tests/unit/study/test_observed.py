@@ -3,7 +3,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autoquant.study.observed import Reader, effective, observe
+from autoquant.study.observed import Reader, effective, is_measured, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
@@ -82,3 +82,35 @@ def test_a_reader_passes_over_other_parameters_and_knows_what_failed() -> None:
     told = Reader(LAYOUT).read([other, failed], DIRECTIONS)
     assert len(told.found) == 0
     assert told.seen == {np.array([1, 1, 2]).tobytes()}
+
+
+def a_pruned_trial(**attributes: object) -> FrozenTrial:
+    complete = a_trial(("a", "b", "b"))
+    return create_trial(
+        state=TrialState.PRUNED,
+        params=complete.params,
+        distributions=complete.distributions,
+        user_attrs=dict(attributes),
+    )
+
+
+def test_a_trial_that_was_not_timed_has_an_snr_and_no_ratios_and_may_be_asked_again() -> None:
+    probe = numbered(0, a_pruned_trial(state="untimed", snr_db=33.0, ratios=[], ratio_error=None))
+    timed = numbered(1, a_trial(("a", "a", "b"), ratios=[0.7, 0.9]))
+    told = Reader(LAYOUT).read([probe, timed], DIRECTIONS)
+    assert told.found.snr_db.tolist() == [[33], [40]]
+    assert told.found.is_timed.tolist() == [False, True]
+    assert told.found.is_quick.tolist() == [True, False]
+    assert told.found.ratios[1].tolist() == [0.7, 0.9]
+    assert told.seen == {np.array([1, 1, 2]).tobytes()}
+
+
+def test_a_pruned_trial_of_a_user_says_roughly_what_it_says_and_is_not_asked_again() -> None:
+    told = Reader(LAYOUT).read([a_pruned_trial(snr_db=33.0)], DIRECTIONS)
+    assert told.found.snr_db.tolist() == [[33]]
+    assert (told.found.is_timed.tolist(), told.found.is_quick.tolist()) == ([False], [True])
+    assert told.seen == {np.array([1, 2, 2]).tobytes()}
+
+
+def test_a_pruned_trial_that_says_nothing_is_not_measured() -> None:
+    assert not is_measured(a_pruned_trial())

@@ -1,11 +1,12 @@
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
@@ -286,3 +287,90 @@ def test_it_learns_how_many_targets_there_are_from_the_first_trial() -> None:
         snr_db, ratio = objectives(suggested(trial))
         study.tell(trial, [snr_db, ratio, 0.9 * ratio])
     assert len(study.trials) == 4
+
+
+def pruned(study: optuna.Study, params: dict[str, str], **attributes: Any) -> None:
+    distributions = {region: CategoricalDistribution(CHOICES) for region in REGIONS}
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=TrialState.PRUNED,
+            params=params,
+            distributions=distributions,  # type: ignore[arg-type]
+            user_attrs=attributes,
+        )
+    )
+
+
+def test_trials_without_a_latency_teach_noise_alone() -> None:
+    sampler = StructureSampler(a_layout(), seed=3)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
+    suggested(study.ask())
+    probe = dict.fromkeys(map(str, REGIONS), "float") | {REGIONS[2]: "b"}
+    codes = a_layout().encode(probe)[None]
+    assert sampler.surrogate is not None
+    before = sampler.surrogate.predict(codes)
+    pruned(study, probe, state="untimed", snr_db=77.0, ratios=[], ratio_error=None, snr_by_output=[77.0])
+    suggested(study.ask())
+    after = sampler.surrogate.predict(codes)
+    assert abs(after.snr_db[0] - 77) < abs(before.snr_db[0] - 77)
+    assert after.snr_error_db[0] < before.snr_error_db[0]
+    np.testing.assert_allclose(after.ratio_errors, before.ratio_errors)
+
+
+@pytest.mark.parametrize(("state", "proposed"), [("untimed", {"a", "b"}), ("rejected-early", {"b"})])
+def test_what_was_not_timed_is_proposed_again_unless_it_was_rejected(state: str, proposed: set[str]) -> None:
+    layout = Layout.of({REGIONS[0]: CHOICES}, SCHEMES, [], {REGIONS[0]: 1.0})
+    distributions: dict[str, BaseDistribution] = {REGIONS[0]: CategoricalDistribution(CHOICES)}
+    attributes = {"state": state, "snr_db": 30.0, "ratios": []}
+    make = optuna.trial.create_trial
+    trials = [
+        make(params={REGIONS[0]: "float"}, distributions=distributions, values=[60.0, 1.0]),
+        make(
+            state=TrialState.PRUNED, params={REGIONS[0]: "a"}, distributions=distributions, user_attrs=dict(attributes)
+        ),
+    ]
+    found = set()
+    for seed in range(12):
+        sampler = StructureSampler(layout, seed=seed)
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        study.add_trials(trials)
+        found.add(study.ask().suggest_categorical(REGIONS[0], CHOICES))
+    assert found == proposed
+
+
+def test_a_proposal_that_was_stopped_before_it_was_timed_brought_nothing() -> None:
+    sampler = StructureSampler(a_layout(), seed=3)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    for name in CHOICES:
+        told(study, dict.fromkeys(REGIONS, name), TrialState.COMPLETE)
+    for _ in range(6):
+        trial = study.ask()
+        trial.set_user_attr("snr_db", objectives(suggested(trial))[0])
+        study.tell(trial, state=TrialState.PRUNED)
+    suggested(study.ask())
+    outlook = sampler.outlook()
+    assert outlook is not None
+    assert 0 <= outlook.next_gain < 0.05
+
+
+def test_pruned_trials_that_say_nothing_teach_nothing() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
+    told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
+    pruned(study, dict.fromkeys(REGIONS, "b"))
+    assert suggested(study.ask()) not in (dict.fromkeys(REGIONS, "a"), dict.fromkeys(REGIONS, "b"))
+
+
+def test_ratios_are_hardly_below_the_least_that_is_believed() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    assert sampler.least_ratios({}) == []
+    study = a_study(sampler, 60)
+    below = 0
+    for i in range(40):
+        chosen = np.random.default_rng(i).choice(CHOICES, N_REGIONS)
+        params = {str(region): str(name) for region, name in zip(REGIONS, chosen, strict=True)}
+        (least,) = sampler.least_ratios({region: params[region] for region in REGIONS})
+        below += objectives(params)[1] < least
+        assert least < 1.5
+    assert below <= 2
+    assert len(study.trials) == 60

@@ -7,7 +7,7 @@ from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
-from autoquant.study.samplers import is_structured, make_sampler, parse_sampler
+from autoquant.study.samplers import is_structured, least_ratios_of, make_sampler, parse_sampler
 from tests.unit.study.test_sampler import a_layout, a_study
 
 
@@ -63,3 +63,11 @@ def test_the_user_is_not_told_that_multivariate_tpe_is_experimental() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_sampler(SamplerName.TPE, a_layout())
+
+
+def test_generic_samplers_know_no_least_ratios() -> None:
+    structured = make_sampler(SamplerName.STRUCTURE, a_layout(), seed=0)
+    assert isinstance(structured, StructureSampler)
+    assert least_ratios_of(structured) == structured.least_ratios
+    assert list(least_ratios_of(RandomSampler())({})) == []
+    assert list(least_ratios_of(None)({})) == []

@@ -9,7 +9,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from autoquant.domain.measurement import Evaluation, Failure, Measurement, Trial
+from autoquant.domain.measurement import Evaluation, Failure, Measurement, State, Trial
 from autoquant.domain.objective import SNR_LIMIT_DB, Bounds, Objectives
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
@@ -76,9 +76,10 @@ def test_enqueued_assignments_come_first_in_their_order_and_what_they_leave_out_
 
 
 def test_an_assignment_that_waits_was_evaluated_or_is_not_allowed_is_not_enqueued(path: Path) -> None:
-    study = a_study(path)
+    study, waited = a_study(path), False
     for assignment in ({R0: "u8s8"}, {R0: "u8s8", R1: "float"}, {R0: "u8s8"}, {R1: "u8u8"}, {R0: "unknown"}):
-        study.enqueue(assignment)
+        assert study.enqueue(assignment) is (study.n_enqueued == 1 and not waited)
+        waited = study.n_enqueued == 1
     assert study.n_enqueued == 1
     study.tell(evaluated(study.ask()))
     study.enqueue({R0: "u8s8"})
@@ -265,6 +266,20 @@ def test_without_demands_a_trial_has_no_constraints(path: Path) -> None:
     assert len(loaded(path).best_trials) == 1
 
 
+def test_a_candidate_that_was_not_timed_is_pruned_and_keeps_its_quality(path: Path) -> None:
+    study = Study(path, SPACE, None, bounds=Bounds(min_snr_db=30, max_latency_ratio=0.5))
+    told = []
+    for state in (State.UNTIMED, State.REJECTED_EARLY):
+        told.append(scored(study.ask(), latency={}, state=state))
+        study.tell(told[-1])
+    for trial in loaded(path).trials:
+        assert trial.state is TrialState.PRUNED
+        assert trial.values is None
+        assert trial.user_attrs["snr_db"] == 33.0
+        assert trial.constraints == {"snr_db": -3.0}
+    assert a_study(path).evaluations == told
+
+
 def test_an_infinite_snr_gives_a_finite_constraint(path: Path) -> None:
     study = Study(path, SPACE, None, bounds=Bounds(min_snr_db=30))
     study.tell(evaluated(study.ask(), snr_db=math.inf))
@@ -295,4 +310,5 @@ def test_samplers_of_optuna_take_any_objectives_and_demands(path: Path, sampler:
     study = Study(path, SPACE, sampler, objectives=ALL, bounds=Bounds(max_size_bytes=4000))
     for i in range(14):
         study.tell(scored(study.ask(), size_bytes=3000 + 200 * i))
-    assert len(study.evaluations) == 14
+        study.tell(scored(study.ask(), latency={}, state=State.UNTIMED))
+    assert len(study.evaluations) == 28

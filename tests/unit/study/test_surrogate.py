@@ -77,6 +77,19 @@ def test_the_mean_of_the_draws_is_near_the_mean() -> None:
     assert (mean.noise[:, :, 0] == 0).all()
 
 
+def test_evaluations_without_a_latency_teach_noise_alone() -> None:
+    found = observations(80)
+    untimed = np.arange(80) >= 40
+    half = Observations(
+        found.codes, found.snr_db, np.where(untimed[:, None], np.nan, found.ratios), found.errors, found.is_quick
+    )
+    assert (half.is_timed == ~untimed).all()
+    few, mixed, many = (fitted(part, len(part)) for part in (found.of(slice(40)), half, found))
+    new = observations(30, seed=9).codes
+    np.testing.assert_allclose(mixed.predict(new).snr_db, many.predict(new).snr_db)
+    assert np.mean(np.abs(mixed.predict(new).ratios - few.predict(new).ratios)) < 0.02
+
+
 def test_equal_outputs_and_lost_ones_leave_it_finite() -> None:
     found = observations(20)
     extreme = Observations(found.codes, np.where(found.codes[:, :1] == 1, 200.0, -200.0), *_rest(found))

@@ -45,3 +45,15 @@ def test_stretched_intervals_hold_about_what_they_say() -> None:
 
 def test_so_many_evaluations_as_were_predicted_count_as_recent_up_to_sixty() -> None:
     assert [told(Trust(), 1.0, n=n).n_recent for n in (0, 5, 100)] == [0, 5, 60]
+
+
+def test_evaluations_without_a_latency_say_nothing_of_ratios() -> None:
+    trust = Trust()
+    predicted = Prediction(np.full(2, 30.0), np.full(2, 2.0), np.full((2, 1), 0.5), np.full((2, 1), 0.02))
+    codes = np.zeros((2, 1), dtype=np.int64)
+    found = Observations(codes, np.full((2, 1), 30.0), np.array([[0.5], [np.nan]]), np.zeros(2), np.zeros(2, bool))
+    for _ in range(30):
+        trust.compare(predicted, found)
+    assert np.isfinite(trust.stretch).all()
+    assert trust.coverage() == (1.0, 1.0)
+    assert trust.n_recent == 30
