@@ -161,7 +161,7 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     attributes = trial.user_attrs
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
-    values = trial.values or ()
+    values = trial.values or []
     is_quick = attributes.get("state") == "rejected-early" or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
