@@ -26,7 +26,6 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
-from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import Bounds, Objectives
 from autoquant.domain.prior import LatencyPrior
@@ -316,6 +315,7 @@ class Run:
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
 
     def _record(self, front: Front, regions: Sequence[Region], trials: Trials) -> RunRecord:
+        float_us = {target.name: 1e3 * front.members[-1].latency[target.name].median_ms for target in front.targets}
         return RunRecord(
             front=front,
             regions=tuple(regions),
@@ -324,13 +324,9 @@ class Run:
             configuration=self.configuration.plain(),
             phases=dict(self.deadline.phases),
             notes=tuple(self.notes),
-            ledger=self._ledger(front),
+            ledger=ledger_of(self.sampler, float_us),
             seconds_saved=trials.seconds_saved,
         )
-
-    def _ledger(self, front: Front) -> Ledger | None:
-        baseline = front.members[-1].latency
-        return ledger_of(self.sampler, {target.name: 1e3 * baseline[target.name].median_ms for target in front.targets})
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
