@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Model = onnx.ModelProto
+_LARGE_BYTES = 4096
 
 
 def _copy(model: Model) -> Model:
@@ -65,10 +66,19 @@ def convert_opset(model: Model, version: int) -> Model:
     Raises:
         ModelError: ONNX has no converter for one of its operators.
     """
+    skeleton = _copy(model)  # weights are most of what the converter would copy, and it doesn't look at them
+    weights = {t.name: t.raw_data for t in skeleton.graph.initializer if len(t.raw_data) > _LARGE_BYTES}
+    for tensor in skeleton.graph.initializer:
+        if tensor.name in weights:
+            tensor.ClearField("raw_data")
     try:
-        return version_converter.convert_version(model, version)
+        converted = version_converter.convert_version(skeleton, version)
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
         raise ModelError(f"conversion to opset {version} fails: {' '.join(str(error).split())[:200]}") from error
+    for tensor in converted.graph.initializer:
+        if tensor.name in weights:
+            tensor.raw_data = weights[tensor.name]
+    return converted
 
 
 def drop_initializer_inputs(model: Model) -> Model:
