@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds = seconds_of(asked.time)
         part = new_part("experiments.search.scale", seconds=seconds)
         part |= measure_scale(asked.blocks, asked.regions, seconds)
-    except (AutoquantError, argparse.ArgumentTypeError) as error:
+    except (AutoquantError, ValueError) as error:
         print(f"experiments.search.scale: {error}", file=sys.stderr)
         return 2
     write_part(asked.out, f"{asked.blocks}-{asked.regions}", part)
