@@ -176,6 +176,7 @@ class Evaluator:
     metrics: MetricEvaluator | None = None
     _builder: Builder | None = None
     _ingredients: Ingredients | None = None
+    _forms: dict[Form, Ingredients] = field(default_factory=dict)
     _built: dict[str, Measurement | Failure] = field(default_factory=dict)
     _known: dict[str, Measurement] = field(default_factory=dict)
 
@@ -186,9 +187,19 @@ class Evaluator:
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:
         """Take what candidates are built from, and what was measured before."""
-        self._builder = ingredients.builder(has_plain_sums=has_plain_sums)
-        self._ingredients = ingredients
+        self._forms[ingredients.form] = ingredients
+        self.use(ingredients.form, ingredients.definition, has_plain_sums)
         self.know(known)
+
+    def use(self, form: Form, definition: SpaceDefinition, has_plain_sums: bool) -> None:
+        """Build candidates of this space from what was loaded in this form."""
+        self._ingredients = replace(self._forms[form], definition=definition)
+        self._builder = self._ingredients.builder(has_plain_sums=has_plain_sums)
+
+    def settle(self) -> None:
+        """Forget the forms that are not in use."""
+        assert self._ingredients is not None
+        self._forms = {self._ingredients.form: self._ingredients}
 
     def know(self, measured: Sequence[Measurement]) -> None:
         """Take what was measured before; candidates that run the same graphs are not run again."""

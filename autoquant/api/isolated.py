@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
+from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
@@ -31,6 +32,8 @@ class IsolatedEvaluator:
         trial_s: Seconds that a trial may take; None for no limit.
         memory_bytes: Data that the process may have.
         make: Makes the evaluator from the setup, in the other process.
+        opening_s: Seconds that opening the last candidate took.
+        loading_s: Seconds that sending the last form of the model took.
     """
 
     setup: EvaluatorSetup
@@ -38,8 +41,10 @@ class IsolatedEvaluator:
     memory_bytes: int | None = None
     make: Callable[[], Evaluator] | None = None
     opening_s: float = 0.1
+    loading_s: float = 0.0
     _worker: Worker = field(init=False)
     _ingredients: Ingredients | None = None
+    _sent: dict[Form, tuple[int | None, Ingredients]] = field(default_factory=dict)
     _has_plain_sums: bool = False
     _known: dict[str, Measurement] = field(default_factory=dict)
     _lost: dict[Key, Failure] = field(default_factory=dict)
@@ -68,7 +73,7 @@ class IsolatedEvaluator:
             self.setup = self._worker.factory = self.setup.pinned(n)
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:
-        """Take what candidates are built from.
+        """Take what candidates are built from; a form that the process has is not sent again.
 
         Args:
             ingredients: The preprocessed model, its regions and ranges.
@@ -78,10 +83,30 @@ class IsolatedEvaluator:
             A sentence for the user where probing chose another form.
         """
         self._ingredients = ingredients
-        self._own("load", ingredients, bool(has_plain_sums), ())
+        if self._has(ingredients):
+            self._own("use", ingredients.form, ingredients.definition, bool(has_plain_sums))
+        else:
+            self._send(bool(has_plain_sums), ())
         note: str | None = self._own("probe_forms") if has_plain_sums is None else None
         self._has_plain_sums = has_plain_sums is True or note is not None
         return note
+
+    def settle(self) -> None:
+        """Forget the forms that are not in use."""
+        self._own("settle")
+        self._sent = {form: sent for form, sent in self._sent.items() if form is self.ingredients.form}
+
+    def _has(self, ingredients: Ingredients) -> bool:
+        """Whether the process that runs now has it, whatever the space."""
+        pid, sent = self._sent.get(ingredients.form, (None, ingredients))
+        same = (getattr(sent, part) is getattr(ingredients, part) for part in ("prepared", "statistics", "rounder"))
+        return pid is not None and pid == self._worker.pid and all(same)
+
+    def _send(self, has_plain_sums: bool, known: tuple[Measurement, ...], *, seconds: float | None = None) -> None:
+        start = time.perf_counter()
+        self._own("load", self.ingredients, has_plain_sums, known, seconds=seconds)
+        self.loading_s = time.perf_counter() - start
+        self._sent[self.ingredients.form] = self._worker.pid, self.ingredients
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """See ``Evaluator.uniform_db``.
@@ -177,8 +202,8 @@ class IsolatedEvaluator:
         self._worker.close()
 
     def _restart(self, left_s: float) -> None:
-        arguments = self.ingredients, self._has_plain_sums, tuple(self._known.values())
-        self._own("load", *arguments, seconds=None if math.isinf(left_s) else left_s)
+        seconds = None if math.isinf(left_s) else left_s
+        self._send(self._has_plain_sums, tuple(self._known.values()), seconds=seconds)
 
     def _own(self, method: str, *arguments: object, seconds: float | None = None) -> Any:
         """Calls that involve the float model alone."""

@@ -32,7 +32,9 @@ _FORMS_SHARE = 0.05
 _LEAST_GAIN_DB, _MOST_DB = 1.0, 60.0
 """Less may be chance: where a model has few outputs, errors cancel or add up from recipe to recipe."""
 _LONG_SHARE = 0.1
-"""Of the budget: a calibration that took more is not done a second time, for another form."""
+"""Of the budget: another form is not tried where making and sending it should take more."""
+_EQUALISING_SHARE = 0.5
+"""Of a calibration, so long does equalising take, roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +96,21 @@ class Preparing:
         if self.definition.accuracy is Accuracy.NONE or not first.regions:
             return first
         self.tell("equalise")
-        forms = self._forms(first)
+        forms = self._forms(first, evaluator.loading_s)
         if self.earlier is not None:
             chosen = forms[self.earlier.form, self.earlier.has_mean_biases]
-            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
-            return chosen
-        with self.deadline.phase("equalise"):
-            return self._best(forms, evaluator)
+        else:
+            with self.deadline.phase("equalise"):
+                chosen = self._best(forms, evaluator)
+        evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+        evaluator.settle()
+        return chosen
 
-    def _forms(self, first: Ingredients) -> dict[_Form, Ingredients]:
+    def _forms(self, first: Ingredients, loading_s: float) -> dict[_Form, Ingredients]:
         """All that differ; the plain one without corrected biases comes first."""
         models = [first]
         if self.earlier is None or self.earlier.form is Form.EQUALISED:
-            other, note = self._equalised(first)
+            other, note = self._equalised(first, loading_s)
             self.notes.append(f"equalisation: {note}")
             models += [] if other is None else [self._rounded(other)]
         asked = self.configuration
@@ -120,12 +124,14 @@ class Preparing:
             for model in models
         }
 
-    def _equalised(self, plain: Ingredients) -> tuple[Ingredients | None, str]:
+    def _equalised(self, plain: Ingredients, loading_s: float) -> tuple[Ingredients | None, str]:
         """The other form and what was done, or none and why."""
+        budget_s = self.configuration.budget.limit_s
+        expected_s = (1 + _EQUALISING_SHARE) * self.deadline.phases["calibrate"] + loading_s
         with self.deadline.phase("equalise"):
-            budget_s = self.configuration.budget.limit_s
-            if self.earlier is None and self.deadline.phases["calibrate"] > _LONG_SHARE * budget_s:
-                return None, "there is no time for another calibration"
+            if self.earlier is None and expected_s > _LONG_SHARE * budget_s:
+                share = f"{_LONG_SHARE:.0%} of the budget"
+                return None, f"there is no time for it: it should take {expected_s:.1f} s, more than {share}"
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
                 return None, found.note
@@ -158,7 +164,6 @@ class Preparing:
                 f"{len(before)} uniform recipes on {N_FORM_SAMPLES} samples gain on average: {compared};"
                 f" the search goes on with: {_name(best)}"
             )
-        evaluator.load(forms[best], has_plain_sums=evaluator.has_plain_sums)
         return forms[best]
 
     def _rounded(self, plain: Ingredients) -> Ingredients:

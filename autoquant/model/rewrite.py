@@ -1,6 +1,6 @@
 """Rewrites of a whole model: each leaves its argument untouched."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Model = onnx.ModelProto
+_LARGE_BYTES = 4096
 
 
 def _copy(model: Model) -> Model:
@@ -66,9 +67,23 @@ def convert_opset(model: Model, version: int) -> Model:
         ModelError: ONNX has no converter for one of its operators.
     """
     try:
-        return version_converter.convert_version(model, version)
+        return _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
         raise ModelError(f"conversion to opset {version} fails: {' '.join(str(error).split())[:200]}") from error
+
+
+def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
+    """A rewrite that doesn't look at weights, which are most of what it would copy."""
+    skeleton = _copy(model)
+    weights = {t.name: t.raw_data for t in skeleton.graph.initializer if len(t.raw_data) > _LARGE_BYTES}
+    for tensor in skeleton.graph.initializer:
+        if tensor.name in weights:
+            tensor.ClearField("raw_data")
+    rewritten = rewrite(skeleton)
+    for tensor in rewritten.graph.initializer:
+        if tensor.name in weights:
+            tensor.raw_data = weights[tensor.name]
+    return rewritten
 
 
 def drop_initializer_inputs(model: Model) -> Model:
@@ -131,7 +146,7 @@ def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Map
 def infer_shapes(model: Model) -> Model:
     """With types and shapes of all tensors that ONNX can infer; as it is where inference fails."""
     try:
-        return shape_inference.infer_shapes(model, data_prop=True)
+        return _without_weights(model, lambda skeleton: shape_inference.infer_shapes(skeleton, data_prop=True))
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return model
 

@@ -82,7 +82,6 @@ class Frontier:
     def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> list[tuple[Floats, Floats]]:
         """Cost of each region and scheme and of each border, for each price of the size; shapes (R, S) and (E,)."""
         own, border = landscape.weighted(weights)
-        own = own[:, self.layout.kinds]
         if size is None:
             return [(own, border)]
         return [(own + price * size.table.own, border + price * size.table.border) for price in size.prices]

@@ -56,7 +56,7 @@ def fastest_within(
     own, border = landscape.weighted(weights)
     region, scheme = np.nonzero(layout.allowed[:, 1:])
     scheme += 1
-    costs = np.concatenate([own[region, layout.kinds[scheme]], border])
+    costs = np.concatenate([own[region, scheme], border])
     noise = landscape.noise[:, region, scheme] / noise_limit
     limits = []
     if size is not None:

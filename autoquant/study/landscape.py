@@ -18,7 +18,7 @@ class Landscape:
         layout: What the tables are about.
         noise: Relative noise power by output, region and scheme; shape (O, R, S).
         constant: Latency ratio of the all-float candidate, by target; shape (T,).
-        own: Change of the ratio by target, region and kind; shape (T, R, 3), 0 for float.
+        own: Change of the ratio by target, region and scheme; shape (T, R, S), 0 for float.
         border: Change of the ratio by target and border between unlike neighbours; shape (T, E).
     """
 
@@ -35,11 +35,11 @@ class Landscape:
 
     def ratios_of(self, codes: Codes) -> Floats:
         """Latency ratio by assignment and target; shape (n, T) for (n, R)."""
-        layout, kinds = self.layout, self.layout.kinds[codes]
-        own = self.own[:, np.arange(len(layout.regions)), kinds].sum(axis=2)
-        unlike = (kinds > 0)[:, layout.edges[:, 0]] != (kinds > 0)[:, layout.edges[:, 1]]
+        layout, integer = self.layout, codes > 0
+        own = self.own[:, np.arange(len(layout.regions)), codes].sum(axis=2)
+        unlike = integer[:, layout.edges[:, 0]] != integer[:, layout.edges[:, 1]]
         return np.asarray((self.constant[:, None] + own + self.border @ unlike.T).T)
 
     def weighted(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Own and border terms of the weighted mean over targets; shapes (R, 3) and (E,)."""
+        """Own and border terms of the weighted mean over targets; shapes (R, S) and (E,)."""
         return np.tensordot(weights, self.own, 1), weights @ self.border

@@ -18,6 +18,9 @@ _SHARED = 0.8
 """Of the variance of what a region saves, so much is shared by both kinds of operators."""
 _ALIKE = 0.8
 """Of the variance of what regions save and borders cost, so much is shared by those of one pattern."""
+_FORMAT, _FORMAT_REST = 0.1, 0.05
+"""Standard deviation of what other types or another granularity than the first cost of a region's share of the
+arithmetic, everywhere and beside that in each region."""
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 """Of the prior's spread."""
 _FREEDOM = 4.0
@@ -27,7 +30,8 @@ _FREEDOM = 4.0
 class LatencyModel:
     """Latency ratio on one target: a constant, a term for each region and kind of operators, and one for each border.
 
-    Terms for the direction of a border, for borders between kinds, for schemes and for float regions between integer
+    Schemes with other types or granularity than the first one cost more or less in proportion to a region's share of
+    the arithmetic. Terms for the direction of a border, for borders between kinds and for float regions between integer
     ones were tried on recorded searches of seven models and predicted no better (decision 0014).
     """
 
@@ -37,11 +41,14 @@ class LatencyModel:
         own = expected.change.mean(axis=1)
         kinds = (expected.change - own[:, None]).T
         self._mean = np.concatenate([[expected.base], own, kinds.ravel(), expected.border])
+        self._n_formats, n_regions = int(layout.formats.max()), len(layout.regions)
+        self._mean = np.concatenate([self._mean, np.zeros(self._n_formats * (1 + n_regions))])
         spread = np.sqrt(_SHARED) * expected.spread.mean(axis=1)
         rest = np.sqrt(1 - _SHARED) * expected.spread.T.ravel()
-        self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread])
+        formats = np.repeat([_FORMAT, _FORMAT_REST], [self._n_formats, self._n_formats * n_regions])
+        self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread, formats])
         first, second = layout.patterns[layout.edges].T
-        pairs = len(layout.regions) * first + second
+        pairs = n_regions * first + second
         self._root, self._border_root = (
             Likeness(alike_patterns(patterns)).root(_ALIKE) for patterns in (layout.patterns, pairs)
         )
@@ -80,23 +87,26 @@ class LatencyModel:
         return mean, self._posterior.variance(spread) + self.error**2
 
     def coefficients(self, rng: np.random.Generator, scale: float) -> Floats:
-        """Of one draw: the constant, those of each region by kind (float first) and those of borders.
+        """Of one draw: the constant, those of each region by scheme (float first) and those of borders.
 
         Returns:
-            Shape (1 + 3 R + E,); ``scale`` 0 gives the mean.
+            Shape (1 + R S + E,); ``scale`` 0 gives the mean.
         """
         return self._coefficients(self._posterior.draw(rng, scale))
 
     def many_coefficients(self, rng: np.random.Generator, n: int) -> Floats:
-        """The same of many draws, shape (n, 1 + 3 R + E)."""
+        """The same of many draws, shape (n, 1 + R S + E)."""
         return np.stack([self._coefficients(weights) for weights in self._posterior.draws(rng, n)])
 
     def _coefficients(self, weights: Floats) -> Floats:
         found = self._mean + self._alike(weights[None])[0] * self._spread * _SCALES[self._scale]
-        n_regions = len(self._layout.regions)
-        constant, own, kind, border = np.split(found, [1, 1 + n_regions, 1 + 3 * n_regions])
-        table = np.stack([np.zeros(n_regions), own + kind[:n_regions], own + kind[n_regions:]], axis=1)
-        return np.concatenate([constant, table.ravel(), border])
+        layout, n_regions, n_formats = self._layout, len(self._layout.regions), self._n_formats
+        sizes = [1, n_regions, 2 * n_regions, len(layout.edges), n_formats]
+        constant, own, kind, border, formats, rest = np.split(found, np.cumsum(sizes))
+        by_kind = np.concatenate([np.zeros((1, n_regions)), own + kind.reshape(2, -1)])
+        shares = formats[:, None] + rest.reshape(n_formats, n_regions)
+        by_format = np.concatenate([np.zeros((1, n_regions)), shares * layout.work])
+        return np.concatenate([constant, (by_kind[layout.kinds] + by_format[layout.formats]).T.ravel(), border])
 
     def _tune(self, spread: Floats, observed: Floats, errors: Floats) -> None:
         """Move the error and the prior's scale one step where that makes the observations more likely."""
@@ -108,19 +118,23 @@ class LatencyModel:
         self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
 
     def _alike(self, values: Floats) -> Floats:
-        """Weights or their design, shape (n, 1 + 3 R + E), correlated by pattern."""
-        n, n_regions = len(values), len(self._root)
-        constant, own, border = np.split(values, [1, 1 + 3 * n_regions], axis=1)
+        """Weights or their design, shape (n, U), those of regions and of borders correlated by pattern."""
+        n, n_regions, n_edges = len(values), len(self._root), len(self._border_root)
+        constant, own, border, formats = np.split(values, np.cumsum([1, 3 * n_regions, n_edges]), axis=1)
         own = (own.reshape(n, 3, n_regions) @ self._root).reshape(n, -1)
-        return np.concatenate([constant, own, border @ self._border_root], axis=1)
+        return np.concatenate([constant, own, border @ self._border_root, formats], axis=1)
 
     def _features(self, codes: Codes) -> Floats:
-        """Design matrix, shape (n, 1 + 3 R + E)."""
-        kinds, edges = self._layout.kinds[codes], self._layout.edges
+        """Design matrix, shape (n, U): 1 + 3 R + E, and for each format but the first one 1 + R."""
+        layout = self._layout
+        kinds, edges = layout.kinds[codes], layout.edges
         integer = kinds > 0
         unlike = integer[:, edges[:, 0]] != integer[:, edges[:, 1]]
         ones = np.ones((len(codes), 1))
-        return np.concatenate([ones, integer, kinds == 1, kinds == 2, unlike], axis=1).astype(float)
+        further = range(1, self._n_formats + 1)
+        formats = [(layout.formats[codes] == number) * layout.work for number in further]
+        sums = [work.sum(axis=1, keepdims=True) for work in formats]
+        return np.concatenate([ones, integer, kinds == 1, kinds == 2, unlike, *sums, *formats], axis=1).astype(float)
 
 
 def _near(index: int, n: int) -> range:

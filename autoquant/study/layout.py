@@ -23,6 +23,7 @@ class Layout:
         regions: In topological order.
         schemes: Names of all schemes, float first.
         kinds: For each scheme 0 float, 1 all operators, 2 linear operators only; shape (S,).
+        formats: For each scheme the number of its types and granularity, 0 for float and the first one's; shape (S,).
         allowed: Which schemes each region may take; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
@@ -32,6 +33,7 @@ class Layout:
     regions: tuple[RegionId, ...]
     schemes: tuple[str, ...]
     kinds: Codes
+    formats: Codes
     allowed: npt.NDArray[np.bool_]
     edges: Codes
     work: Floats
@@ -51,11 +53,13 @@ class Layout:
         names = (FLOAT, *schemes)
         position = {region: i for i, region in enumerate(regions)}
         pairs = [(position[a], position[b]) for a, b in edges if a in position and b in position]
+        formats = list(dict.fromkeys((scheme.activation, scheme.weight) for scheme in schemes.values()))
         kinds = [0, *(2 if scheme.operators is Operators.LINEAR else 1 for scheme in schemes.values())]
         return cls(
             regions=regions,
             schemes=names,
             kinds=np.array(kinds),
+            formats=np.array([0, *(formats.index((s.activation, s.weight)) for s in schemes.values())]),
             allowed=np.array([[name in choices[region] for name in names] for region in regions]),
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),

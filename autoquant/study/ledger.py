@@ -97,7 +97,7 @@ def _region_costs(layout: Layout, draws: _Draws, float_us: Mapping[str, float]) 
                 yield RegionCost(
                     region=region,
                     operators=operators,
-                    change_us=_microseconds(draws.own[:, :, i, kind], float_us),
+                    change_us=_microseconds(draws.own[:, :, i, scheme], float_us),
                     scheme=layout.schemes[scheme],
                     snr_db=_estimate(-10 * np.log10(alone + FLOAT_NOISE)),
                     noise_share=_estimate(shares[kind][:, i]),

@@ -131,6 +131,6 @@ class Surrogate:
         return [self._landscape(*drawn) for drawn in zip(noise, found, strict=True)]
 
     def _landscape(self, noise: Floats, found: Floats) -> Landscape:
-        n_regions = len(self.layout.regions)
-        own = found[:, 1 : 1 + 3 * n_regions].reshape(self.n_targets, n_regions, 3)
-        return Landscape(self.layout, noise, found[:, 0], own, found[:, 1 + 3 * n_regions :])
+        shape = self.n_targets, len(self.layout.regions), len(self.layout.schemes)
+        constant, own, border = np.split(found, [1, 1 + shape[1] * shape[2]], axis=1)
+        return Landscape(self.layout, noise, constant[:, 0], own.reshape(shape), border)

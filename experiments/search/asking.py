@@ -70,6 +70,7 @@ def _layout(n_regions: int, rng: np.random.Generator) -> Layout:
         regions=tuple(RegionId(f"r{i:03d}") for i in range(n_regions)),
         schemes=("float", *(f"s{i}" for i in range(1, N_SCHEMES))),
         kinds=np.array([0, *(1 + i % 2 for i in range(N_SCHEMES - 1))]),
+        formats=np.array([0] * (N_SCHEMES - 1) + [1]),
         allowed=np.ones((n_regions, N_SCHEMES), dtype=bool),
         edges=np.array(edges),
         work=rng.dirichlet(np.ones(n_regions)),

@@ -131,7 +131,7 @@ def _truth(layout: Layout, patterns: Codes, spread: Spread, rng: np.random.Gener
     pairs = patterns[layout.edges] @ [n_regions, 1]
     border = np.exp(0.5 * _shared(pairs, 0.9, rng, 1)[:, 0])
     border *= rng.uniform(0.3, 1.0) / border.sum()
-    return Landscape(layout, noise[None], np.ones(1), -saved[None], border[None])
+    return Landscape(layout, noise[None], np.ones(1), -saved[None][..., layout.kinds], border[None])
 
 
 def _shared(patterns: Codes, share: float, rng: np.random.Generator, n: int) -> Floats:
@@ -142,7 +142,8 @@ def _shared(patterns: Codes, share: float, rng: np.random.Generator, n: int) -> 
 
 def _prior(truth: Landscape, patterns: Codes, rng: np.random.Generator) -> LatencyPrior:
     """Every term is wrong by some share of it, most of it by pattern; what borders cost is known together only."""
-    change = truth.own[0, :, 1:] * (1 + _PRIOR_ERROR * _shared(patterns, 0.8, rng, 2))
+    own = truth.own[0][:, [truth.layout.kinds.tolist().index(kind) for kind in (1, 2)]]
+    change = own * (1 + _PRIOR_ERROR * _shared(patterns, 0.8, rng, 2))
     border = np.full(truth.border.shape[1], truth.border.mean())
     return LatencyPrior(base=1.0, change=change, spread=np.abs(change) + 1e-3, border=border, border_spread=border)
 

@@ -88,6 +88,7 @@ class Table:
         snr_db: Of each graph and output, over all samples; shape (G, O).
         ratio: Median of each graph's paired ratios, and the ends of its 95 % interval; shape (G, 3).
         effective: Schemes that really run, by graph; shape (G, R).
+        rounds: Timed, of each graph; shape (G,).
     """
 
     problem: Problem
@@ -99,6 +100,7 @@ class Table:
     snr_db: npt.NDArray[np.float32]
     ratio: npt.NDArray[np.float32]
     effective: npt.NDArray[np.uint8]
+    rounds: npt.NDArray[np.int32]
 
     @property
     def is_complete(self) -> bool:
@@ -139,6 +141,7 @@ def save_table(path: Path, table: Table) -> None:
             snr_db=table.snr_db,
             ratio=table.ratio,
             effective=table.effective,
+            rounds=table.rounds,
         )
     half.replace(path)
 

@@ -64,4 +64,5 @@ def a_table(n_regions: int = 6, *, seed: int = 0, error: float = 0.003) -> Table
         snr_db=(-10 * np.log10(powers)).astype(np.float32),
         ratio=np.stack([ratio, ratio - 2 * error, ratio + 2 * error], axis=1).astype(np.float32),
         effective=graphs,
+        rounds=np.full(len(graphs), 6, np.int32),
     )

@@ -7,6 +7,7 @@ from autoquant.errors import OutputError, UsageError
 from experiments.believe.subjects import subject_of
 from experiments.search.enumerate import Enumeration, continued, main, open_enumeration
 from experiments.search.table import Table, load_table, save_table
+from experiments.search.yardsticks import non_beaten
 
 SPACE = """
 schema = 1
@@ -33,7 +34,7 @@ def space(tmp_path: Path) -> str:
 
 def opened(space: str, *, n_regions: int = 2, n_samples: int = 3) -> Enumeration:
     subject = subject_of("example:digits")
-    return open_enumeration(subject, space=space, n_regions=n_regions, n_samples=n_samples, n_rounds=2, seed=0)
+    return open_enumeration(subject, space=space, n_regions=n_regions, n_samples=n_samples, n_rounds=(2, 3), seed=0)
 
 
 class StoppedError(Exception):
@@ -53,6 +54,15 @@ def test_every_assignment_is_measured_and_equal_graphs_once(space: str) -> None:
     assert all(snr < 100 for row, (snr, _) in enumerate(table.points()) if row != is_float)
 
 
+def test_the_front_is_measured_in_more_rounds(space: str) -> None:
+    table = opened(space).run(lambda _: None)
+    points = table.points()
+    front = non_beaten(points)
+    rows = [points.index(point) for point in front]
+    assert {int(rounds) for rounds in table.rounds} <= {2, 3}
+    assert [int(table.rounds[table.graph[row]]) for row in rows] == [3] * len(rows)
+
+
 def test_an_interrupted_measurement_goes_on_where_it_ended(space: str, tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
 
@@ -68,7 +78,8 @@ def test_an_interrupted_measurement_goes_on_where_it_ended(space: str, tmp_path:
     whole = continued(opened(space), path).run(lambda _: None)
     assert whole.is_complete
     np.testing.assert_array_equal(whole.codes[:4], half.codes)
-    np.testing.assert_array_equal(whole.ratio[: len(half.ratio)], half.ratio)
+    unchanged = whole.rounds[: len(half.ratio)] == 2
+    np.testing.assert_array_equal(whole.ratio[: len(half.ratio)][unchanged], half.ratio[unchanged])
     np.testing.assert_array_equal(whole.digests[: len(half.digests)], half.digests)
 
 

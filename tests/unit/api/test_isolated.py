@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator, EvaluatorSetup, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
@@ -60,6 +62,29 @@ def test_the_other_process_measures_what_this_one_would(place: Place, evaluator:
     outcome = here.evaluate(place.quantized, 6).outcome
     assert isinstance(outcome, Measurement)
     assert (found.digest, found.effective, found.quality) == (outcome.digest, outcome.effective, outcome.quality)
+
+
+def test_a_form_that_the_process_has_is_not_sent_again(place: Place, evaluator: IsolatedEvaluator) -> None:
+    sent = evaluator.loading_s
+    fewer = replace(place.ingredients, definition=read_space("default", ep="cpu", accuracy=Accuracy.NONE))
+    evaluator.load(fewer, has_plain_sums=False)
+    assert evaluator.loading_s == sent
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
+    balanced = replace(place.ingredients, form=Form.EQUALISED)
+    evaluator.load(balanced, has_plain_sums=False)
+    after = evaluator.loading_s
+    assert after != sent
+    evaluator.settle()
+    evaluator.load(place.ingredients, has_plain_sums=False)
+    assert evaluator.loading_s != after
+
+
+def test_a_process_that_is_begun_later_is_sent_everything(place: Place, evaluator: IsolatedEvaluator) -> None:
+    sent = evaluator.loading_s
+    assert isinstance(evaluator.evaluate(place.deadly, 6, left_s=60), Failure)
+    evaluator.load(place.ingredients, has_plain_sums=False)
+    assert evaluator.loading_s != sent
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,15 @@ def test_conversion_keeps_what_a_model_computes() -> None:
     np.testing.assert_array_equal(outputs_of(converted, feed)[0], outputs_of(model, feed)[0])
 
 
+def test_rewrites_by_onnx_give_what_it_gives_with_large_weights() -> None:
+    weights = {"w": floats(64, 64), "b": floats(64)}
+    model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Add(h, b)", weights, opset=13)
+    assert [len(tensor.raw_data) for tensor in model.graph.initializer] == [64 * 64 * 4, 64 * 4]
+    converted = convert_opset(model, 21)
+    assert converted == onnx.version_converter.convert_version(model, 21)
+    assert infer_shapes(converted) == onnx.shape_inference.infer_shapes(converted, data_prop=True)
+
+
 def test_an_operator_without_a_converter_is_a_model_error() -> None:
     model = model_of(
         "(float[1,1,4,4] x) => (float[1,1,8,8] y)",

@@ -43,7 +43,7 @@ def a_landscape(layout: Layout, *, n_outputs: int = 1, n_targets: int = 1, seed:
     own = -layout.work[:, None] * rng.uniform(0.2, 0.8, (n_targets, shape[0], 3))
     own[:, :, 0] = 0
     border = rng.normal(0.02, 0.02, (n_targets, len(layout.edges)))
-    return Landscape(layout, noise, np.ones(n_targets), own, border)
+    return Landscape(layout, noise, np.ones(n_targets), own[..., layout.kinds], border)
 
 
 def every_assignment(layout: Layout) -> Codes:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.scheme import TensorFormat
 from autoquant.study.latency import LatencyModel
-from autoquant.study.layout import Floats
-from autoquant.study.surrogate import Surrogate
-from tests.unit.study.layouts import a_landscape, a_layout
+from autoquant.study.layout import Floats, Layout
+from autoquant.study.surrogate import Observations, Surrogate
+from tests.unit.study.layouts import SCHEMES, a_landscape, a_layout
 
 LAYOUT = a_layout(4, share_of_edges=0.0)
 
@@ -69,3 +70,20 @@ def test_a_ratio_far_from_what_was_believed_counts_less() -> None:
         model.fit(codes, disturbed, errors)
         found.append(float(np.abs(model.predict(codes)[0] - ratios).mean()))
     assert found[-1] < 0.5 * found[0]
+
+
+def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
+    wide = replace(SCHEMES["a"], name="wide", activation=TensorFormat.parse("u16:tensor:asym"))
+    regions = LAYOUT.regions
+    work = dict(zip(regions, LAYOUT.work.tolist(), strict=True))
+    layout = Layout.of(dict.fromkeys(regions, ("float", "a", "wide")), {"a": SCHEMES["a"], "wide": wide}, [], work)
+    assert layout.formats.tolist() == [0, 0, 1]
+    uniform = np.repeat([[0], [1], [2]], len(regions), axis=1)
+    half = np.where(np.arange(len(regions)) % 2 == 0, uniform, 0)
+    codes, ratios = np.concatenate([uniform, half[1:2]]), np.array([1.0, 0.5, 1.5, 0.75])
+    surrogate = Surrogate(layout)
+    surrogate.fit(Observations(codes, np.full((4, 1), 30.0), ratios[:, None], np.full(4, 0.001), np.zeros(4, bool)))
+    predicted = surrogate.predict(half[2:]).ratios[0, 0]
+    assert predicted > 1.1
+    mean = surrogate.landscape(np.random.default_rng(0), 0.0)
+    assert mean.ratios_of(half[2:])[0, 0] == pytest.approx(predicted)

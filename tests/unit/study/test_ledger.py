@@ -18,7 +18,6 @@ from tests.unit.study.layouts import CHOICES, SCHEMES, a_landscape, a_layout
 FLOAT_US = {"cpu-1t": 2000.0, "cpu-2t": 1000.0}
 LAYOUT = a_layout(8)
 TRUTH = a_landscape(LAYOUT, n_targets=2)
-KINDS = {Operators.ALL: 1, Operators.LINEAR: 2}
 
 
 def searched(layout: Layout = LAYOUT, truth: Landscape = TRUTH, n_trials: int = 60) -> StructureSampler:
@@ -57,7 +56,7 @@ def test_intervals_of_latencies_hold_the_truth() -> None:
         for target, (name, us) in enumerate(FLOAT_US.items()):
             own = us * truth.own[target]
             for cost in ledger.regions:
-                true_us = own[layout.regions.index(cost.region), KINDS[cost.operators]]
+                true_us = own[layout.regions.index(cost.region), layout.schemes.index(cost.scheme)]
                 inside.append(is_inside(cost.change_us[name], true_us))
             for border, true in zip(ledger.borders, truth.border[target], strict=True):
                 inside.append(is_inside(border.change_us[name], us * true))
@@ -95,7 +94,7 @@ def test_the_scheme_is_the_least_noisy_one_that_is_allowed() -> None:
     layout = Layout.of(choices, schemes, [], dict.fromkeys(regions, 1 / len(regions)))
     noise = np.where(np.array(layout.schemes) == "c", 1e-6, 1e-3) * np.ones((1, len(regions), 4))
     noise[..., 0] = 0
-    truth = Landscape(layout, noise, TRUTH.constant, TRUTH.own, np.zeros((2, 0)))
+    truth = Landscape(layout, noise, TRUTH.constant, TRUTH.own[..., [0, 1, 2, 1]], np.zeros((2, 0)))
     ledger = ledger_of(searched(layout, truth), FLOAT_US)
     assert ledger is not None
     chosen = [cost.scheme for cost in ledger.regions if cost.operators is Operators.ALL]
