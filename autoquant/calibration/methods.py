@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeKind, RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
 
@@ -194,7 +195,7 @@ def _grid(calibration_range: CalibrationRange, tensor_format: TensorFormat) -> t
     if tensor_format.symmetric:
         high = max(-low, high)
         low = -high
-    step = (high - low) / (highest - lowest)
+    step = float(scale_of(np.array(low), np.array(high), tensor_format))
     if step < np.finfo(np.float32).tiny:
         step, zero_point = 1.0, 0
     elif tensor_format.symmetric:
@@ -229,11 +230,10 @@ def _scaled_ends(around: CalibrationRange, factors: _Floats, symmetric: bool) ->
 
 def _approximate_errors(bins: _Bins, lows: _Floats, highs: _Floats, tensor_format: TensorFormat) -> _Floats:
     """Summed squared errors, step^2 / 12 for each value inside; cheap enough for thousands of ranges."""
-    lowest, highest = tensor_format.integer_range()
     n_below, error_below = bins.mirrored().clipped(-lows)
     n_above, error_above = bins.clipped(highs)
     n_inside = bins.counts.sum() - n_below - n_above
-    errors: _Floats = n_inside * ((highs - lows) / (highest - lowest)) ** 2 / 12 + error_below + error_above
+    errors: _Floats = n_inside * scale_of(lows, highs, tensor_format) ** 2 / 12 + error_below + error_above
     return errors
 
 

@@ -93,28 +93,43 @@ class Rounding(StrEnum):
 class TensorFormat:
     """How one tensor is quantized; not where, not how fast.
 
+    Attributes:
+        dtype: The stored type.
+        granularity: What shares one scale.
+        symmetric: Whether the zero point stands in the middle of the integers.
+        power_of_two: Whether scales are powers of two, wide enough that nothing inside the range is clipped.
+
     >>> str(TensorFormat.parse("s8:channel:sym"))
     's8:channel:sym'
+    >>> TensorFormat.parse("u8:tensor:asym:pow2").power_of_two
+    True
     """
 
     dtype: DType
     granularity: Granularity = Granularity.TENSOR
     symmetric: bool = False
+    power_of_two: bool = False
 
     def __str__(self) -> str:
-        return f"{self.dtype}:{self.granularity}:{'sym' if self.symmetric else 'asym'}"
+        symmetry, scales = "sym" if self.symmetric else "asym", ":pow2" if self.power_of_two else ""
+        return f"{self.dtype}:{self.granularity}:{symmetry}{scales}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read the spelling that ``str`` writes.
 
         Raises:
-            ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY``.
+            ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY`` or that with ``:pow2`` behind it.
         """
-        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)", text)
+        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)(:pow2)?", text)
         if not match:
             raise ValueError(f"'{text}' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'")
-        return cls(dtype=DType(match[1]), granularity=Granularity(match[2]), symmetric=match[3] == "sym")
+        return cls(
+            dtype=DType(match[1]),
+            granularity=Granularity(match[2]),
+            symmetric=match[3] == "sym",
+            power_of_two=match[4] is not None,
+        )
 
     def integer_range(self) -> tuple[int, int]:
         """Lowest and highest integer that the scale is made for: symmetric signed types leave out the lowest."""

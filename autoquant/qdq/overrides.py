@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Granularity, TensorFormat
-from autoquant.model.graph import Node
+from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import activations, channel_axis, weight_of
+from autoquant.qdq.params import QuantParams, weight_params
 from autoquant.qdq.plan import Plan, Planner, QuantKey
 
 __all__ = ["TYPE_NAMES", "tensor_quant_overrides"]
@@ -21,12 +23,12 @@ def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Ov
     Types are spelled as the members of ``QuantType``; scales and zero points are numbers. What the grammar cannot say
     is left out: more than two types of one tensor; readers that take floats where others take integers; a Gemm that
     writes floats beside one that writes integers; the nodes that keep a float operator in float; corrected biases, as
-    ``quantize_static`` rounds those of the float model.
+    ``quantize_static`` rounds those of the float model; a power of two as the weight scale that was widened for a bias.
     """
     found = _activations(plan, planner)
     for index in sorted(plan.integer):
         for name, override in _constants(planner.graph.nodes[index], plan, planner).items():
-            found.setdefault(name, [override])
+            found.setdefault(name, override)
     return found
 
 
@@ -44,26 +46,30 @@ def _activations(plan: Plan, planner: Planner) -> dict[str, list[Override]]:
     return found
 
 
-def _constants(node: Node, plan: Plan, planner: Planner) -> dict[str, Override]:
+def _constants(node: Node, plan: Plan, planner: Planner) -> dict[str, list[Override]]:
     graph, scheme, weight = planner.graph, plan.schemes[node.index], weight_of(node, planner.graph)
     operands = (name for name in activations(node, graph) if graph.is_constant(name))
-    found: dict[str, Override] = {name: _constant(scheme.activation, None) for name in operands}
+    found = {str(name): _constant(name, graph, scheme.activation, None) for name in operands}
     if weight is not None:
-        found[weight] = _constant(scheme.weight, channel_axis(node, graph))
+        found[weight] = _constant(weight, graph, scheme.weight, channel_axis(node, graph))
     return found
 
 
 def _activation(key: QuantKey, planner: Planner) -> Override:
-    params = planner.params(key)
-    return {
-        "quant_type": TYPE_NAMES[params.dtype],
-        "scale": float(params.scale),
-        "zero_point": int(params.zero_point),
-    }
-
-
-def _constant(tensor_format: TensorFormat, axis: int | None) -> Override:
-    override: Override = {"quant_type": TYPE_NAMES[tensor_format.dtype], "symmetric": tensor_format.symmetric}
-    if axis is not None and tensor_format.granularity is Granularity.CHANNEL:
-        override["axis"] = axis
+    (override,) = _numbers(planner.params(key), None)
     return override
+
+
+def _constant(name: TensorName, graph: Graph, tensor_format: TensorFormat, axis: int | None) -> list[Override]:
+    used = axis if tensor_format.granularity is Granularity.CHANNEL else None
+    if tensor_format.power_of_two:
+        return _numbers(weight_params(graph.constant(name), tensor_format, used), used)
+    override: Override = {"quant_type": TYPE_NAMES[tensor_format.dtype], "symmetric": tensor_format.symmetric}
+    return [override if used is None else {**override, "axis": used}]
+
+
+def _numbers(params: QuantParams, axis: int | None) -> list[Override]:
+    """Scale and zero point, one element a channel."""
+    named: Override = {"quant_type": TYPE_NAMES[params.dtype], **({} if axis is None else {"axis": axis})}
+    pairs = zip(params.scale.reshape(-1), params.zero_point.reshape(-1), strict=True)
+    return [{**named, "scale": float(scale), "zero_point": int(zero_point)} for scale, zero_point in pairs]

@@ -1,10 +1,11 @@
-"""Scale and zero point of a format and a range, as onnxruntime's quantizer computes them."""
+"""Scale and zero point of a format and a range, as onnxruntime's quantizer computes them, powers of two apart."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
@@ -76,7 +77,7 @@ def _params(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32], tensor_
         high = np.maximum(np.abs(low), np.abs(high))
         low = -high
     lowest, highest = tensor_format.integer_range()
-    scale = (high.astype(np.float64) - low.astype(np.float64)) / np.float64(highest - lowest)
+    scale = scale_of(high=high.astype(np.float64), low=low.astype(np.float64), tensor_format=tensor_format)
     degenerate = scale < np.finfo(np.float32).tiny
     safe = np.where(degenerate, 1.0, scale)
     free = np.rint(lowest - low.astype(np.float64) / safe)

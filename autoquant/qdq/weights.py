@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
+from autoquant.domain.scales import next_power_of_two
 from autoquant.domain.scheme import Granularity, Rounding, TensorFormat
 from autoquant.model.graph import Graph
 from autoquant.qdq.params import QuantParams, quantize, weight_params
@@ -74,8 +75,10 @@ class Weights:
         params = self._params(name, tensor_format, used)
         scale, adjusted = params.scale, b""
         if bias is not None and input_scale is not None:
-            scale = _fit_bias(params.scale, bias, input_scale)
-            adjusted = b"" if scale is params.scale else scale.tobytes()
+            fitted = _fit_bias(params.scale, bias, input_scale)
+            if fitted is not params.scale:
+                scale = next_power_of_two(fitted) if tensor_format.power_of_two else fitted
+                adjusted = scale.tobytes()
         key = (name, tensor_format, used, adjusted)
         if key not in self._cache:
             params = QuantParams(scale, params.zero_point, params.dtype)

@@ -1,10 +1,10 @@
 """Decibels that algorithms win where the kernels stay the same.
 
-``python -m experiments.accuracy.decibels OUT.json [MODEL ...] [--schemes NAME ...] [--mixes 10]`` builds uniform
-recipes, each scheme wherever it is allowed, and mixes, in which each region takes it or stays float at random, with and
-without each algorithm of ``experiments.accuracy.algorithms``, and runs the evaluation samples. A recipe is one number,
-which chance may have made good: errors of a few outputs cancel or add up. What an algorithm does on average say the
-mixes.
+``python -m experiments.accuracy.decibels OUT.json [MODEL ...] [--space default] [--schemes NAME ...] [--mixes 10]``
+builds uniform recipes, each scheme wherever it is allowed, and mixes, in which each region takes it or stays float at
+random, with and without each algorithm of ``experiments.accuracy.algorithms``, and runs the evaluation samples. A
+recipe is one number, which chance may have made good: errors of a few outputs cancel or add up. What an algorithm does
+on average say the mixes.
 """
 
 import argparse
@@ -34,7 +34,6 @@ from experiments.believe.subjects import Subject, subject_of
 
 __all__ = ["assignments", "main", "render_decibels"]
 
-SPACE = "default"
 FLOAT_SHARE = 0.5
 
 
@@ -141,7 +140,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.accuracy.decibels", description=__doc__)
     parser.add_argument("out", type=Path, help="JSON file, with a part for each model")
     parser.add_argument("models", type=subject_of, nargs="*", help="example:digits, or folders of the zoo")
-    parser.add_argument("--schemes", nargs="+", help=f"of the {SPACE} space (default: all)")
+    parser.add_argument("--space", default="default", help="by name or path (default: %(default)s)")
+    parser.add_argument("--schemes", nargs="+", help="of the space (default: all)")
     parser.add_argument("--mixes", type=int, default=10, help="of each scheme (default: %(default)s)")
     found = parser.parse_args(arguments)
     found.models = found.models or [subject_of("example:digits")]
@@ -152,10 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write after each scheme, and print."""
     asked = _parse(arguments)
     for subject in asked.models:
-        part = new_part("experiments.accuracy.decibels", mixes=asked.mixes, float_share=FLOAT_SHARE)
+        part = new_part("experiments.accuracy.decibels", space=asked.space, mixes=asked.mixes, float_share=FLOAT_SHARE)
         part["decibels"] = []
         with TemporaryDirectory(prefix="decibels-") as cache:
-            setting, judge = setting_of(subject, SPACE, Path(cache)), Judge(subject)
+            setting, judge = setting_of(subject, asked.space, Path(cache)), Judge(subject)
             for scheme in asked.schemes or [scheme.name for scheme in setting.definition.schemes]:
                 part["decibels"] += measure(setting, judge, scheme, asked.mixes)
                 write_part(asked.out, subject.name, part)

@@ -20,9 +20,11 @@ from autoquant.examples import example
 from autoquant.qdq.overrides import tensor_quant_overrides
 from autoquant.qdq.plan import Plan
 from autoquant.runtime.overrides import load_overrides
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, models
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, models, scheme
 from tests.models import Array
 from tests.parity.quantizer import float_outputs, quantized_statically
+
+POWERS_OF_TWO = scheme("u8:tensor:asym:pow2", "s8:channel:sym:pow2")
 
 
 def is_expressible(case: Case, plan: Plan) -> bool:
@@ -68,7 +70,7 @@ def assert_reproduced(case: Case, ours: Quantized) -> None:
 
 
 @settings(max_examples=15)
-@given(models(), st.sampled_from([U8S8_TENSOR, U8S8_CHANNEL]))
+@given(models(), st.sampled_from([U8S8_TENSOR, U8S8_CHANNEL, POWERS_OF_TWO]))
 def test_overrides_reproduce_a_uniformly_quantized_graph(model: onnx.ModelProto, taken: Scheme) -> None:
     case = case_of(model)
     ours = case.quantized(taken)

@@ -45,3 +45,12 @@ def test_it_measures_and_writes_what_it_found(tmp_path: Path, capsys: pytest.Cap
     assert len(found) == 3 * len(ALGORITHMS)
     assert all(record["same_kernels"] for record in found)
     assert "| digits | u8s8-tensor-minmax |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_measures_the_recipes_of_another_space(tmp_path: Path) -> None:
+    out, scheme = tmp_path / "decibels.json", "u8s8-channel-pow2-minmax"
+    assert main([str(out), "example:digits", "--space", "power_of_two", "--schemes", scheme, "--mixes", "0"]) == 0
+    part = json.loads(out.read_text(encoding="utf-8"))["parts"]["digits"]
+    assert part["settings"]["space"] == "power_of_two"
+    assert {record["scheme"] for record in part["decibels"]} == {scheme}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoquant.calibration.methods import choose_range, expected_error
+from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
 
@@ -15,9 +16,10 @@ Floats = npt.NDArray[np.float64]
 
 METHODS = [RangeMethod.parse(text) for text in ("min-max", "percentile-99.9", "percentile-75", "mse", "entropy")]
 FORMATS = [
-    TensorFormat.parse(f"{dtype}:tensor:{symmetry}")
+    TensorFormat.parse(f"{dtype}:tensor:{symmetry}{scales}")
     for dtype in ("u8", "s8", "u16", "s16")
     for symmetry in ("asym", "sym")
+    for scales in ("", ":pow2")
 ]
 U8 = TensorFormat.parse("u8:tensor:asym")
 S8 = TensorFormat.parse("s8:tensor:sym")
@@ -55,7 +57,7 @@ def quantization_error(values: Floats, chosen: CalibrationRange, tensor_format: 
     lowest, highest = tensor_format.integer_range()
     if tensor_format.symmetric:
         low, high = -max(-low, high), max(-low, high)
-    scale = (high - low) / (highest - lowest)
+    scale = float(scale_of(np.array(low), np.array(high), tensor_format))
     zero_point = np.round((lowest + highest) / 2 if tensor_format.symmetric else lowest - low / scale)
     integers = np.clip(np.round(values / scale) + zero_point, tensor_format.dtype.lowest, tensor_format.dtype.highest)
     return float(np.mean((values - (integers - zero_point) * scale) ** 2))

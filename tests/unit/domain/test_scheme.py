@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 from autoquant.domain.scheme import DType, Granularity, RangeKind, RangeMethod, TensorFormat
 
 tensor_formats = st.builds(
-    TensorFormat, dtype=st.sampled_from(DType), granularity=st.sampled_from(Granularity), symmetric=st.booleans()
+    TensorFormat,
+    dtype=st.sampled_from(DType),
+    granularity=st.sampled_from(Granularity),
+    symmetric=st.booleans(),
+    power_of_two=st.booleans(),
 )
 percentiles = st.integers(50_0001, 99_9999).map(lambda n: RangeMethod(RangeKind.PERCENTILE, n / 10_000))
 range_methods = percentiles | st.sampled_from(
@@ -24,7 +28,8 @@ def test_a_range_method_is_read_back_as_it_is_written(method: RangeMethod) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "u8", "u8:tensor", "u4:tensor:sym", "u8:row:sym", "u8:tensor:sym:", "U8:tensor:sym"]
+    "text",
+    ["", "u8", "u8:tensor", "u4:tensor:sym", "u8:row:sym", "u8:tensor:sym:", "U8:tensor:sym", "u8:tensor:sym:pow3"],
 )
 def test_what_is_no_tensor_format_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=f"^'{text}' is no tensor format, write e.g. 'u8:tensor:asym'"):

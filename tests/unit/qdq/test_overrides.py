@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import onnx
 from hypothesis import given, settings
 
@@ -31,6 +32,15 @@ def test_activations_have_numbers_and_weights_have_formats() -> None:
 def test_a_weight_with_one_scale_names_no_axis() -> None:
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = MatMul(x, w)", {"w": floats(4, 4)}))
     assert overrides(case, y=U8S8_TENSOR)["w"] == [{"quant_type": "QInt8", "symmetric": True}]
+
+
+def test_powers_of_two_are_numbers_for_each_channel() -> None:
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = MatMul(x, w)", {"w": floats(4, 4)}))
+    found = overrides(case, y=scheme("u8:tensor:asym:pow2", "s8:channel:sym:pow2"))
+    assert len(found["w"]) == 4
+    for channel in found["w"]:
+        assert channel.items() >= {"quant_type": "QInt8", "axis": 1, "zero_point": 0}.items()
+        assert np.frexp(channel["scale"])[0] == 0.5
 
 
 def test_a_constant_operand_has_the_format_of_activations() -> None:

@@ -22,6 +22,9 @@ TYPES = {
 Floats = npt.NDArray[np.float32]
 
 formats = st.builds(TensorFormat, dtype=st.sampled_from(DType), symmetric=st.booleans())
+powers_of_two = st.builds(
+    TensorFormat, dtype=st.sampled_from(DType), symmetric=st.booleans(), power_of_two=st.just(True)
+)
 finite = st.floats(-(2.0**80), 2.0**80, width=32)
 ranges = st.tuples(finite, finite).map(lambda ends: CalibrationRange(min(ends), max(ends)))
 weights = hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=4, max_side=5), elements=finite)
@@ -134,3 +137,26 @@ def test_an_empty_weight_has_scale_one() -> None:
     params = weight_params(np.zeros((0, 3), np.float32), TensorFormat.parse("s8:tensor:sym"), None)
     assert params.scale == 1
     assert params.zero_point == 0
+
+
+@given(ranges, powers_of_two, st.data())
+def test_with_powers_of_two_nothing_inside_the_range_is_clipped(
+    given_range: CalibrationRange, tensor_format: TensorFormat, data: st.DataObject
+) -> None:
+    low, high = min(given_range.low, 0.0), max(given_range.high, 0.0)
+    params = activation_params(given_range, tensor_format)
+    assert np.frexp(params.scale)[0] == 0.5
+    assert tensor_format.dtype.lowest <= int(params.zero_point) <= tensor_format.dtype.highest
+    values = np.array([low, high, data.draw(st.floats(low, high, width=32))], np.float32)
+    error = np.abs(dequantize(quantize(values, params, None), params, None).astype(np.float64) - values)
+    assert error.max() <= float(params.scale) / 2
+
+
+@given(weights, st.data())
+def test_every_channel_has_a_power_of_two_of_its_own(weight: Floats, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(0, weight.ndim - 1))
+    params = weight_params(weight, TensorFormat.parse("s8:channel:sym:pow2"), axis)
+    assert params.scale.shape == (weight.shape[axis],)
+    assert (np.frexp(params.scale)[0] == 0.5).all()
+    error = np.abs(dequantize(quantize(weight, params, axis), params, axis).astype(np.float64) - weight)
+    assert (np.moveaxis(error, axis, -1) <= params.scale / 2).all()

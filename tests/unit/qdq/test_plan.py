@@ -146,6 +146,15 @@ def test_what_only_a_kept_relu_reads_has_the_range_of_the_relu() -> None:
     assert plan.produced[A] == plan.entries[R, DType.S8] == QuantKey(R, symmetric.activation, symmetric.ranges)
 
 
+def test_a_power_of_two_makes_relu_redundant_but_no_clip_at_six() -> None:
+    body = "a = Sigmoid(x) r = Relu(a) c = Add(x, r) y = Clip(c, zero, six)"
+    model = model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"zero": 0.0, "six": 6.0})
+    case = case_of(model, {"x": np.full((4, 4), 9, np.float32)})
+    powers = case.quantized(scheme("u8:tensor:asym:pow2", "s8:tensor:sym:pow2")).plan
+    assert powers.absorbed == {1: 0}
+    assert case.quantized(U8S8_TENSOR).plan.absorbed == {1: 0, 3: 2}
+
+
 def test_two_clips_in_a_row_are_both_absorbed_by_one_producer() -> None:
     body = "a = Conv(x, w) r = Relu(a) c = Clip(r, low, high) y = LeakyRelu(c)"
     constants: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "low": 0.0, "high": 1.0}

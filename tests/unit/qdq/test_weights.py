@@ -68,6 +68,15 @@ def test_a_bias_too_large_for_int32_gets_a_larger_weight_scale(tensor_format: Te
     assert np.abs(quantized.values.astype(np.int64)).max() < INT32.max
 
 
+def test_a_power_of_two_that_is_widened_for_a_bias_stays_one() -> None:
+    bias, input_scale = np.array([5, -4.5], np.float32), np.float32(0.5)
+    weight = np.full((4, 2), 7.843e-10 * 127, np.float32)
+    powers = TensorFormat.parse("s8:channel:sym:pow2")
+    found = weights_of(weight).weight(W, powers, 1, bias=bias, input_scale=input_scale)
+    assert (found.params.scale > weights_of(weight).weight(W, powers, 1).params.scale).all()
+    assert (np.frexp(found.params.scale)[0] == 0.5).all()
+
+
 def test_only_the_channels_whose_bias_overflows_are_widened() -> None:
     weight = np.array([[1e-7, 1e-7]] * 4, np.float32)
     weights = weights_of(weight)

@@ -143,7 +143,7 @@ def test_the_digest_follows_the_content_and_not_the_comments(tmp_path: Path) -> 
     assert len({digest, *(read(tmp_path, content).digest for content in changed)}) == 6
 
 
-@pytest.mark.parametrize("name", ["default", "quick", "extensive"])
+@pytest.mark.parametrize("name", ["default", "quick", "extensive", "power_of_two"])
 def test_a_shipped_space_is_read_by_its_name(name: str) -> None:
     space = read_space(name, ep="cpu")
     assert space.name == name
@@ -174,18 +174,24 @@ def test_the_name_of_a_scheme_says_what_it_is() -> None:
         assert scheme.name == f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
 
 
+def test_every_scale_of_the_space_of_powers_of_two_is_one() -> None:
+    for scheme in read_space("power_of_two").schemes:
+        assert scheme.activation.power_of_two
+        assert scheme.weight.power_of_two
+
+
 def test_an_unknown_name_is_refused_with_the_shipped_ones_and_a_suggestion() -> None:
     with pytest.raises(SpaceError) as error:
         read_space("defualt", ep="cpu")
     assert str(error.value) == (
-        "defualt: no search space file has this path, those that are shipped have the names default, extensive, quick,"
-        " did you mean 'default'?"
+        "defualt: no search space file has this path, those that are shipped have the names default, extensive,"
+        " power_of_two, quick, did you mean 'default'?"
     )
 
 
 def test_a_missing_file_is_refused_with_the_shipped_names(tmp_path: Path) -> None:
     with pytest.raises(
-        SpaceError, match=r"mine.toml: no search space file has this path, .*default, extensive, quick$"
+        SpaceError, match=r"mine.toml: no search space file has this path, .*default, extensive, power_of_two, quick$"
     ):
         read_space(str(tmp_path / "mine.toml"))
 

@@ -57,6 +57,12 @@ def test_the_nearest_scheme_has_the_same_types_first_and_ranges_last() -> None:
     assert nearest_scheme(wanted, choices[:2]) == choices[1]
 
 
+def test_powers_of_two_count_before_ranges() -> None:
+    choices = [scheme("even"), scheme("power", "u8:tensor:asym:pow2", "mse")]
+    assert nearest_scheme(scheme("old", "u8:tensor:asym:pow2"), choices) == choices[1]
+    assert nearest_scheme(scheme("old", ranges="mse"), choices) == choices[0]
+
+
 def test_of_schemes_with_equal_numbers_the_nearest_corrects_biases_alike() -> None:
     plain = scheme("plain")
     corrected = replace(plain, name="corrected", bias=BiasCorrection.MEAN)
