@@ -275,9 +275,11 @@ class Run:
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
                 refine=refine_of(
                     ingredients,
-                    self.data.calibration,
+                    self.data,
+                    division,
                     self.deadline,
                     has_plain_sums=self.has_plain_sums,
+                    memory_bytes=self._available_bytes,
                     is_ended=lambda: interrupts.n_pressed > n_before,
                     notes=self.notes,
                 ),
