@@ -27,7 +27,9 @@ _COSTLY = (Rounding.ADAQUANT, Rounding.ADAROUND)
 _ROUNDING_SHARE = 0.5
 """Of the time that is left, for the weights of all finalists by one rounding; biases take time for each of them."""
 _LEFT_SHARE = 0.5
-"""Of the time, below which no costly rounding is begun: more finalists come before more versions of the first ones."""
+"""Of the time, which a costly rounding has to leave: more finalists come before more versions of the first ones."""
+_COSTLY_TIMES = 6.0
+"""As long as the first rounding, a costly one takes at most; 1.6 to 5.3 times on the models of ``reports/accuracy``."""
 _BIASES_SHARE = 0.1
 """Of the time, for the biases of one version of a finalist."""
 
@@ -64,9 +66,11 @@ class Refiner:
 
     Attributes:
         setup: What it was made from.
+        first_s: Seconds that the first version of the first finalist took; 0 before.
     """
 
     setup: RefinerSetup
+    first_s: float = 0.0
     _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
     _builders: dict[Rounding, Builder] = field(default_factory=dict)
     _bench: Bench | None = None
@@ -90,9 +94,13 @@ class Refiner:
         return best, self._notes
 
     def _versions(self, assignment: Assignment, end: float) -> Iterator[Refined]:
-        yield self._version(assignment, _FIRST, end)
+        start = time.perf_counter()
+        first = self._version(assignment, _FIRST, end)
+        self.first_s = self.first_s or time.perf_counter() - start
+        yield first
         for rounding in _COSTLY:
-            if end - time.perf_counter() >= _LEFT_SHARE * self.setup.seconds:
+            needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
+            if end - time.perf_counter() - needed_s >= _LEFT_SHARE * self.setup.seconds:
                 yield self._version(assignment, rounding, end)
 
     def _version(self, assignment: Assignment, rounding: Rounding, end: float) -> Refined:

@@ -80,6 +80,25 @@ def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: Refine
     assert notes == []
 
 
+@pytest.mark.parametrize(("first_s", "n_tried"), [(80.0, 3), (90.0, 1)])
+def test_a_costly_rounding_is_not_begun_where_it_would_leave_less_than_half_of_the_time(
+    setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch, first_s: float, n_tried: int
+) -> None:
+    tried: list[Rounding] = []
+    round_weights = steps.round_weights
+
+    def noted(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        tried.append(space.schemes[0].rounding)
+        return round_weights(*parts, space=space, **others)
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", noted)
+    refiner = replace(setup, seconds=1000.0)()
+    refiner.first_s = first_s
+    refiner.refine(uniform(setup), 1000.0)
+    assert len(tried) == n_tried
+    assert tried[0] is Rounding.GPTQ
+
+
 def test_weights_that_there_is_no_time_for_are_said_once(setup: RefinerSetup) -> None:
     refiner = replace(setup, seconds=1000.0)()
     (found, notes), (_, later) = (refiner.refine(uniform(setup), 1e-9) for _ in range(2))
