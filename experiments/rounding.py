@@ -38,6 +38,7 @@ from experiments.believe.subjects import Subject, subject_of
 
 __all__ = ["main", "measure_rounding", "render_rounding"]
 
+_COMPARED = (Rounding.NEAREST, Rounding.GPTQ)
 _SHARES = (0.1, 0.25, 0.5, 0.8)
 """Of the regions that a mix quantizes."""
 _RECIPES = {
@@ -59,7 +60,7 @@ def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16
     samples = steps.read_data(subject.model, subject.calibration)
     prepared = _with_inner(steps.prepare(subject.model, samples))
     regions, statistics_ = steps.find_regions(prepared), steps.calibrate(prepared, samples)
-    schemes = [_scheme(recipe, rounding) for recipe in _RECIPES for rounding in Rounding]
+    schemes = [_scheme(recipe, rounding) for recipe in _RECIPES for rounding in _COMPARED]
     space = replace(read_space("default", ep="cpu"), schemes=tuple(schemes))
     start = time.process_time()
     one = replace(space, schemes=(_scheme("channel-minmax", Rounding.GPTQ),))
@@ -71,7 +72,7 @@ def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16
     names = list(prepared.graph.outputs)
     meter = _Reference(names, feeds, open_session(to_bytes(prepared.graph.model), Target()))
     uniform = {
-        recipe: {r: meter.snr_db(builder, _uniform(regions, f"{recipe} {r}")) for r in Rounding} for recipe in _RECIPES
+        recipe: {r: meter.snr_db(builder, _uniform(regions, f"{recipe} {r}")) for r in _COMPARED} for recipe in _RECIPES
     }
     few = _Reference(names, feeds[:n_samples], meter.session)
     mixes = [_mix(few, builder, regions, i) for i in range(n_mixes)]
@@ -126,7 +127,7 @@ def _mix(reference: _Reference, builder: Builder, regions: Sequence[Region], num
     recipe = ("channel-minmax", "channel-mse")[number // len(_SHARES) % 2]
     first = rng.integers(len(regions))
     chosen = [region for i, region in enumerate(regions) if i == first or rng.random() < share]
-    found = {str(r): reference.snr_db(builder, _uniform(chosen, f"{recipe} {r}")) for r in Rounding}
+    found = {str(r): reference.snr_db(builder, _uniform(chosen, f"{recipe} {r}")) for r in _COMPARED}
     return {"share": share, "recipe": recipe, **found}
 
 

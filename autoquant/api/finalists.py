@@ -2,10 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Protocol
 
 from autoquant.api.deadline import WRITING_S, Deadline
 from autoquant.api.evaluator import Ingredients
@@ -39,8 +41,16 @@ class Refined:
     algorithms: tuple[str, ...]
 
 
-Refine = Callable[[Assignment], Refined | None]
-"""Gives a refined candidate; None where there is nothing to refine or no time."""
+class Refine(Protocol):
+    """Refines finalists."""
+
+    def __call__(self, assignment: Assignment) -> Refined | None:
+        """A refined candidate; None where there is nothing to refine or no time."""
+        ...
+
+    def close(self) -> None:
+        """There are no more finalists."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +107,17 @@ class Finalists:
         found: dict[str, Finalist] = {}
         needed = finalist_seconds(2 * float_s, n_samples) + opening_s + WRITING_S
         writing_s = 0.0
-        for evaluation in chosen:
-            each = finalist_seconds(_seconds(evaluation), n_samples) + opening_s
-            n_versions = 1 if self.refine is None else 2
-            if deadline.left < needed + n_versions * each + writing_s:
-                break
-            start = time.perf_counter()
-            for name, finalist in self._versions(evaluation):
-                found[name] = finalist
-                needed += each
-            writing_s = time.perf_counter() - start
+        with nullcontext() if self.refine is None else closing(self.refine):
+            for evaluation in chosen:
+                each = finalist_seconds(_seconds(evaluation), n_samples) + opening_s
+                n_versions = 1 if self.refine is None else 2
+                if deadline.left < needed + n_versions * each + writing_s:
+                    break
+                start = time.perf_counter()
+                for name, finalist in self._versions(evaluation):
+                    found[name] = finalist
+                    needed += each
+                writing_s = time.perf_counter() - start
         return found
 
     def _versions(self, evaluation: Evaluation) -> Iterator[tuple[str, Finalist]]:

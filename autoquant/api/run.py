@@ -21,13 +21,14 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
+from autoquant.api.sentences import ENDINGS, outlook_sentences
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Evaluation, Measurement
-from autoquant.domain.objective import Bounds, Objectives
+from autoquant.domain.objective import Bounds
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SearchSpace, SpaceDefinition
@@ -42,10 +43,9 @@ from autoquant.study.ledger import ledger_of
 from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
 
-__all__ = ["ENDED_BY_USER", "OnProgress", "Opened", "Run"]
+__all__ = ["OnProgress", "Opened", "Run"]
 
 OnProgress = Callable[[SearchProgress], None]
-ENDED_BY_USER = "the user ended the search"
 _PROFILE_S, _PROFILE_SHARE = 3.0, 0.02
 """For running what is profiled, and the share of the budget."""
 _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
@@ -130,8 +130,8 @@ class Run:
                 trials = self.open_trials(folder, opened)
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
                 opened.evaluator.know(known)
-                self.notes.append(_ENDED[trials.run(self.configuration.budget.trials)])
-                self.notes.extend(_outlook_sentences(trials, self.configuration.objectives))
+                self.notes.append(ENDINGS[trials.run(self.configuration.budget.trials)])
+                self.notes.extend(outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
 
     @contextmanager
@@ -266,9 +266,13 @@ class Run:
         assert self.data is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-        interrupts, ingredients = opened.interrupts, opened.ingredients
+        interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
         self._tell("finish", trials)
+
+        def is_ended() -> bool:
+            return interrupts.n_pressed > n_before
+
         delivery = Delivery(
             prepared=ingredients.prepared,
             finalists=Finalists(
@@ -276,10 +280,12 @@ class Run:
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
                 refine=refine_of(
                     ingredients,
-                    self.data.calibration,
+                    self.data,
+                    division,
                     self.deadline,
                     has_plain_sums=self.has_plain_sums,
-                    is_ended=lambda: interrupts.n_pressed > n_before,
+                    memory_bytes=memory_bytes,
+                    is_ended=is_ended,
                     notes=self.notes,
                 ),
                 folder=folder,
@@ -288,17 +294,17 @@ class Run:
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
             opening_s=opened.evaluator.opening_s,
-            memory_bytes=self._available_bytes,
+            memory_bytes=memory_bytes,
             folder=folder,
             objectives=self.configuration.objectives,
             bounds=bounds,
-            is_ended=lambda: interrupts.n_pressed > n_before,
+            is_ended=is_ended,
             notes=self.notes,
         )
         with folder.new_models():
             with self.deadline.phase("finish"):
                 front = delivery.deliver(evaluations, self.deadline)
-            if interrupts.n_pressed > n_before:
+            if is_ended():
                 self.notes.append("the user ended the last measurement")
             self.notes.extend(remark(front))
             record = self._record(front, ingredients.regions, trials)
@@ -378,23 +384,3 @@ class Run:
     def _tell(self, phase: str, trials: Trials | None = None) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))
-
-
-_ENDED = {
-    "time": "the time budget ended the search",
-    "trials": "the number of trials ended the search",
-    "exhausted": "no assignment is left that runs as another graph",
-    "plateau": "the search ended as the next minute could gain no more than noise lets show",
-    "interrupted": ENDED_BY_USER,
-}
-
-
-def _outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
-    found = trials.outlook()
-    if found is None:
-        return []
-    saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
-    return [
-        f"the evaluations reach a {saving} of {found.saving:.3f}, the fitted models hold"
-        f" {max(found.attainable, found.saving):.3f} attainable"
-    ]

@@ -87,6 +87,10 @@ class Rounding(StrEnum):
     NEAREST = "nearest"
     GPTQ = "gptq"
     """What one weight of an output channel gets wrong, its other weights make up for, on calibration samples."""
+    ADAROUND = "adaround"
+    """Up or down: of the two integers next to each weight those that together suit the calibration samples."""
+    ADAQUANT = "adaquant"
+    """Any integers, on scales that are learned with them; biases take back the mean that is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from autoquant.api.configuration import Budget, Demands
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
-from autoquant.api.run import ENDED_BY_USER
 from autoquant.api.search import search
+from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary

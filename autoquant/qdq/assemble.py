@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import NodeName, TensorName
-from autoquant.domain.scheme import BiasCorrection
+from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_linear, kind_of, weight_of
@@ -206,7 +206,7 @@ class _Draft:
             return None
         if node.name in self.shifts:
             return self.shifts[node.name]
-        if scheme.bias is BiasCorrection.NONE:
+        if scheme.bias is BiasCorrection.NONE and scheme.rounding is not Rounding.ADAQUANT:
             return None
         return self.home.shifts.expected(node, found.weight_name, found.weight)
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType, RangeMethod, TensorFormat
+from autoquant.domain.scheme import DType, RangeMethod, Rounding, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
 __all__ = ["Means", "Ranges", "Rounder"]
@@ -29,12 +29,17 @@ class Means(Protocol):
 
 
 class Rounder(Protocol):
-    """Gives the integers of a weight."""
+    """Gives the integers of a weight, and the scales that they are meant for."""
 
     def __call__(
-        self, weight: TensorName, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.generic], dtype: DType
-    ) -> npt.NDArray[np.generic] | None:
-        """Shape of the weight; None where the nearest integers are to be taken.
+        self,
+        weight: TensorName,
+        scale: npt.NDArray[np.float32],
+        zero_point: npt.NDArray[np.generic],
+        dtype: DType,
+        rounding: Rounding,
+    ) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None:
+        """Shapes of the weight and of the scale; None where the nearest integers are to be taken.
 
         Scale and zero point are scalars, or have the shape (C,) with one value for each output channel.
         """

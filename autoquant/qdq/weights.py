@@ -15,6 +15,8 @@ from autoquant.qdq.ports import Rounder
 
 __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "quantize_bias"]
 
+_Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
+"""Of a rounder."""
 _INT32_SPAN = np.float64(np.iinfo(np.int32).max) - np.float64(np.iinfo(np.int32).min + 1)
 
 
@@ -50,7 +52,8 @@ class Weights:
     graph: Graph
     rounder: Rounder | None = None
     _cache: dict[tuple[TensorName, TensorFormat, int | None, bytes], QuantizedWeight] = field(default_factory=dict)
-    _rounded: dict[tuple[TensorName, str], QuantizedWeight] = field(default_factory=dict)
+    _answers: dict[tuple[TensorName, TensorFormat, int | None, Rounding], _Answer] = field(default_factory=dict)
+    _rounded: dict[tuple[object, ...], QuantizedWeight] = field(default_factory=dict)
     _extremes: dict[tuple[TensorName, TensorFormat, int | None], QuantParams] = field(default_factory=dict)
 
     def weight(
@@ -85,25 +88,26 @@ class Weights:
             values = quantize(self.graph.constant(name), params, used)
             self._cache[key] = QuantizedWeight(values, params, used, _label(tensor_format, used, adjusted))
         found = self._cache[key]
-        if rounding is Rounding.NEAREST:
+        answer = self._answer(name, tensor_format, used, rounding)
+        if answer is None:
             return found
-        return self._with_feedback(name, found, self._params(name, tensor_format, used))
+        fits = np.asarray(found.params.scale == self._params(name, tensor_format, used).scale)
+        if bias is not None and input_scale is not None:
+            fits = fits & (_fit_bias(answer[1], bias, input_scale) == answer[1])
+        key_of_rounded = (*key, rounding, fits.tobytes())
+        if key_of_rounded not in self._rounded:
+            self._rounded[key_of_rounded] = _merged(found, *answer, fits, rounding)
+        return self._rounded[key_of_rounded]
 
-    def _with_feedback(self, name: TensorName, nearest: QuantizedWeight, plain: QuantParams) -> QuantizedWeight:
-        """What the rounder gives for the plain scales; channels with a larger one for their bias stay as they are."""
-        key = (name, nearest.label)
-        if key not in self._rounded:
-            values = None if self.rounder is None else self.rounder(name, plain.scale, plain.zero_point, plain.dtype)
-            if values is not None:
-                is_plain = np.asarray(nearest.params.scale == plain.scale)
-                shape = [-1 if i == nearest.axis else 1 for i in range(values.ndim)]
-                values = np.where(is_plain.reshape(shape), values, nearest.values)
-            if values is None or np.array_equal(values, nearest.values):
-                self._rounded[key] = nearest
-            else:
-                label = f"{nearest.label}:{Rounding.GPTQ}-{hashlib.sha256(values.tobytes()).hexdigest()[:12]}"
-                self._rounded[key] = replace(nearest, values=values, label=label)
-        return self._rounded[key]
+    def _answer(self, name: TensorName, tensor_format: TensorFormat, axis: int | None, rounding: Rounding) -> _Answer:
+        """What the rounder makes of a weight on the scales of its extremes."""
+        if rounding is Rounding.NEAREST or self.rounder is None:
+            return None
+        key = (name, tensor_format, axis, rounding)
+        if key not in self._answers:
+            plain = self._params(name, tensor_format, axis)
+            self._answers[key] = self.rounder(name, plain.scale, plain.zero_point, plain.dtype, rounding)
+        return self._answers[key]
 
     def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:
         key = (name, tensor_format, axis)
@@ -132,6 +136,24 @@ def _label(tensor_format: TensorFormat, axis: int | None, adjusted: bytes) -> st
     """Depends on content alone: equal models get equal names, whatever was built before them."""
     along = "" if axis is None else f":axis-{axis}"
     return f"{tensor_format}{along}" + (f":bias-{hashlib.sha256(adjusted).hexdigest()[:12]}" if adjusted else "")
+
+
+def _merged(
+    nearest: QuantizedWeight,
+    values: npt.NDArray[np.generic],
+    scale: npt.NDArray[np.float32],
+    fits: npt.NDArray[np.bool_],
+    rounding: Rounding,
+) -> QuantizedWeight:
+    """Rounded where the bias fits into int32 on the rounded scale; the other channels are the nearest ones."""
+    shape = [-1 if i == nearest.axis else 1 for i in range(values.ndim)]
+    values = np.where(fits.reshape(shape), values, nearest.values)
+    scale = np.where(fits, scale, nearest.params.scale)
+    if np.array_equal(values, nearest.values) and np.array_equal(scale, nearest.params.scale):
+        return nearest
+    digest = hashlib.sha256(values.tobytes() + scale.tobytes()).hexdigest()
+    params = replace(nearest.params, scale=scale)
+    return replace(nearest, values=values, params=params, label=f"{nearest.label}:{rounding}-{digest[:12]}")
 
 
 def _fit_bias(

@@ -31,8 +31,7 @@ def round_with_feedback(problem: Problem) -> Floats:
     factor = np.linalg.cholesky(moment.astype(np.float64)).astype(np.float32)
     found = np.empty_like(problem.weight)
     np.put_along_axis(found, rows, _feed_back(np.take_along_axis(problem.weight, rows, 1), factor, problem), 1)
-    nearest = problem.nearest(problem.weight)
-    return np.where(problem.errors(found) < problem.errors(nearest), found, nearest)
+    return problem.least(problem.nearest(problem.weight), found)
 
 
 def _feed_back(weight: Floats, factor: Floats, problem: Problem) -> Floats:

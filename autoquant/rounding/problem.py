@@ -38,13 +38,24 @@ class Problem:
 
     def nearest(self, values: Floats) -> Floats:
         """The integers nearest to values of shape (G, any, N), as floats."""
-        integers = np.rint(values / self.scale) + self.zero_point
-        return np.asarray(np.clip(integers, self.dtype.lowest, self.dtype.highest))
+        """The integers nearest to values of shape (G, any, N), as floats."""
+        return self.stored(np.rint(values / self.scale))
+
+    def stored(self, steps: Floats) -> Floats:
+        """The integers nearest to whole numbers of scales that can be stored, as floats."""
+        return np.asarray(np.clip(steps + self.zero_point, self.dtype.lowest, self.dtype.highest))
 
     def errors(self, integers: Floats) -> npt.NDArray[np.float64]:
         """``e^T H e`` of each output channel, shape (G, 1, N)."""
         e = self.weight - self.dequantized(integers)
         return np.asarray(np.sum(e * (self.moment @ e), axis=1, keepdims=True, dtype=np.float64))
+
+    def least(self, first: Floats, *others: Floats) -> Floats:
+        """In every column the integers of the least error; of equal ones, the first."""
+        best = first
+        for other in others:
+            best = np.where(self.errors(other) < self.errors(best), other, best)
+        return best
 
     def dequantized(self, integers: Floats) -> Floats:
         """What integers of shape (G, any, N) stand for."""

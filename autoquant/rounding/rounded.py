@@ -1,4 +1,4 @@
-"""Integers of weights that were rounded before."""
+"""Weights that were rounded before."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType
+from autoquant.domain.scheme import DType, Rounding
 from autoquant.rounding.problem import Floats
 
-__all__ = ["RoundedWeights", "grid_digest"]
+__all__ = ["Integers", "Rounded", "RoundedWeights", "grid_digest"]
 
 Integers = npt.NDArray[np.generic]
+Rounded = tuple[Integers, Floats]
+"""Integers in the shape of their weight, and the scales that are theirs, in the shape of those that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +23,20 @@ class RoundedWeights:
     """A rounder that looks up what it gives: the same in every process, whatever the time.
 
     Attributes:
-        integers: By weight and ``grid_digest``.
+        found: By weight and ``grid_digest``.
         unfinished: Weights for which there was no time in some format.
     """
 
-    integers: Mapping[tuple[TensorName, str], Integers]
+    found: Mapping[tuple[TensorName, str], Rounded]
     unfinished: frozenset[TensorName] = frozenset()
 
-    def __call__(self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType) -> Integers | None:
-        """Integers of a weight on a grid; None where they are not known, so that the nearest ones are taken."""
-        return self.integers.get((weight, grid_digest(scale, zero_point, dtype)))
+    def __call__(
+        self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding
+    ) -> Rounded | None:
+        """What a weight becomes on a grid; None where that is not known, so that the nearest integers are taken."""
+        return self.found.get((weight, grid_digest(scale, zero_point, dtype, rounding)))
 
 
-def grid_digest(scale: Floats, zero_point: Integers, dtype: DType) -> str:
-    """Equal for equal grids."""
-    return hashlib.sha256(f"{dtype}".encode() + scale.tobytes() + zero_point.tobytes()).hexdigest()
+def grid_digest(scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding) -> str:
+    """Equal for equal grids that are rounded to alike."""
+    return hashlib.sha256(f"{dtype} {rounding}".encode() + scale.tobytes() + zero_point.tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Integers of weights for a builder of candidates."""
+"""Weights for a builder of candidates."""
 
 import math
 import time
@@ -6,25 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType
+from autoquant.domain.scheme import DType, Rounding
 from autoquant.model.graph import Graph
+from autoquant.rounding.adaquant import round_and_scale
+from autoquant.rounding.adaround import round_up_or_down
 from autoquant.rounding.gptq import round_with_feedback
 from autoquant.rounding.moments import Moments, readers_of
 from autoquant.rounding.problem import Floats, Problem, damped
 from autoquant.rounding.products import as_columns, as_weight
-from autoquant.rounding.rounded import grid_digest
+from autoquant.rounding.rounded import Integers, Rounded, grid_digest
 
-__all__ = ["FeedbackRounder"]
+__all__ = ["WeightRounder"]
 
 _SHARE_TO_OBSERVE = 0.5
 
 
 @dataclass(slots=True)
-class FeedbackRounder:
-    """Rounds weights with error feedback, within a time.
+class WeightRounder:
+    """Rounds weights by what they are multiplied with, within a time.
 
     Where half of it is over, moments are made of fewer samples; where all of it is over, weights stay as they are.
 
@@ -33,7 +34,7 @@ class FeedbackRounder:
         moments: Of what its weights are multiplied with.
         seconds: For all calls together; the last one may take longer.
         clock: Seconds from any start.
-        integers: What was given so far, by weight and ``grid_digest``.
+        found: What was given so far, by weight and ``grid_digest``.
         unfinished: Weights for which there was no time.
     """
 
@@ -41,56 +42,67 @@ class FeedbackRounder:
     moments: Moments
     seconds: float = math.inf
     clock: Callable[[], float] = time.perf_counter
-    integers: dict[tuple[TensorName, str], npt.NDArray[np.generic]] = field(default_factory=dict)
+    found: dict[tuple[TensorName, str], Rounded] = field(default_factory=dict)
     unfinished: set[TensorName] = field(default_factory=set)
     _spent_s: float = 0.0
 
     def __call__(
-        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
-    ) -> npt.NDArray[np.generic] | None:
-        """Integers of a weight on a given grid.
+        self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding
+    ) -> Rounded | None:
+        """What a weight becomes on a given grid.
 
         Args:
             weight: Its name.
             scale: Scalar, or shape (C,) with one for each output channel.
             zero_point: Shape of ``scale``.
             dtype: Of the integers.
+            rounding: How they are chosen, not the nearest ones.
 
         Returns:
-            Shape of the weight; None where the nearest integers are to be taken: the weight has no ``readers_of``, or
-            there is no time left.
+            None where the nearest integers are to be taken: the weight has no ``readers_of``, or there is no time left.
 
         Raises:
             DataError: What the weight is multiplied with is not finite.
         """
-        key = weight, grid_digest(scale, zero_point, dtype)
-        if key in self.integers or not readers_of(weight, self.graph):
-            return self.integers.get(key)
+        key = weight, grid_digest(scale, zero_point, dtype, rounding)
+        if key in self.found or not readers_of(weight, self.graph):
+            return self.found.get(key)
         if self._spent_s >= self.seconds:
             self.unfinished.add(weight)
             return None
         start = self.clock()
-        found = self._rounded(weight, scale, zero_point, dtype)
+        self.found[key] = self._rounded(weight, scale, zero_point, dtype, rounding)
         self._spent_s += self.clock() - start
-        self.integers[key] = found
-        return found
+        return self.found[key]
 
     def _rounded(
-        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
-    ) -> npt.NDArray[np.generic]:
+        self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding
+    ) -> Rounded:
+        problem = self.problem(weight, scale, zero_point, dtype)
+        if rounding is Rounding.ADAQUANT:
+            integers, scales = round_and_scale(problem, is_shared=not scale.ndim)
+            scale = scales.reshape(-1)[: scale.size].reshape(scale.shape)
+        else:
+            integers = _ON_GIVEN_SCALES[rounding](problem)
+        node, shape = readers_of(weight, self.graph)[0], self.graph.constant(weight).shape
+        return as_weight(integers.astype(dtype.numpy), node, shape), scale
+
+    def problem(self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType) -> Problem:
+        """What is minimised for a weight that has ``readers_of``, on a given grid; see ``__call__``."""
         end = self.clock() + _SHARE_TO_OBSERVE * self.seconds - self._spent_s
         moment = self.moments.of(weight, lambda: self.clock() < end)
-        node, values = readers_of(weight, self.graph)[0], self.graph.constant(weight)
-        columns = as_columns(values, node)
+        columns = as_columns(self.graph.constant(weight), readers_of(weight, self.graph)[0])
         shape = (len(columns), 1, columns.shape[2])
-        problem = Problem(
+        return Problem(
             weight=columns,
             moment=damped(moment.mean, moment.n_products),
             scale=_spread(scale, shape),
             zero_point=_spread(zero_point.astype(np.float32), shape),
             dtype=dtype,
         )
-        return as_weight(round_with_feedback(problem).astype(dtype.numpy), node, values.shape)
+
+
+_ON_GIVEN_SCALES = {Rounding.GPTQ: round_with_feedback, Rounding.ADAROUND: round_up_or_down}
 
 
 def _spread(values: Floats, shape: tuple[int, int, int]) -> Floats:

@@ -1,6 +1,6 @@
 """Algorithms that are compared: from an assignment to a candidate with the same kernels and other numbers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,10 @@ from experiments.believe.subjects import Subject
 __all__ = ["ALGORITHMS", "PLAIN", "Algorithm", "Material", "Setting", "setting_of"]
 
 PLAIN = "none"
-_MEAN, _GPTQ = " +mean", " +gptq"
+_MEAN = " +mean"
+_SUFFIXES: Mapping[Rounding, str] = {
+    rounding: f" +{rounding}" for rounding in Rounding if rounding is not Rounding.NEAREST
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,8 @@ class Material:
 
     Attributes:
         prepared: The preprocessed model.
-        builder: Of candidates; it knows each scheme with bias correction too, under its name with `` +mean``, and both
-            with error feedback, under their names with `` +gptq``.
+        builder: Of candidates; it knows each scheme with bias correction too, under its name with `` +mean``, and with
+            each rounding, under its name with `` +gptq`` and so on.
     """
 
     prepared: PreparedModel
@@ -58,15 +61,18 @@ class Setting:
 Algorithm = Callable[[Setting, Assignment], Candidate]
 
 
-def setting_of(subject: Subject, space: str, cache: Path) -> Setting:
+def setting_of(subject: Subject, space: str, cache: Path, schemes: Sequence[str] | None = None) -> Setting:
     """Prepare, calibrate and partition once.
 
     Args:
         subject: The model.
         space: By name.
         cache: For the statistics.
+        schemes: By name; None for all of the space.
     """
-    definition = read_space(space, ep="cpu", accuracy=Accuracy.NONE)
+    found = read_space(space, ep="cpu", accuracy=Accuracy.NONE)
+    chosen = tuple(scheme for scheme in found.schemes if schemes is None or scheme.name in schemes)
+    definition = replace(found, schemes=chosen)
     every = replace(definition, schemes=tuple(each for scheme in definition.schemes for each in _variants(scheme)))
     calibration = steps.read_data(subject.model, subject.calibration)
     prepared = steps.prepare(subject.model, calibration)
@@ -92,12 +98,20 @@ def setting_of(subject: Subject, space: str, cache: Path) -> Setting:
 
 def _variants(scheme: Scheme) -> tuple[Scheme, ...]:
     corrected = replace(scheme, name=scheme.name + _MEAN, bias=BiasCorrection.MEAN)
-    pair = (scheme, corrected)
-    return (*pair, *(replace(each, name=each.name + _GPTQ, rounding=Rounding.GPTQ) for each in pair))
+    rounded = (replace(scheme, name=scheme.name + end, rounding=rounding) for rounding, end in _SUFFIXES.items())
+    return (scheme, corrected, *rounded)
 
 
 def _named(assignment: Assignment, suffix: str) -> Assignment:
     return {region: name + suffix for region, name in assignment.items()}
+
+
+def _rounded(rounding: Rounding) -> Algorithm:
+    return lambda setting, assignment: setting.plain.builder.build(_named(assignment, _SUFFIXES[rounding]))
+
+
+def _full(rounding: Rounding) -> Algorithm:
+    return lambda setting, assignment: _observed(setting, setting.equalised, _named(assignment, _SUFFIXES[rounding]))
 
 
 def _observed(setting: Setting, material: Material, assignment: Assignment) -> Candidate:
@@ -110,10 +124,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "equalised": lambda setting, assignment: setting.equalised.builder.build(assignment),
     "bias mean": lambda setting, assignment: setting.plain.builder.build(_named(assignment, _MEAN)),
     "bias observed": lambda setting, assignment: _observed(setting, setting.plain, assignment),
-    "gptq": lambda setting, assignment: setting.plain.builder.build(_named(assignment, _GPTQ)),
+    "gptq": _rounded(Rounding.GPTQ),
+    "adaround": _rounded(Rounding.ADAROUND),
+    "adaquant": _rounded(Rounding.ADAQUANT),
     "equalised, bias mean": lambda setting, assignment: setting.equalised.builder.build(_named(assignment, _MEAN)),
-    "equalised, gptq, bias observed": lambda setting, assignment: _observed(
-        setting, setting.equalised, _named(assignment, _GPTQ)
-    ),
+    "equalised, gptq, bias observed": _full(Rounding.GPTQ),
+    "equalised, adaround, bias observed": _full(Rounding.ADAROUND),
+    "equalised, adaquant, bias observed": _full(Rounding.ADAQUANT),
 }
 """The first one is what the others are compared with."""

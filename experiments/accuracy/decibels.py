@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = new_part("experiments.accuracy.decibels", space=asked.space, mixes=asked.mixes, float_share=FLOAT_SHARE)
         part["decibels"] = []
         with TemporaryDirectory(prefix="decibels-") as cache:
-            setting, judge = setting_of(subject, asked.space, Path(cache)), Judge(subject)
+            setting, judge = setting_of(subject, asked.space, Path(cache), asked.schemes), Judge(subject)
             for scheme in asked.schemes or [scheme.name for scheme in setting.definition.schemes]:
                 part["decibels"] += measure(setting, judge, scheme, asked.mixes)
                 write_part(asked.out, subject.name, part)

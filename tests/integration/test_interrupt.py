@@ -13,7 +13,7 @@ import pytest
 
 import autoquant
 from autoquant import Budget
-from autoquant.api.run import ENDED_BY_USER
+from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.api.trials import SearchProgress
 from tests.integration.conftest import Command
 

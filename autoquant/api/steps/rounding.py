@@ -1,4 +1,4 @@
-"""Integers of weights that make up for each other's errors."""
+"""Weights whose integers suit each other."""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import RoundedWeights
-from autoquant.rounding.rounder import FeedbackRounder
+from autoquant.rounding.rounder import WeightRounder
 from autoquant.runtime.session import Session, open_session
 
-__all__ = ["round_weights"]
+__all__ = ["round_weights", "rounder_of"]
 
 _CALIBRATION = Target()
 
@@ -34,7 +34,7 @@ def round_weights(
     seconds: float = math.inf,
     seed: int = 0,
 ) -> RoundedWeights:
-    """What ``builder_of`` needs for schemes with ``rounding = "gptq"``: each weight once in each of their formats.
+    """What ``builder_of`` needs for schemes that do not round to the nearest integers: each weight once in each format.
 
     Args:
         prepared: The preprocessed model.
@@ -50,6 +50,18 @@ def round_weights(
     Raises:
         DataError: What a weight is multiplied with is not finite.
     """
+    definition = definition_of(space, ep)
+    rounder = rounder_of(prepared, samples, seconds=seconds, seed=seed)
+    builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
+    choices = layout_of(prepared, found, definition).choices
+    for scheme in definition.schemes:
+        if scheme.rounding is not Rounding.NEAREST:
+            builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
+    return RoundedWeights(rounder.found, frozenset(rounder.unfinished))
+
+
+def rounder_of(prepared: PreparedModel, samples: Samples, *, seconds: float = math.inf, seed: int = 0) -> WeightRounder:
+    """A rounder that has done nothing so far, for ``builder_of``; arguments are those of ``round_weights``."""
     graph = prepared.graph
 
     def open_with(tensors: Sequence[TensorName]) -> Session:
@@ -57,11 +69,4 @@ def round_weights(
         session: Session = open_session(to_bytes(model), _CALIBRATION)
         return session
 
-    definition = definition_of(space, ep)
-    rounder = FeedbackRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds)
-    builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
-    choices = layout_of(prepared, found, definition).choices
-    for scheme in definition.schemes:
-        if scheme.rounding is not Rounding.NEAREST:
-            builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
-    return RoundedWeights(rounder.integers, frozenset(rounder.unfinished))
+    return WeightRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds)

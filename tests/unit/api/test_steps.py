@@ -188,7 +188,7 @@ def test_weights_that_make_up_for_each_other_are_nearer_to_float(model: Path, sa
         measured = measure(bench, candidate, assignment, found)
         assert isinstance(measured, Measurement)
         worst_db.append(measured.quality.worst_db)
-    assert worst_db[1] > worst_db[0] + 1
+    assert min(worst_db[1:]) > worst_db[0] + 1
 
 
 def test_without_time_weights_are_rounded_to_the_nearest_integers(
@@ -201,7 +201,7 @@ def test_without_time_weights_are_rounded_to_the_nearest_integers(
     space = replace(default, schemes=(replace(default.schemes[0], rounding=Rounding.GPTQ),))
     assignment = {region.id: space.schemes[0].name for region in found}
     rounded = round_weights(prepared, found, statistics, samples, space=space, seconds=0)
-    assert rounded.integers == {}
+    assert rounded.found == {}
     assert rounded.unfinished == {"wa", "wb", "wc", "wy"}
     candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
     assert candidate.digest == build(prepared, found, statistics, assignment, space=default).digest

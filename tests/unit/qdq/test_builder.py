@@ -49,6 +49,10 @@ def test_an_unknown_region_or_scheme_is_an_error(assignment: dict[RegionId, str]
 GPTQ = replace(U8S8_CHANNEL, name="rounded", rounding=Rounding.GPTQ)
 
 
+def ones_of(case: Case) -> Rounder:
+    return lambda name, scale, *_: (np.ones(case.graph.shape(name) or (), np.int8), scale)
+
+
 def test_a_scheme_that_rounds_by_samples_needs_a_rounder() -> None:
     with pytest.raises(UsageError, match="scheme 'rounded' rounds weights by 'gptq'"):
         builder_of(case_of(a_convnet()), rounded=GPTQ)
@@ -56,7 +60,7 @@ def test_a_scheme_that_rounds_by_samples_needs_a_rounder() -> None:
 
 def test_candidates_that_differ_in_their_rounding_alone_are_different_ones() -> None:
     case = case_of(a_convnet())
-    builder = builder_of(case, rounded=GPTQ, rounder=lambda name, *_: np.ones(case.graph.shape(name) or (), np.int8))
+    builder = builder_of(case, rounded=GPTQ, rounder=ones_of(case))
     nearest, rounded = (builder.build({FIRST: name}) for name in ("int8", "rounded"))
     assert nearest.digest == builder_of(case).build({FIRST: "int8"}).digest
     assert rounded.variants_digest != nearest.variants_digest

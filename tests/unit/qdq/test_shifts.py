@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.domain.region import Region, RegionId, TensorName
-from autoquant.domain.scheme import BiasCorrection, Scheme
+from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
 from autoquant.model.fragments import inline_external
 from autoquant.model.ops import channel_axes, weight_of
 from autoquant.model.optimized import read_optimized
 from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.ports import Means
+from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.shifts import mean_output
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, opened, run, scheme
 from tests.models import Array, Floats, floats, model_of
@@ -66,10 +66,10 @@ def no_means(tensor: TensorName, axis: int) -> None:
     """Of nothing."""
 
 
-def builder_of(case: Case, taken: Scheme, means: Means = no_means) -> Builder:
+def builder_of(case: Case, taken: Scheme, means: Means = no_means, rounder: Rounder | None = None) -> Builder:
     nodes = tuple(node.name for node in case.graph.nodes)
     region = Region(id=ALL, nodes=nodes, inputs=(), outputs=(), pattern="", op_types=("",) * len(nodes), work=1.0)
-    return Builder(case.graph, [region], {"taken": taken}, OP_TYPES | {"ConvTranspose"}, case.ranges, means)
+    return Builder(case.graph, [region], {"taken": taken}, OP_TYPES | {"ConvTranspose"}, case.ranges, means, rounder)
 
 
 def built(case: Case, taken: Scheme, means: Means = no_means) -> Candidate:
@@ -115,6 +115,12 @@ def test_corrected_biases_take_back_what_the_weights_rounding_adds(name: str, we
     before = mean_errors(found, built(found, taken, means_of(found)))
     after = mean_errors(found, built(found, corrected(taken), means_of(found)))
     assert np.abs(after).max() < 0.1 * np.abs(before).max()
+
+
+def test_learned_scales_come_with_corrected_biases() -> None:
+    found, learned = case("gemm"), replace(FINE, rounding=Rounding.ADAQUANT)
+    builder = builder_of(found, learned, means_of(found), rounder=lambda *_: None)
+    assert builder.build({ALL: "taken"}).digest == built(found, corrected(FINE), means_of(found)).digest
 
 
 @settings(max_examples=20)

@@ -25,18 +25,23 @@ def weights_of(weight: Floats, rounder: Rounder | None = None) -> Weights:
 
 
 class ARounder:
-    """Gives the same integers for every weight and counts how often it is asked."""
+    """Gives the same integers for every weight, on scales so many times the given ones; notes what it is asked."""
 
-    def __init__(self, integers: npt.NDArray[np.generic] | None) -> None:
-        self.integers = integers
-        self.asked: list[tuple[TensorName, tuple[int, ...], DType]] = []
+    def __init__(self, integers: npt.NDArray[np.generic] | None, factor: npt.ArrayLike = 1.0) -> None:
+        self.integers, self.factor = integers, np.asarray(factor, np.float32)
+        self.asked: list[tuple[TensorName, tuple[int, ...], DType, Rounding]] = []
 
     def __call__(
-        self, weight: TensorName, scale: Floats, zero_point: npt.NDArray[np.generic], dtype: DType
-    ) -> npt.NDArray[np.generic] | None:
+        self,
+        weight: TensorName,
+        scale: Floats,
+        zero_point: npt.NDArray[np.generic],
+        dtype: DType,
+        rounding: Rounding,
+    ) -> tuple[npt.NDArray[np.generic], Floats] | None:
         assert zero_point.shape == scale.shape
-        self.asked.append((weight, scale.shape, dtype))
-        return self.integers
+        self.asked.append((weight, scale.shape, dtype, rounding))
+        return None if self.integers is None else (self.integers, np.asarray(scale * self.factor))
 
 
 def test_a_weight_is_quantized_once_in_each_format() -> None:
@@ -110,10 +115,15 @@ def test_a_rounder_is_asked_once_a_format_and_only_where_the_scheme_says_so() ->
     assert rounder.asked == []
     found = weights.weight(W, PER_CHANNEL, 1, rounding=Rounding.GPTQ)
     assert found is weights.weight(W, PER_CHANNEL, 1, rounding=Rounding.GPTQ)
-    assert found.params is nearest.params
+    np.testing.assert_array_equal(found.params.scale, nearest.params.scale)
     np.testing.assert_array_equal(found.values, 1)
     weights.weight(W, UNSIGNED, 1, rounding=Rounding.GPTQ)
-    assert rounder.asked == [("w", (4,), DType.S8), ("w", (), DType.U8)]
+    weights.weight(W, UNSIGNED, 1, rounding=Rounding.ADAROUND)
+    assert rounder.asked == [
+        ("w", (4,), DType.S8, Rounding.GPTQ),
+        ("w", (), DType.U8, Rounding.GPTQ),
+        ("w", (), DType.U8, Rounding.ADAROUND),
+    ]
     assert weights.weight(W, PER_CHANNEL, 1) is nearest
 
 
@@ -134,6 +144,31 @@ def test_channels_with_a_larger_scale_for_their_bias_keep_the_nearest_integers()
     np.testing.assert_array_equal(found.values[:, 1], 3)
     per_tensor = weights.weight(W, UNSIGNED, 1, bias=bias, input_scale=input_scale)
     assert weights.weight(W, UNSIGNED, 1, bias=bias, input_scale=input_scale, rounding=Rounding.GPTQ) is per_tensor
+
+
+@pytest.mark.parametrize("tensor_format", [PER_TENSOR, PER_CHANNEL], ids=str)
+def test_learned_scales_are_those_of_the_weight_and_of_its_label(tensor_format: TensorFormat) -> None:
+    integers = np.full((4, 4), 3, np.int8)
+    found = [
+        weights_of(floats(4, 4), ARounder(integers, factor)).weight(W, tensor_format, 1, rounding=Rounding.ADAQUANT)
+        for factor in (1.0, 1.25)
+    ]
+    np.testing.assert_array_equal(found[1].values, integers)
+    np.testing.assert_array_equal(found[1].params.scale, found[0].params.scale * np.float32(1.25))
+    assert found[0].label != found[1].label
+    assert found[1].label.startswith(f"{weights_of(floats(4, 4)).weight(W, tensor_format, 1).label}:adaquant-")
+
+
+def test_channels_whose_bias_overflows_on_the_learned_scale_keep_the_nearest_integers_and_their_scale() -> None:
+    bias, input_scale = np.array([1.5, 0], np.float32), np.float32(0.5)
+    weight = np.full((4, 2), 2.4e-7, np.float32)  # the bias needs 1.4e-9 a step; it is 1.9e-9
+    nearest = weights_of(weight).weight(W, PER_CHANNEL, 1, bias=bias, input_scale=input_scale)
+    np.testing.assert_array_equal(nearest.params.scale, weights_of(weight).weight(W, PER_CHANNEL, 1).params.scale)
+    weights = weights_of(weight, ARounder(np.full((4, 2), 100, np.int8), 0.5))
+    found = weights.weight(W, PER_CHANNEL, 1, bias=bias, input_scale=input_scale, rounding=Rounding.ADAQUANT)
+    np.testing.assert_array_equal(found.params.scale, nearest.params.scale * np.array([1, 0.5], np.float32))
+    np.testing.assert_array_equal(found.values[:, 0], nearest.values[:, 0])
+    np.testing.assert_array_equal(found.values[:, 1], 100)
 
 
 def test_integers_that_are_the_nearest_ones_are_no_variant() -> None:

@@ -23,6 +23,13 @@ def test_integers_stay_in_the_range_of_their_type() -> None:
     np.testing.assert_array_equal(problem.dequantized(problem.nearest(problem.weight)), [[[-10, 0, 245]]])
 
 
+def test_of_several_integers_each_column_takes_those_of_the_least_error_and_the_first_of_equal_ones() -> None:
+    problem = a_problem([[0.2, 0.7, 0.5]], [[1.0]])
+    zeros, ones = np.zeros((1, 1, 3), np.float32), np.ones((1, 1, 3), np.float32)
+    np.testing.assert_array_equal(problem.least(zeros, ones), [[[0, 1, 0]]])
+    np.testing.assert_array_equal(problem.least(ones, zeros), [[[0, 1, 1]]])
+
+
 @given(st.integers(1, 12), st.sampled_from([1e-15, 1.0, 1e15]))
 def test_one_product_is_enough_for_a_positive_definite_moment(n_inputs: int, size: float) -> None:
     x = (floats(n_inputs, 1, seed=n_inputs) * size).astype(np.float32)

@@ -2,29 +2,34 @@ import numpy as np
 import pytest
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType
+from autoquant.domain.scheme import DType, Rounding
 from autoquant.rounding.problem import Floats
 from autoquant.rounding.rounded import RoundedWeights, grid_digest
 
 W = TensorName("w")
+GPTQ = Rounding.GPTQ
 SCALE, ZERO_POINT = np.array([0.1, 0.2], np.float32), np.zeros(2, np.int8)
 
 
 def test_integers_are_found_by_weight_and_grid() -> None:
-    integers = np.ones((2, 3), np.int8)
-    rounded = RoundedWeights({(W, grid_digest(SCALE, ZERO_POINT, DType.S8)): integers})
-    assert rounded(W, SCALE.copy(), ZERO_POINT.copy(), DType.S8) is integers
-    assert rounded(TensorName("v"), SCALE, ZERO_POINT, DType.S8) is None
+    found = np.ones((2, 3), np.int8), SCALE * np.float32(1.1)
+    rounded = RoundedWeights({(W, grid_digest(SCALE, ZERO_POINT, DType.S8, GPTQ)): found})
+    assert rounded(W, SCALE.copy(), ZERO_POINT.copy(), DType.S8, GPTQ) is found
+    assert rounded(TensorName("v"), SCALE, ZERO_POINT, DType.S8, GPTQ) is None
 
 
 @pytest.mark.parametrize(
-    ("scale", "zero_point", "dtype"),
+    ("scale", "zero_point", "dtype", "rounding"),
     [
-        (SCALE * 2, ZERO_POINT, DType.S8),
-        (SCALE, ZERO_POINT + np.int8(1), DType.S8),
-        (SCALE, ZERO_POINT, DType.U8),
+        (SCALE * 2, ZERO_POINT, DType.S8, GPTQ),
+        (SCALE, ZERO_POINT + np.int8(1), DType.S8, GPTQ),
+        (SCALE, ZERO_POINT, DType.U8, GPTQ),
+        (SCALE, ZERO_POINT, DType.S8, Rounding.ADAROUND),
     ],
 )
-def test_integers_of_another_grid_are_not_taken(scale: Floats, zero_point: np.ndarray, dtype: DType) -> None:
-    rounded = RoundedWeights({(W, grid_digest(SCALE, ZERO_POINT, DType.S8)): np.ones((2, 3), np.int8)})
-    assert rounded(W, scale, zero_point, dtype) is None
+def test_integers_of_another_grid_or_algorithm_are_not_taken(
+    scale: Floats, zero_point: np.ndarray, dtype: DType, rounding: Rounding
+) -> None:
+    found = np.ones((2, 3), np.int8), SCALE
+    rounded = RoundedWeights({(W, grid_digest(SCALE, ZERO_POINT, DType.S8, GPTQ)): found})
+    assert rounded(W, scale, zero_point, dtype, rounding) is None

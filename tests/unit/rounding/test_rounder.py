@@ -7,16 +7,16 @@ import pytest
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType
+from autoquant.domain.scheme import DType, Rounding
 from autoquant.model.graph import Graph
 from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import grid_digest
-from autoquant.rounding.rounder import FeedbackRounder
+from autoquant.rounding.rounder import WeightRounder
 from tests.models import Floats, floats, model_of, outputs_of
 from tests.unit.rounding.test_moments import Opener
 
 W, V = TensorName("w"), TensorName("v")
-GRID = np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8
+GRID = np.asarray(0.1, np.float32), np.zeros((), np.int8), DType.S8, Rounding.GPTQ
 GRAPHS = {
     "Conv": ("(float[1,4,6,6] x) => (float[1,6,6,6] y)", "Conv <pads=[1,1,1,1]> (x, w)", (6, 4, 3, 3), 0),
     "grouped Conv": ("(float[1,4,6,6] x) => (float[1,6,4,4] y)", "Conv <group=2> (x, w)", (6, 2, 3, 3), 0),
@@ -28,10 +28,10 @@ GRAPHS = {
 
 def rounder_of(
     model: onnx.ModelProto, seconds: float = np.inf, clock: Callable[[], float] = lambda: 0.0
-) -> tuple[FeedbackRounder, list[Feed]]:
+) -> tuple[WeightRounder, list[Feed]]:
     graph = Graph(model)
     feeds: list[Feed] = [{"x": floats(*(graph.shape(graph.inputs[0]) or ()), seed=seed) + 3} for seed in range(8)]
-    return FeedbackRounder(graph, Moments(graph, Opener(graph), feeds), seconds, clock), feeds
+    return WeightRounder(graph, Moments(graph, Opener(graph), feeds), seconds, clock), feeds
 
 
 def with_weight(model: onnx.ModelProto, values: Floats) -> onnx.ModelProto:
@@ -41,28 +41,33 @@ def with_weight(model: onnx.ModelProto, values: Floats) -> onnx.ModelProto:
     return copy
 
 
+@pytest.mark.parametrize("rounding", [Rounding.GPTQ, Rounding.ADAROUND, Rounding.ADAQUANT])
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_output_is_nearer_to_that_of_the_weights(name: str, per_channel: bool) -> None:
+def test_the_output_is_nearer_to_that_of_the_weights(name: str, per_channel: bool, rounding: Rounding) -> None:
     signature, call, shape, axis = GRAPHS[name]
     weight = floats(*shape)
     model = model_of(signature, f"y = {call}", {"w": weight})
     rounder, feeds = rounder_of(model)
     others = tuple(i for i in range(weight.ndim) if i != axis) if per_channel else None
     scale = np.asarray(np.abs(weight).max(axis=others) / 7, np.float32)
-    found = rounder(W, scale, np.zeros(scale.shape, np.int8), DType.S8)
+    found = rounder(W, scale, np.zeros(scale.shape, np.int8), DType.S8, rounding)
     assert found is not None
-    assert found.dtype == np.int8
-    assert found.shape == shape
-    integers = found.astype(np.float32)
-    spread = scale.reshape([-1 if i == axis else 1 for i in range(weight.ndim)]) if per_channel else scale
+    integers, scale_found = np.asarray(found[0]), found[1]
+    stored = integers.astype(np.float32)
+    assert integers.dtype == np.int8
+    assert integers.shape == shape
+    assert scale_found.shape == scale.shape
+    assert np.array_equal(scale_found, scale) is (rounding is not Rounding.ADAQUANT)
+    along = [-1 if i == axis else 1 for i in range(weight.ndim)] if per_channel else []
 
-    def error(stored: Floats) -> float:
-        quantized = with_weight(model, stored * spread)
+    def error(steps: Floats, on: Floats) -> float:
+        quantized = with_weight(model, steps * on.reshape(along))
         return float(sum(((outputs_of(model, f)[0] - outputs_of(quantized, f)[0]) ** 2).sum() for f in feeds))
 
-    assert error(integers) < 0.7 * error(np.rint(weight / spread))
-    assert (np.abs(integers - weight / spread) < 3).all()
+    nearest = np.rint(weight / scale.reshape(along))
+    assert error(stored, scale_found) < 0.7 * error(nearest, scale)
+    assert (np.abs(stored - weight / scale_found.reshape(along)) < 3).all()
 
 
 def test_an_unsigned_weight_has_its_zero_point() -> None:
@@ -70,18 +75,19 @@ def test_an_unsigned_weight_has_its_zero_point() -> None:
     rounder, _ = rounder_of(model_of("(float[8,12] x) => (float[8,5] y)", "y = MatMul(x, w)", {"w": weight}))
     scale = np.asarray((weight.max() - weight.min()) / 255, np.float32)
     zero_point = np.asarray(np.rint(-weight.min() / scale), np.uint8)
-    found = rounder(W, scale, zero_point, DType.U8)
+    found = rounder(W, scale, zero_point, DType.U8, Rounding.GPTQ)
     assert found is not None
-    assert found.dtype == np.uint8
-    assert (np.abs((found.astype(np.float32) - zero_point) * scale - weight) < 3 * scale).all()
+    assert found[0].dtype == np.uint8
+    assert (np.abs((found[0].astype(np.float32) - zero_point) * scale - weight) < 3 * scale).all()
 
 
 def test_inputs_that_are_always_zero_give_the_nearest_integers() -> None:
     weight = floats(4, 3)
     graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": weight}))
-    rounder = FeedbackRounder(graph, Moments(graph, Opener(graph), [{"x": np.zeros((2, 4), np.float32)}]))
+    rounder = WeightRounder(graph, Moments(graph, Opener(graph), [{"x": np.zeros((2, 4), np.float32)}]))
     found = rounder(W, *GRID)
-    np.testing.assert_array_equal(found, np.rint(weight / np.float32(0.1)))
+    assert found is not None
+    np.testing.assert_array_equal(found[0], np.rint(weight / np.float32(0.1)))
 
 
 def test_a_constant_that_nothing_is_multiplied_with_is_left_alone() -> None:
@@ -105,13 +111,13 @@ def test_what_was_rounded_once_is_given_again() -> None:
     rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}))
     found = rounder(W, *GRID)
     assert rounder(W, *GRID) is found
-    assert list(rounder.integers) == [("w", grid_digest(*GRID))]
+    assert list(rounder.found) == [("w", grid_digest(*GRID))]
 
 
 def test_without_any_time_no_sample_is_run() -> None:
     graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)}))
     opener = Opener(graph)
-    rounder = FeedbackRounder(graph, Moments(graph, opener, []), seconds=0.0)
+    rounder = WeightRounder(graph, Moments(graph, opener, []), seconds=0.0)
     assert rounder(W, *GRID) is None
     assert rounder.unfinished == {"w"}
     assert opener.asked == []

@@ -1,0 +1,147 @@
+"""Refines finalists: what a worker process does at the end of a search."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.api import steps
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.finalists import Refined
+from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.region import Assignment, TensorName
+from autoquant.domain.scheme import DType, Rounding
+from autoquant.domain.target import Target
+from autoquant.measurement.bench import Bench
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+from autoquant.rounding.rounded import Rounded, RoundedWeights
+
+__all__ = ["Refiner", "RefinerSetup"]
+
+_FIRST = Rounding.GPTQ
+_COSTLY = (Rounding.ADAQUANT, Rounding.ADAROUND)
+"""By what they win for their time, the best first."""
+_ROUNDING_SHARE = 0.5
+"""Of the time that is left, for the weights of all finalists by one rounding; biases take time for each of them."""
+_LEFT_SHARE = 0.5
+"""Of the time, which a costly rounding has to leave: more finalists come before more versions of the first ones."""
+_COSTLY_TIMES = 6.0
+"""As long as the first rounding, a costly one takes at most; 1.6 to 5.3 times on the models of ``reports/accuracy``."""
+_BIASES_SHARE = 0.1
+"""Of the time, for the biases of one version of a finalist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefinerSetup:
+    """Makes a refiner, in whatever process it is called.
+
+    Attributes:
+        ingredients: What candidates are built from.
+        calibration: Samples by which weights are rounded and biases are corrected.
+        judged: Samples on which versions of a finalist are compared.
+        has_plain_sums: What probing the forms gave.
+        seconds: For all finalists.
+    """
+
+    ingredients: Ingredients
+    calibration: Samples
+    judged: Sequence[Feed]
+    has_plain_sums: bool
+    seconds: float
+
+    def __call__(self) -> "Refiner":
+        """A refiner that has done nothing so far."""
+        return Refiner(self)
+
+
+@dataclass(slots=True)
+class Refiner:
+    """Rounds weights, then takes off what each operator's mean still drifts by, and compares roundings.
+
+    The order is that of the papers: a bias makes up for what rounding left. Both look at calibration samples alone.
+    Weights are rounded once for all finalists, when the first one needs it.
+
+    Attributes:
+        setup: What it was made from.
+        first_s: Seconds that the first version of the first finalist took; 0 before.
+    """
+
+    setup: RefinerSetup
+    first_s: float = 0.0
+    _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
+    _builders: dict[Rounding, Builder] = field(default_factory=dict)
+    _bench: Bench | None = None
+    _notes: list[str] = field(default_factory=list)
+
+    def refine(self, assignment: Assignment, left_s: float) -> tuple[Refined, Sequence[str]]:
+        """The refined candidate of the highest SNR where there is time to compare, and sentences for the user.
+
+        Args:
+            assignment: Of the finalist.
+            left_s: Seconds until nothing may be begun any more.
+
+        Raises:
+            ModelError: onnxruntime refuses a candidate.
+            DataError: What weights are multiplied with is not finite.
+        """
+        self._notes = []
+        with steps.running(self.setup.ingredients.prepared.source):
+            found = list(self._versions(assignment, time.perf_counter() + left_s))
+            best = found[0] if len(found) == 1 else max(found, key=lambda each: self._snr_db(each.candidate))
+        return best, self._notes
+
+    def _versions(self, assignment: Assignment, end: float) -> Iterator[Refined]:
+        start = time.perf_counter()
+        first = self._version(assignment, _FIRST, end)
+        self.first_s = self.first_s or time.perf_counter() - start
+        yield first
+        for rounding in _COSTLY:
+            needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
+            if end - time.perf_counter() - needed_s >= _LEFT_SHARE * self.setup.seconds:
+                yield self._version(assignment, rounding, end)
+
+    def _version(self, assignment: Assignment, rounding: Rounding, end: float) -> Refined:
+        builder = self._builder(rounding, _ROUNDING_SHARE * max(0.0, end - time.perf_counter()))
+        seconds = max(0.0, min(_BIASES_SHARE * self.setup.seconds, end - time.perf_counter()))
+        prepared, calibration = self.setup.ingredients.prepared, self.setup.calibration
+        shifts = steps.observe_shifts(prepared, builder, assignment, calibration, seconds=seconds)
+        done = ((f"rounding {rounding}", bool(self._rounded[rounding].found)), ("bias observed", bool(shifts)))
+        algorithms = tuple(name for name, is_done in done if is_done)
+        return Refined(candidate=builder.build(assignment, shifts), algorithms=algorithms)
+
+    def _builder(self, rounding: Rounding, seconds: float) -> Builder:
+        if rounding not in self._builders:
+            found = self.setup.ingredients
+            schemes = tuple(replace(scheme, rounding=rounding) for scheme in found.definition.schemes)
+            space = replace(found.definition, schemes=schemes)
+            parts = found.prepared, found.regions, found.statistics
+            rounded = steps.round_weights(*parts, self.setup.calibration, space=space, seconds=seconds)
+            if rounded.unfinished:
+                self._notes.append(
+                    f"refinement: there was no time to round {len(rounded.unfinished)} weights by {rounding}"
+                )
+            self._rounded[rounding] = rounded
+            self._builders[rounding] = steps.builder_of(*parts, space=space, rounder=self._rounder)
+            self._builders[rounding].write_plain_sums(self.setup.has_plain_sums)
+        return self._builders[rounding]
+
+    def _rounder(
+        self,
+        weight: TensorName,
+        scale: npt.NDArray[np.float32],
+        zero_point: npt.NDArray[np.generic],
+        dtype: DType,
+        rounding: Rounding,
+    ) -> Rounded | None:
+        """What the rounding that is asked for gave, or else the first one."""
+        grid = weight, scale, zero_point, dtype
+        return self._rounded[rounding](*grid, rounding) or self._rounded[_FIRST](*grid, _FIRST)
+
+    def _snr_db(self, candidate: Candidate) -> float:
+        if self._bench is None:
+            self._bench = Bench(self.setup.ingredients.prepared.source, [Target()], self.setup.judged)
+        opened = self._bench.open(candidate.skeleton, candidate.constants)
+        return self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db

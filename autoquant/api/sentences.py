@@ -1,0 +1,28 @@
+"""Sentences in which a run says how it ended."""
+
+from autoquant.api.trials import Trials
+from autoquant.domain.objective import Objectives
+
+__all__ = ["ENDED_BY_USER", "ENDINGS", "outlook_sentences"]
+
+ENDED_BY_USER = "the user ended the search"
+ENDINGS = {
+    "time": "the time budget ended the search",
+    "trials": "the number of trials ended the search",
+    "exhausted": "no assignment is left that runs as another graph",
+    "plateau": "the search ended as the next minute could gain no more than noise lets show",
+    "interrupted": ENDED_BY_USER,
+}
+"""By what ``Trials.run`` returns."""
+
+
+def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
+    """What the front could still gain, where the sampler knows."""
+    found = trials.outlook()
+    if found is None:
+        return []
+    saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
+    return [
+        f"the evaluations reach a {saving} of {found.saving:.3f}, the fitted models hold"
+        f" {max(found.attainable, found.saving):.3f} attainable"
+    ]

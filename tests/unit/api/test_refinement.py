@@ -1,0 +1,72 @@
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from autoquant.api.finalists import Refined
+from autoquant.api.refinement import Refinement
+from autoquant.domain.region import Assignment, RegionId
+from autoquant.errors import ModelError
+from autoquant.isolation.process import Worker
+from autoquant.qdq.candidate import Candidate
+from tests.doubles import crash
+
+ASSIGNMENT = {RegionId("r"): "s"}
+REFINED = Refined(
+    candidate=Candidate(skeleton=b"", constants={}, variants={}, integer_nodes=frozenset(), float_nodes=frozenset()),
+    algorithms=("rounding gptq",),
+)
+
+
+def refuse() -> None:
+    raise ModelError("no session for this")
+
+
+def run_out_of_memory() -> None:
+    raise MemoryError
+
+
+@dataclass
+class AFault:
+    """Makes itself; the first call refines, the second one ends badly."""
+
+    fault: Callable[[], None]
+    n_calls: int = 0
+
+    def __call__(self) -> "AFault":
+        return self
+
+    def refine(self, assignment: Assignment, left_s: float) -> tuple[Refined, Sequence[str]]:
+        assert assignment == ASSIGNMENT
+        assert left_s == math.inf
+        self.n_calls += 1
+        if self.n_calls > 1:
+            self.fault()
+        return REFINED, ["a sentence"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (refuse, "no session for this"),
+        (run_out_of_memory, "there is not enough memory"),
+        (crash, "its process was ended by SIGSEGV"),
+    ],
+)
+def test_a_fault_costs_the_refinements_that_are_still_to_come(fault: Callable[[], None], reason: str) -> None:
+    notes: list[str] = []
+    refinement = Refinement(Worker(AFault(fault)), lambda: math.inf, notes)
+    found = [refinement(ASSIGNMENT) for _ in range(3)]
+    refinement.close()
+    assert found == [REFINED, None, None]
+    assert len(notes) == 2
+    assert notes[0] == "a sentence"
+    assert notes[1].startswith(f"refinement ended, the other finalists stay as they are: {reason}")
+
+
+@pytest.mark.parametrize(("assignment", "left_s"), [({}, 60.0), (ASSIGNMENT, 0.0)])
+def test_without_time_or_quantized_regions_no_process_is_begun(assignment: Assignment, left_s: float) -> None:
+    worker = Worker(AFault(crash))
+    assert Refinement(worker, lambda: left_s, [])(assignment) is None
+    assert not worker.is_running

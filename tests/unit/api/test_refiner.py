@@ -1,0 +1,121 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoquant.api import steps
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.refiner import RefinerSetup
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import Rounding
+from autoquant.domain.target import Target
+from autoquant.qdq.candidate import Candidate
+from autoquant.rounding.rounded import RoundedWeights
+from autoquant.runtime.session import open_session, ort_values
+from autoquant.space.schema import read_space
+from tests.models import a_convnet, floats, saved
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> RefinerSetup:
+    folder = tmp_path_factory.mktemp("place")
+    model = saved(a_convnet(), folder / "model.onnx")
+    samples = steps.read_data(model, {"x": np.concatenate([floats(1, 3, 8, 8, seed=s) for s in range(6)])})
+    prepared = steps.prepare(model, samples)
+    definition = read_space("quick", ep="cpu")
+    regions = steps.find_regions(prepared, space=definition)
+    statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
+    return RefinerSetup(
+        ingredients=Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition),
+        calibration=samples,
+        judged=[{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(6, 9)],
+        has_plain_sums=False,
+        seconds=math.inf,
+    )
+
+
+def uniform(setup: RefinerSetup) -> Assignment:
+    found = setup.ingredients
+    return {region.id: found.definition.schemes[0].name for region in found.regions}
+
+
+def version(setup: RefinerSetup, rounding: Rounding) -> Candidate:
+    """Step by step."""
+    found = setup.ingredients
+    space = replace(
+        found.definition, schemes=tuple(replace(each, rounding=rounding) for each in found.definition.schemes)
+    )
+    parts = found.prepared, found.regions, found.statistics
+    rounder = steps.round_weights(*parts, setup.calibration, space=space)
+    builder = steps.builder_of(*parts, space=space, rounder=rounder)
+    shifts = steps.observe_shifts(found.prepared, builder, uniform(setup), setup.calibration)
+    return builder.build(uniform(setup), shifts)
+
+
+def snr_db(setup: RefinerSetup, candidate: Candidate) -> float:
+    reference = open_session(setup.ingredients.prepared.source, Target())
+    session = open_session(candidate.skeleton, Target(), initializers=ort_values(candidate.constants))
+    meter = QualityMeter([output.name for output in reference.get_outputs()])
+    for feed in setup.judged:
+        meter.add(reference.run(None, feed), session.run(None, feed))
+    return meter.quality().worst_db
+
+
+def test_the_version_with_the_highest_snr_is_given(setup: RefinerSetup) -> None:
+    versions = {each: version(setup, each) for each in (Rounding.GPTQ, Rounding.ADAQUANT, Rounding.ADAROUND)}
+    assert len({each.digest for each in versions.values()}) == 3
+    best = max(versions, key=lambda each: snr_db(setup, versions[each]))
+    found, notes = setup().refine(uniform(setup), math.inf)
+    assert found.candidate.digest == versions[best].digest
+    assert found.algorithms == (f"rounding {best}", "bias observed")
+    assert notes == []
+
+
+def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: RefinerSetup) -> None:
+    found, notes = replace(setup, seconds=1000.0)().refine(uniform(setup), 499.0)
+    assert found.algorithms == ("rounding gptq", "bias observed")
+    assert notes == []
+
+
+@pytest.mark.parametrize(("first_s", "n_tried"), [(80.0, 3), (90.0, 1)])
+def test_a_costly_rounding_is_not_begun_where_it_would_leave_less_than_half_of_the_time(
+    setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch, first_s: float, n_tried: int
+) -> None:
+    tried: list[Rounding] = []
+    round_weights = steps.round_weights
+
+    def noted(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        tried.append(space.schemes[0].rounding)
+        return round_weights(*parts, space=space, **others)
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", noted)
+    refiner = replace(setup, seconds=1000.0)()
+    refiner.first_s = first_s
+    refiner.refine(uniform(setup), 1000.0)
+    assert len(tried) == n_tried
+    assert tried[0] is Rounding.GPTQ
+
+
+def test_weights_that_there_is_no_time_for_are_said_once(setup: RefinerSetup) -> None:
+    refiner = replace(setup, seconds=1000.0)()
+    (found, notes), (_, later) = (refiner.refine(uniform(setup), 1e-9) for _ in range(2))
+    assert found.algorithms == ("bias observed",)
+    assert notes == ["refinement: there was no time to round 4 weights by gptq"]
+    assert later == []
+
+
+def test_weights_that_there_was_no_time_for_are_those_of_the_first_rounding(
+    setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, round_weights = version(setup, Rounding.GPTQ), steps.round_weights
+
+    def hurried(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        is_first = space.schemes[0].rounding is Rounding.GPTQ
+        return round_weights(*parts, space=space, **others) if is_first else RoundedWeights({})
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", hurried)
+    found, _ = setup().refine(uniform(setup), math.inf)
+    assert found.candidate.digest == expected.digest
