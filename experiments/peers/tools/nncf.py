@@ -16,7 +16,7 @@ BIASES = {"fast": True, "slow": False}
 
 
 def make(task: Task) -> None:
-    """One file a preset and bias correction, one for transformers, and one a step of each accuracy control."""
+    """One file a preset and bias correction, one for transformers, and one a candidate of each accuracy control."""
     nncf.set_log_level(logging.ERROR)
     file, feeds = task.prepared()
     model, samples = onnx.load(file), nncf.Dataset(feeds)
@@ -51,8 +51,7 @@ def make(task: Task) -> None:
 class _Validation:
     """Scores what NNCF asks for, and saves each model that it asks for on all samples.
 
-    These are the steps of its greedy search, each of which it would deliver for some demand; those that only rank the
-    operators are asked for sample by sample.
+    These are the models that rank the operators, with one group of them in float, and the steps of the greedy search.
     """
 
     def __init__(self, task: Task, score: Score, variant: str, until_s: float) -> None:
