@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,7 +30,18 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-__all__ = ["RECIPES", "Recipe", "build_recipes"]
+__all__ = [
+    "RECIPES",
+    "Feed",
+    "Reader",
+    "Recipe",
+    "build_recipes",
+    "each_recipe",
+    "first_line",
+    "prepare",
+    "read_feeds",
+    "silence",
+]
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +86,7 @@ RECIPES = (
 )
 
 
-class _Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
+class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime has no types
     """Feeds, one after the other."""
 
     def __init__(self, feeds: Sequence[Feed]) -> None:
@@ -96,23 +108,33 @@ def build_recipes(model: Path, calibration: Path, out: Path) -> dict[str, Path]:
     Returns:
         The file of each recipe; recipes that failed are logged and left out.
     """
+    found = each_recipe(model, calibration, out)
+    return {name: file for name, file, error in found if not error}
+
+
+def each_recipe(model: Path, calibration: Path, out: Path) -> Iterator[tuple[str, Path, str]]:
+    """Recipe, file and error of each, as soon as it is built, where the error is empty, or has failed."""
     out.mkdir(parents=True, exist_ok=True)
-    files = {}
     with TemporaryDirectory(prefix="recipes-") as folder:
-        feeds = _read_feeds(calibration, onnx.load(model, load_external_data=False))
-        prepared = _prepare(model, feeds[0], Path(folder))
+        feeds = read_feeds(calibration, onnx.load(model, load_external_data=False))
+        prepared = prepare(model, feeds[0], Path(folder))
         for recipe in RECIPES:
             start = time.perf_counter()
             part = Path(folder) / f"{recipe.name}.onnx"
-            if not _try(recipe.name, lambda: _build(recipe, prepared, feeds, part)):  # noqa: B023 - called at once
-                continue
-            files[recipe.name] = out / part.name
-            _move(part, files[recipe.name])
-            log.info("%s: %.1f s", recipe.name, time.perf_counter() - start)
-    return files
+            error = _try(recipe.name, lambda: _build(recipe, prepared, feeds, part))  # noqa: B023 - called at once
+            file = out / part.name
+            if not error:
+                _move(part, file)
+                log.info("%s: %.1f s", recipe.name, time.perf_counter() - start)
+            yield recipe.name, file, error
 
 
-def _read_feeds(path: Path, model: onnx.ModelProto) -> list[Feed]:
+def read_feeds(path: Path, model: onnx.ModelProto) -> list[Feed]:
+    """One feed a sample, as the model wants them.
+
+    Raises:
+        ValueError: The file has no array for an input.
+    """
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files if name in ranks}
@@ -125,8 +147,8 @@ def _read_feeds(path: Path, model: onnx.ModelProto) -> list[Feed]:
     ]
 
 
-def _prepare(source: Path, feed: Feed, folder: Path) -> Path:
-    """Freeze shapes, raise the opset to what per-channel scales need, and run onnxruntime's preprocessing."""
+def prepare(source: Path, feed: Feed, folder: Path, *, opset: int = PER_CHANNEL_OPSET) -> Path:
+    """Freeze shapes, raise the opset to this at least, and run onnxruntime's preprocessing; the file, in ``folder``."""
     model = onnx.load(source)
     for value in model.graph.input:
         if value.name in feed:
@@ -134,23 +156,24 @@ def _prepare(source: Path, feed: Feed, folder: Path) -> Path:
                 dimension.Clear()
                 dimension.dim_value = size
     frozen, prepared = folder / "frozen.onnx", folder / "prepared.onnx"
-    onnx.save(_raise_opset(model), frozen)
+    onnx.save(_raise_opset(model, opset), frozen)
     for skip_symbolic_shape in (False, True):
         preprocess = f"quant_pre_process(skip_symbolic_shape={skip_symbolic_shape})"
         with contextlib.chdir(folder):  # it leaves external data in the current folder
-            if _try(preprocess, lambda: quant_pre_process(frozen, prepared, skip_symbolic_shape=skip_symbolic_shape)):  # noqa: B023
+            call = partial(quant_pre_process, frozen, prepared, skip_symbolic_shape=skip_symbolic_shape)
+            if not _try(preprocess, call):
                 return prepared
     return frozen
 
 
-def _raise_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    if opset >= PER_CHANNEL_OPSET:
+def _raise_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    present = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    if present >= opset:
         return model
     try:
-        return onnx.version_converter.convert_version(model, PER_CHANNEL_OPSET)
+        return onnx.version_converter.convert_version(model, opset)
     except Exception as error:  # the converter raises what it likes
-        log.warning("The model stays at opset %d: %s", opset, _first_line(error))
+        log.warning("The model stays at opset %d: %s", present, first_line(error))
         return model
 
 
@@ -162,7 +185,7 @@ def _build(recipe: Recipe, prepared: Path, feeds: Sequence[Feed], path: Path) ->
     quantize_static(
         prepared,
         path,
-        _Reader(feeds),
+        Reader(feeds),
         quant_format=QuantFormat.QDQ,
         activation_type=DTYPES[recipe.activation],
         weight_type=DTYPES[recipe.weight],
@@ -172,19 +195,20 @@ def _build(recipe: Recipe, prepared: Path, feeds: Sequence[Feed], path: Path) ->
     )
 
 
-def _try(what: str, call: Callable[[], None]) -> bool:
-    """Whether a call of onnxruntime's tools succeeds; the reason is logged where it doesn't."""
+def _try(what: str, call: Callable[[], object]) -> str:
+    """Why a call of onnxruntime's tools failed, which is logged too; empty where it didn't."""
     try:
-        with _silence():
+        with silence():
             call()
     except Exception as error:  # a recipe that fails is a result
-        log.warning("%s failed: %s: %s", what, type(error).__name__, _first_line(error))
-        return False
-    return True
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        log.warning("%s failed: %s", what, reason)
+        return reason
+    return ""
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Silence the tools of onnxruntime, which print and warn by the root logger."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -195,7 +219,8 @@ def _silence() -> Iterator[None]:
         logging.disable(before)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Of its message, 200 characters at most."""
     return next(iter(str(error).strip().splitlines()), "")[:200]
 
 

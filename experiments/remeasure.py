@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-__all__ = ["DEMANDS_DB", "FLOAT", "Row", "mean_saving", "remeasure", "saving_at", "worst_snr_db"]
+__all__ = ["DEMANDS_DB", "FLOAT", "Row", "mean_saving", "open_session", "remeasure", "saving_at", "worst_snr_db"]
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ def remeasure(
     """
     if FLOAT in files:
         raise ValueError(f"A file can't be named {FLOAT!r}, which is the name of the float model's row.")
-    baseline = _open(model, threads)
+    baseline = open_session(model, threads)
     feeds = _read_feeds(evaluation, baseline)
     reference = [baseline.run(None, feed) for feed in feeds]
     sessions, snr_db = {FLOAT: baseline}, {FLOAT: float("inf")}
     for name, path in files.items():
         try:
-            session = _open(path, threads)
+            session = open_session(path, threads)
             snr_db[name] = worst_snr_db(reference, (session.run(None, feed) for feed in feeds))
             sessions[name] = session
         except Exception as error:  # another tool's broken model is a result
@@ -140,7 +140,8 @@ def mean_saving(points: Iterable[tuple[float, float]]) -> float:
     return float(np.mean([saving_at(points, demand_db) for demand_db in DEMANDS_DB]))
 
 
-def _open(path: Path, threads: int) -> Any:
+def open_session(path: Path, threads: int) -> Any:
+    """A session on the CPU provider with so many threads inside an operator, everything else as it is by default."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3

@@ -26,7 +26,16 @@ from experiments.environment import read_environment
 from experiments.remeasure import FLOAT, Row, mean_saving, remeasure
 from experiments.results_table import render_results
 
-__all__ = ["SNR_LIMIT_DB", "measure_model", "read_members", "remeasure_alone", "run_python", "seconds_of"]
+__all__ = [
+    "SNR_LIMIT_DB",
+    "Search",
+    "measure_model",
+    "read_members",
+    "remeasure_alone",
+    "run_python",
+    "run_search",
+    "seconds_of",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 SNR_LIMIT_DB = 200.0  # stands for equal outputs, as in front.json
@@ -60,7 +69,7 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dic
     Returns:
         The model's record in ``results.json``; the rows of a front that is missing are.
     """
-    search = _search(zoo, out / "search", time_limit, threads)
+    search = run_search(zoo, out / "search", time_limit, threads)
     recipes = _recipes(zoo, out)
     front = [] if search.error else read_members(out / "search")
     files = {f"front:{member['id']}": out / "search" / member["path"] for member in front if member["id"] != FLOAT}
@@ -80,14 +89,18 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dic
     }
 
 
-def _search(zoo: Path, out: Path, time_limit: str, threads: int) -> Search:
+def run_search(
+    zoo: Path, out: Path, time_limit: str, threads: int, environment: Mapping[str, str] | None = None
+) -> Search:
+    """``autoquant search`` of a model in a process of its own; an older run in ``out`` is replaced."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     data = ["--calibration", str(zoo / "calib.npz"), "--evaluation", str(zoo / "eval.npz"), "--out", str(out)]
     limits = ["--time", time_limit, "--threads", str(threads), "--json"]
     command = ["-m", "autoquant", "search", str(zoo / "model.onnx"), *data, *limits]
     start = time.perf_counter()
-    error = run_python(command, out.parent / "search.log", timeout_s=3 * seconds_of(time_limit) + 300)
+    timeout_s = 3 * seconds_of(time_limit) + 300
+    error = run_python(command, out.parent / "search.log", timeout_s=timeout_s, environment=environment)
     seconds = time.perf_counter() - start
     typed = " ".join(["python", *command]).replace(str(zoo), "ZOO").replace(str(out.parent), "OUT")
     return Search(command=typed, seconds=seconds, error=error)
@@ -109,13 +122,18 @@ def _recipes(zoo: Path, out: Path) -> list[Path]:
 
 
 def run_python(
-    command: Sequence[str], log: Path, *, timeout_s: float, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    *,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> str:
     """Run Python from the root of the repository, what it prints into a file; the sentence of a failure, or empty."""
     with log.open("w", encoding="utf-8") as file:
         try:
             run = subprocess.run(
-                [sys.executable, *command],
+                [python, *command],
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -131,10 +149,12 @@ def run_python(
     return f"exit code {run.returncode}: {lines[-1][:300] if lines else 'it said nothing'}"
 
 
-def remeasure_alone(model: Path, evaluation: Path, files: Mapping[str, Path], *, threads: int) -> dict[str, Row]:
+def remeasure_alone(
+    model: Path, evaluation: Path, files: Mapping[str, Path], *, threads: int, rounds: int = 25
+) -> dict[str, Row]:
     """``remeasure`` in a process of its own, whose memory nothing has used before."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        rows = pool.submit(remeasure, model, evaluation, files, threads=threads).result()
+        rows = pool.submit(remeasure, model, evaluation, files, threads=threads, rounds=rounds).result()
     return {row.name: row for row in rows}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from autoquant.runtime.environment import describe_environment
 
-__all__ = ["markdown", "new_part", "read_document", "share_interval", "write_part"]
+__all__ = ["markdown", "new_part", "place", "read_document", "share_interval", "write_part"]
 
 
 def new_part(program: str, **settings: object) -> dict[str, Any]:
@@ -47,6 +47,12 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def place(environment: Mapping[str, Any]) -> str:
+    """Machine and versions in a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    return f"{environment['cpu']}, {environment['n_cores']} cores, {environment['system']}; {versions}."
 
 
 def share_interval(n: int, n_all: int) -> tuple[float, float]:

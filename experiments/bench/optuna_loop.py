@@ -22,8 +22,8 @@ import onnx
 import optuna
 from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-from experiments.recipes import Feed, _prepare, _read_feeds, _Reader, _silence
-from experiments.remeasure import _open, worst_snr_db
+from experiments.recipes import Feed, Reader, prepare, read_feeds, silence
+from experiments.remeasure import open_session, worst_snr_db
 
 __all__ = ["WEIGHTED", "Front", "plain_trial", "prepare_plainly", "run_loop"]
 
@@ -51,8 +51,8 @@ class Front:
 
 def prepare_plainly(model: Path, calibration: Path, folder: Path) -> tuple[Path, list[Feed]]:
     """The model as onnxruntime advises to prepare it, and the feeds that calibrate."""
-    feeds = _read_feeds(calibration, onnx.load(model, load_external_data=False))
-    return _prepare(model, feeds[0], folder), feeds
+    feeds = read_feeds(calibration, onnx.load(model, load_external_data=False))
+    return prepare(model, feeds[0], folder), feeds
 
 
 def plain_trial(
@@ -82,11 +82,11 @@ def plain_trial(
         symmetric: Whether activations are.
         scope: ``core`` for weighted operators, Relu and Clip, ``all`` for what onnxruntime quantizes by default.
     """
-    with _silence():
+    with silence():
         quantize_static(
             prepared,
             path,
-            _Reader(feeds),
+            Reader(feeds),
             quant_format=QuantFormat.QDQ,
             activation_type=QuantType[activation],
             weight_type=QuantType[weight],
@@ -96,11 +96,21 @@ def plain_trial(
             op_types_to_quantize=[*WEIGHTED, "Relu", "Clip"] if scope == "core" else None,
             extra_options={"ActivationSymmetric": symmetric, "WeightSymmetric": weight == "QInt8"},
         )
-    return _open(path, 1)
+    return open_session(path, 1)
 
 
-def run_loop(model: Path, calibration: Path, evaluation: Path, out: Path, *, seconds: float) -> dict[str, Any]:
+def run_loop(
+    model: Path, calibration: Path, evaluation: Path, out: Path, *, seconds: float, front: Front | None = None
+) -> dict[str, Any]:
     """Optimize for about this long, one trial at least; the one that runs when the time is over is finished.
+
+    Args:
+        model: Float model.
+        calibration: ``.npz`` with one array an input, samples along axis 0.
+        evaluation: The same, to measure with.
+        out: Folder for the files; made where it is missing.
+        seconds: After which no trial begins.
+        front: What is told of each file; an empty one, unless it is given.
 
     Returns:
         ``n_trials`` that were measured, ``n_failed``, ``seconds``, and the front as ``[snr_db, ratio, file name]``.
@@ -110,7 +120,7 @@ def run_loop(model: Path, calibration: Path, evaluation: Path, out: Path, *, sec
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="loop-") as folder:
         prepared, feeds = prepare_plainly(model, calibration, Path(folder))
-        objective = _Objective(prepared, feeds, evaluation, out)
+        objective = _Objective(prepared, feeds, evaluation, out, front or Front())
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.TPESampler(seed=0))
         study.enqueue_trial(objective.first())
         study.optimize(objective, n_trials=1)
@@ -128,14 +138,14 @@ def run_loop(model: Path, calibration: Path, evaluation: Path, out: Path, *, sec
 class _Objective:
     """Quantizes and measures what a trial suggests."""
 
-    def __init__(self, prepared: Path, feeds: Sequence[Feed], evaluation: Path, out: Path) -> None:
+    def __init__(self, prepared: Path, feeds: Sequence[Feed], evaluation: Path, out: Path, front: Front) -> None:
         self.prepared, self.feeds, self.out = prepared, feeds, out
         graph = onnx.load(prepared)
         self.nodes = [node.name for node in graph.graph.node if node.op_type in WEIGHTED]
-        self.evaluation = _read_feeds(evaluation, graph)
-        self.baseline = _open(prepared, 1)
+        self.evaluation = read_feeds(evaluation, graph)
+        self.baseline = open_session(prepared, 1)
         self.reference = [self.baseline.run(None, feed) for feed in self.evaluation]
-        self.front = Front()
+        self.front = front
 
     def first(self) -> dict[str, object]:
         """The recipe that one would try first."""

@@ -26,7 +26,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from autoquant.domain.sampler import SamplerName
-from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.believe.document import markdown, new_part, place, read_document, write_part
 from experiments.believe.subjects import Subject, subject_of
 from experiments.remeasure import FLOAT
 from experiments.results import SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
@@ -137,7 +137,7 @@ def render_versus(document: Mapping[str, Any]) -> str:
             rows.append([model, name, *_cells(own, seconds), lead])
     times = [f"hypervolume at {share:.0%} of the time" for share in CHECKPOINTS]
     headings = ("model", "sampler", "searches", "trials", "mean saving", "hypervolume of the files", *times)
-    places = {_place(part["environment"]) for part in document["parts"].values()}
+    places = {place(part["environment"]) for part in document["parts"].values()}
     return markdown((*headings, "ours is there after"), rows) + "\n" + "\n".join(sorted(places)) + "\n"
 
 
@@ -174,11 +174,6 @@ def _lead(runs: Sequence[Mapping[str, Any]], ours: Mapping[int, Growth], seconds
         return ""
     median = float(np.median(found))
     return f"{median:.0%}" if np.isfinite(median) else "never"
-
-
-def _place(environment: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    return f"{environment['cpu']}, {environment['n_cores']} cores, {environment['system']}; {versions}."
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
