@@ -73,10 +73,6 @@ class SearchData:
         parts = [self.search.feeds[: division.n_search], *(p.feeds[: division.n_held_out] for p in self._held_out)]
         return tuple(feed for part in parts for feed in part)
 
-    def judged(self, division: Division) -> tuple[Feed, ...]:
-        """Those of the last measurement that are held out, or all where none are."""
-        return self.feeds(division)[division.n_search if division.n_held_out else 0 :]
-
     def labels(self, division: Division) -> Mapping[str, npt.NDArray[np.generic]]:
         """In the order of the feeds; only those that both parts have."""
         found = {name: array[: division.n_search] for name, array in self.search.labels.items()}

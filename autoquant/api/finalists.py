@@ -140,7 +140,9 @@ class Finalists:
         schemes = {scheme.name: scheme for scheme in self.ingredients.definition.schemes}
         taken = [schemes[name] for name in assignment.values()]
         found = [*self._of_form]
-        found += sorted({f"bias {scheme.bias}" for scheme in taken if scheme.bias is not BiasCorrection.NONE})
+        learned = {BiasCorrection.MEAN for scheme in taken if scheme.rounding is Rounding.ADAQUANT}
+        biases = learned | {scheme.bias for scheme in taken} - {BiasCorrection.NONE}
+        found += sorted(f"bias {bias}" for bias in biases)
         found += sorted({f"rounding {s.rounding}" for s in taken if s.rounding is not Rounding.NEAREST})
         return tuple(found)
 

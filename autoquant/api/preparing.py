@@ -127,7 +127,8 @@ class Preparing:
     def _equalised(self, plain: Ingredients, loading_s: float) -> tuple[Ingredients | None, str]:
         """The other form and what was done, or none and why."""
         budget_s = self.configuration.budget.limit_s
-        expected_s = (1 + _EQUALISING_SHARE) * self.deadline.phases["calibrate"] + loading_s
+        phases = self.deadline.phases
+        expected_s = (1 + _EQUALISING_SHARE) * phases["calibrate"] + phases.get("round", 0.0) + loading_s
         with self.deadline.phase("equalise"):
             if self.earlier is None and expected_s > _LONG_SHARE * budget_s:
                 share = f"{_LONG_SHARE:.0%} of the budget"

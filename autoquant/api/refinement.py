@@ -4,21 +4,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refine, Refined
 from autoquant.api.refiner import RefinerSetup
+from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.division import Division
 from autoquant.domain.region import Assignment
-from autoquant.errors import AutoquantError
-from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.isolation.process import Worker
 
 __all__ = ["Refinement", "refine_of"]
 
+_MOST_CALIBRATING, _MOST_JUDGED = 256, 32
+"""Samples that are sent to the process."""
 _PATIENCE_S = 10.0
 """So much longer, and twice as long as there is time, may the process take before it is taken to hang."""
 
@@ -26,7 +25,7 @@ _PATIENCE_S = 10.0
 def refine_of(
     ingredients: Ingredients,
     data: SearchData,
-    division: Division,
+    n_search: int,
     deadline: Deadline,
     *,
     has_plain_sums: bool,
@@ -39,7 +38,7 @@ def refine_of(
     Args:
         ingredients: What candidates are built from.
         data: Of the search.
-        division: Of the samples of the last measurement.
+        n_search: Evaluation samples that the search had time for.
         deadline: Of the search, a share of which is for this, and at most half of what is left.
         has_plain_sums: What probing the forms gave.
         memory_bytes: Data that the process may have.
@@ -48,12 +47,13 @@ def refine_of(
     """
     if ingredients.definition.accuracy is not Accuracy.FULL:
         return None
+    n_calibration = ingredients.statistics.n_samples
     seconds = min(REFINE_SHARE * deadline.limit_s, deadline.left / 2)
     end = deadline.elapsed + seconds
     setup = RefinerSetup(
         ingredients=ingredients,
-        calibration=data.calibration,
-        judged=data.judged(division),
+        calibration=select(data.calibration, range(min(n_calibration, _MOST_CALIBRATING)), "calibration"),
+        judged=tuple(data.search.feeds[: min(n_search, _MOST_JUDGED)]),
         has_plain_sums=has_plain_sums,
         seconds=seconds,
     )
@@ -88,7 +88,7 @@ class Refinement:
         try:
             refined: Refined
             refined, notes = self.worker.call("refine", assignment, left_s, seconds=limit_s)
-        except (AutoquantError, np.linalg.LinAlgError, MemoryError, WorkerLostError) as error:
+        except Exception as error:  # whatever it is, the plain finalists are there
             self._has_failed = True
             reason = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
             self.notes.append(f"refinement ended, the other finalists stay as they are: {reason}")

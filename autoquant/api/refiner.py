@@ -1,7 +1,8 @@
 """Refines finalists: what a worker process does at the end of a search."""
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
 from autoquant.domain.scheme import DType, Rounding
 from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import Bench
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -41,7 +43,7 @@ class RefinerSetup:
     Attributes:
         ingredients: What candidates are built from.
         calibration: Samples by which weights are rounded and biases are corrected.
-        judged: Samples on which versions of a finalist are compared.
+        judged: Samples on which roundings are compared: of the search, so that the held-out ones stay new to all.
         has_plain_sums: What probing the forms gave.
         seconds: For all finalists.
     """
@@ -67,10 +69,12 @@ class Refiner:
     Attributes:
         setup: What it was made from.
         first_s: Seconds that the first version of the first finalist took; 0 before.
+        judging_s: Seconds that comparing a version took the last time; 0 before.
     """
 
     setup: RefinerSetup
     first_s: float = 0.0
+    judging_s: float = 0.0
     _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
     _builders: dict[Rounding, Builder] = field(default_factory=dict)
     _bench: Bench | None = None
@@ -88,20 +92,33 @@ class Refiner:
             DataError: What weights are multiplied with is not finite.
         """
         self._notes = []
+        start = time.perf_counter()
+        end = start + left_s
         with steps.running(self.setup.ingredients.prepared.source):
-            found = list(self._versions(assignment, time.perf_counter() + left_s))
-            best = found[0] if len(found) == 1 else max(found, key=lambda each: self._snr_db(each.candidate))
+            best = self._version(assignment, _FIRST, end)
+            self.first_s = self.first_s or time.perf_counter() - start
+            try:
+                best = self._best(best, assignment, end)
+            except (AutoquantError, np.linalg.LinAlgError, MemoryError) as error:
+                self._notes.append(
+                    f"refinement: only {_FIRST} was tried on a finalist: {str(error) or 'there is no memory'}"
+                )
         return best, self._notes
 
-    def _versions(self, assignment: Assignment, end: float) -> Iterator[Refined]:
-        start = time.perf_counter()
-        first = self._version(assignment, _FIRST, end)
-        self.first_s = self.first_s or time.perf_counter() - start
-        yield first
+    def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
+        """The first version, or the costly one that is better and that there is time for."""
+        best, best_db = first, math.nan
         for rounding in _COSTLY:
             needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
-            if end - time.perf_counter() - needed_s >= _LEFT_SHARE * self.setup.seconds:
-                yield self._version(assignment, rounding, end)
+            if end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds:
+                continue
+            if math.isnan(best_db):
+                best_db = self._snr_db(first.candidate)
+            other = self._version(assignment, rounding, end)
+            other_db = self._snr_db(other.candidate)
+            if other_db > best_db:
+                best, best_db = other, other_db
+        return best
 
     def _version(self, assignment: Assignment, rounding: Rounding, end: float) -> Refined:
         builder = self._builder(rounding, _ROUNDING_SHARE * max(0.0, end - time.perf_counter()))
@@ -141,7 +158,10 @@ class Refiner:
         return self._rounded[rounding](*grid, rounding) or self._rounded[_FIRST](*grid, _FIRST)
 
     def _snr_db(self, candidate: Candidate) -> float:
+        start = time.perf_counter()
         if self._bench is None:
             self._bench = Bench(self.setup.ingredients.prepared.source, [Target()], self.setup.judged)
         opened = self._bench.open(candidate.skeleton, candidate.constants)
-        return self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
+        found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
+        self.judging_s = time.perf_counter() - start
+        return found

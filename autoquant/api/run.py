@@ -281,7 +281,7 @@ class Run:
                 refine=refine_of(
                     ingredients,
                     self.data,
-                    division,
+                    opened.facts.n_samples,
                     self.deadline,
                     has_plain_sums=self.has_plain_sums,
                     memory_bytes=memory_bytes,

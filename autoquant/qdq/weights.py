@@ -100,9 +100,11 @@ class Weights:
         return self._rounded[key_of_rounded]
 
     def _answer(self, name: TensorName, tensor_format: TensorFormat, axis: int | None, rounding: Rounding) -> _Answer:
-        """What the rounder makes of a weight on the scales of its extremes."""
+        """What the rounder makes of a weight on the scales of its extremes; powers of two are not learned."""
         if rounding is Rounding.NEAREST or self.rounder is None:
             return None
+        if rounding is Rounding.ADAQUANT and tensor_format.power_of_two:
+            rounding = Rounding.GPTQ
         key = (name, tensor_format, axis, rounding)
         if key not in self._answers:
             plain = self._params(name, tensor_format, axis)

@@ -38,7 +38,6 @@ class Problem:
 
     def nearest(self, values: Floats) -> Floats:
         """The integers nearest to values of shape (G, any, N), as floats."""
-        """The integers nearest to values of shape (G, any, N), as floats."""
         return self.stored(np.rint(values / self.scale))
 
     def stored(self, steps: Floats) -> Floats:

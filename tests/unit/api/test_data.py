@@ -85,16 +85,6 @@ def test_labels_go_with_their_samples(tmp_path: Path) -> None:
     assert len(data.feeds(shorter)) == len(data.labels(shorter)["label"]) == 10
 
 
-def test_versions_are_judged_by_held_out_samples_or_by_all_where_there_are_none(tmp_path: Path) -> None:
-    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2))
-    division = data.division(5)
-    judged, everything = data.judged(division), data.feeds(division)
-    assert len(judged) == 5
-    np.testing.assert_array_equal([f["x"] for f in judged], [f["x"] for f in everything[5:]])
-    few = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(15, 2))
-    assert len(few.judged(few.division(15))) == 15
-
-
 def test_few_evaluation_samples_are_all_searched_on_and_a_note_says_so(tmp_path: Path) -> None:
     data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(15, 2))
     assert (len(data.search), data.held_out, data.is_pooled) == (15, None, True)

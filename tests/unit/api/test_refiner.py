@@ -119,3 +119,19 @@ def test_weights_that_there_was_no_time_for_are_those_of_the_first_rounding(
     monkeypatch.setattr("autoquant.api.steps.round_weights", hurried)
     found, _ = setup().refine(uniform(setup), math.inf)
     assert found.candidate.digest == expected.digest
+
+
+def test_a_costly_rounding_that_fails_leaves_the_first_version(
+    setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_weights = steps.round_weights
+
+    def fail(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        if space.schemes[0].rounding is not Rounding.GPTQ:
+            raise MemoryError
+        return round_weights(*parts, space=space, **others)
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", fail)
+    found, notes = setup().refine(uniform(setup), math.inf)
+    assert found.algorithms == ("rounding gptq", "bias observed")
+    assert notes == ["refinement: only gptq was tried on a finalist: there is no memory"]

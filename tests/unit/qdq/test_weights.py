@@ -211,3 +211,10 @@ def test_a_scale_that_underflows_to_zero_makes_a_bias_of_zeros() -> None:
         found = quantize_bias(np.array([1, 0], np.float32), np.float32(1e-30), np.array(1e-30, np.float32))
     assert found.scale == 0
     assert found.values.tolist() == [0, 0]
+
+
+def test_scales_that_are_powers_of_two_are_not_learned() -> None:
+    power_of_two, rounder = TensorFormat.parse("s8:channel:sym:pow2"), ARounder(np.ones((4, 4), np.int8))
+    found = weights_of(floats(4, 4), rounder).weight(W, power_of_two, 1, rounding=Rounding.ADAQUANT)
+    assert [asked[-1] for asked in rounder.asked] == [Rounding.GPTQ]
+    np.testing.assert_array_equal(np.frexp(found.params.scale)[0], np.float32(0.5))
