@@ -14,7 +14,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.metric import Metric
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, Objectives
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SpaceDefinition
@@ -112,6 +112,7 @@ class EvaluatorSetup:
         has_drops: Whether candidates are scored too.
         objectives: What candidates are compared in; those with metrics need ``has_drops``.
         is_thorough: Whether the first candidates run every sample, also where there are many.
+        bounds: What breaks them is never delivered, and beats no candidate.
     """
 
     model: Path
@@ -124,6 +125,7 @@ class EvaluatorSetup:
     has_drops: bool = False
     objectives: Objectives = DEFAULT_OBJECTIVES
     is_thorough: bool = False
+    bounds: Bounds = NO_BOUNDS
 
     def pinned(self, n_samples: int) -> "EvaluatorSetup":
         """To measure on so many of the first samples, which there was time for before."""
@@ -146,7 +148,7 @@ class EvaluatorSetup:
                 bench.check(self.held_out)
         float_bytes = size_bytes_of(self.model)
         if not self.metrics:
-            return Evaluator(bench, float_bytes, self.objectives)
+            return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)
         metrics = MetricEvaluator(
             metrics=self.metrics,
             names=bench.names,
@@ -156,7 +158,7 @@ class EvaluatorSetup:
             seed=self.seed,
         )
         metrics.evaluate(bench.reference, has_intervals=False)
-        return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None)
+        return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None, self.bounds)
 
 
 @dataclass(slots=True)
@@ -168,12 +170,14 @@ class Evaluator:
         float_bytes: Size of its file.
         objectives: What candidates are compared in.
         metrics: By which candidates are scored on the samples that they run; None for no scores.
+        bounds: What breaks them beats no candidate.
     """
 
     bench: Bench
     float_bytes: int
     objectives: Objectives = DEFAULT_OBJECTIVES
     metrics: MetricEvaluator | None = None
+    bounds: Bounds = NO_BOUNDS
     _builder: Builder | None = None
     _ingredients: Ingredients | None = None
     _forms: dict[Form, Ingredients] = field(default_factory=dict)
@@ -287,8 +291,8 @@ class Evaluator:
             return found
         try:
             return replace(found, drops=self._drops(meter))
-        except MetricError as error:
-            return Failure(stage="metric", reason=str(error))
+        except MetricError as error:  # which some functions raise on the few samples that untimed candidates run
+            return Failure(stage="metric", reason=str(error)) if found.latency else found
 
     def _drops(self, meter: MetricMeter) -> dict[str, float]:
         """Over all samples, if the candidate is as good as float on those that it did not run so far."""
@@ -335,6 +339,7 @@ class Evaluator:
             known
             for known in self._known.values()
             if known.is_complete
+            and self.bounds.keeps(standing_of(known))
             and known.quality.worst_db >= least_db
             and not (self.objectives.has_size and known.size_bytes > size_bytes)
             and _is_faster(known, least_ratios)

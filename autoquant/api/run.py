@@ -31,6 +31,7 @@ from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import Bounds
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
 from autoquant.isolation.limits import available_memory_bytes
@@ -189,7 +190,7 @@ class Run:
 
     def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
-        if not ingredients.regions or not is_structured(self.configuration.sampler):
+        if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return
         self._tell("profile")
         seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)

@@ -24,14 +24,15 @@ class StructureSampler(sampler.StructureSampler):
     - ``ratio_error``: standard error of the ratio;
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
     - ``size_bytes``: what the file takes, where its size matters;
-    - ``state``: ``"rejected-early"`` where the values are rough.
+    - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far.
 
     A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
 
     Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
     is broken: proposals keep to SNRs at which they are likely to be kept.
 
-    Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again.
+    Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again, but
+    those that are ``"untimed"``.
 
     Args:
         prepared: What ``autoquant.prepare`` gave.

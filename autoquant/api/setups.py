@@ -7,6 +7,7 @@ from autoquant.api.data import SearchData
 from autoquant.api.evaluator import EvaluatorSetup
 from autoquant.api.scoring import FileScorerSetup
 from autoquant.domain.division import Division
+from autoquant.domain.objective import Bounds
 from autoquant.measurement.files import FileBenchSetup
 
 __all__ = ["evaluator_setup", "file_bench_setup"]
@@ -39,6 +40,7 @@ def evaluator_setup(
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
         is_thorough=is_pooled,
+        bounds=Bounds(max_size_bytes=asked.bounds.max_size_bytes, max_drops=asked.bounds.max_drops),
     )
     return found if n_samples is None else found.pinned(n_samples)
 

@@ -1,6 +1,7 @@
 """The trials of a search: what is proposed first, how each is evaluated, when it ends."""
 
 import logging
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -150,7 +151,7 @@ class Trials:
         try:
             while n_trials is None or n_done < n_trials:
                 if not probed and self.study.n_enqueued == 0:
-                    self._enqueue_probes()
+                    self._enqueue_probes(math.inf if n_trials is None else n_trials - n_done)
                     probed = True
                 if done := self._nothing_left():
                     return done
@@ -225,8 +226,8 @@ class Trials:
         for assignment in ({}, *(self._uniform(name) for name in self.space.schemes), *self.first):
             self.study.enqueue(assignment)
 
-    def _enqueue_probes(self) -> None:
-        """One region, or as many neighbours as the time asks for, under the uniform recipe with the best SNR."""
+    def _enqueue_probes(self, n_left: float) -> None:
+        """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR."""
         recipes = {self._key(self._uniform(name)) for name in self.space.schemes}
         measured = [
             (e.outcome.quality.worst_db, e.trial.assignment)
@@ -238,7 +239,7 @@ class Trials:
         best = max(measured, key=lambda pair: pair[0])[1]
         quantized = [region for region, name in best.items() if name != FLOAT]
         room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
-        size = max(1, -(-len(quantized) // max(1, int(room))))
+        size = max(1, -(-len(quantized) // max(1, int(min(room, _PROBE_SHARE * n_left)))))
         for start in range(0, len(quantized), size):
             probe = {region: best[region] for region in quantized[start : start + size]}
             if self.study.enqueue(probe) and self.has_prior:

@@ -238,8 +238,7 @@ class Bench:
                 observe(sample, outputs[self.targets[0].name])
         quality = self._progress(meters, timings).quality
         if not self._telling.is_known and quality.worst_db < _ROUNDING_DB:
-            for meter in meters.values():
-                self._telling.learn(np.array(meter.noise))
+            self._telling.learn(np.array(meters[self.targets[0].name].noise))
         return quality, self._latencies(timings), True
 
     def untimed_quality(self, opened: Opened, n_samples: int) -> Quality:

@@ -59,14 +59,14 @@ class TellingSamples:
     def error_db(self, n: int) -> float:
         """How far the first ``n`` samples of the order may lead astray, a standard deviation in dB.
 
-        That is how each candidate's share of the noise in them differs from the mean of the others'; infinite until
-        enough candidates were seen.
+        That is how each candidate's share of the noise in them differs from the mean of the others', of the output
+        where that is most; infinite until enough candidates were seen.
         """
         if not self.is_known:
             return math.inf
         held = np.maximum([shares[self._order[:n]].sum(axis=0) for shares in self._learned], 1e-9)
         others = (held.sum(axis=0) - held) / (len(held) - 1)
-        return float(np.sqrt(np.mean(np.square(10 * np.log10(held / others)))))
+        return float(np.sqrt(np.mean(np.square(10 * np.log10(held / others)), axis=0)).max())
 
     def _mean(self) -> Floats:
         return np.asarray(np.mean(self._learned, axis=0))

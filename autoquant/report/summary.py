@@ -41,6 +41,7 @@ _STATES = {
     State.UNTIMED: "not timed",
     State.FAILED: "failed",
 }
+_LEAST_SAVED_S = 0.05
 _DROPS = (0.0, 0.005, 0.01)
 """Demands of a metric where it takes the place of SNR."""
 
@@ -301,7 +302,7 @@ def _nothing_pays(record: RunRecord) -> str:
 
 def _evaluations_lines(record: RunRecord) -> list[str]:
     lines = [evaluations_sentence(record.evaluations)] if record.evaluations else []
-    if record.seconds_saved:
+    if record.seconds_saved and record.seconds_saved >= _LEAST_SAVED_S:
         lines.append(f"Stopping candidates early saved about {record.seconds_saved:.1f} s.")
     foresight = None if record.ledger is None else record.ledger.foresight
     return lines if foresight is None else [*lines, foresight_sentence(foresight)]

@@ -56,8 +56,8 @@ def fastest_predicted(
     """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
 
     That is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
-    standard deviation too, an assignment that was evaluated. What was measured to miss the demand, or failed, is
-    neither.
+    standard deviation too, an assignment that was evaluated. What was measured to the end and misses the demand,
+    or failed, is neither.
 
     Args:
         study: With at least one measured trial.
@@ -69,7 +69,7 @@ def fastest_predicted(
     trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
     beliefs = _Beliefs(*believe(layout, found, prior), found)
-    below = found.snr_db.min(axis=1) < min_snr_db
+    below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
     failed = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
     missed = {codes.tobytes() for codes in (*failed, *asked[below], *found.codes[below]) if codes.any()}
     narrowed = replace(layout, allowed=effective(layout, asked, found.codes))

@@ -19,7 +19,7 @@ _SHARED = 0.8
 _ALIKE = 0.8
 """Of the variance of what regions save and borders cost, so much is shared by those of one pattern."""
 _FORMAT, _FORMAT_REST = 0.1, 0.05
-"""Standard deviation of what other types or another granularity than the first cost of a region's share of the
+"""Standard deviation of what other tensor formats than the first cost of a region's share of the
 arithmetic, everywhere and beside that in each region."""
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 """Of the prior's spread."""
@@ -30,7 +30,7 @@ _FREEDOM = 4.0
 class LatencyModel:
     """Latency ratio on one target: a constant, a term for each region and kind of operators, and one for each border.
 
-    Schemes with other types or granularity than the first one cost more or less in proportion to a region's share of
+    Schemes with other tensor formats than the first one cost more or less in proportion to a region's share of
     the arithmetic. Terms for the direction of a border, for borders between kinds and for float regions between integer
     ones were tried on recorded searches of seven models and predicted no better (decision 0014).
     """

@@ -23,7 +23,7 @@ class Layout:
         regions: In topological order.
         schemes: Names of all schemes, float first.
         kinds: For each scheme 0 float, 1 all operators, 2 linear operators only; shape (S,).
-        formats: For each scheme the number of its types and granularity, 0 for float and the first one's; shape (S,).
+        formats: For each scheme the number of its tensor formats, 0 for float and the first scheme's; shape (S,).
         allowed: Which schemes each region may take; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).

@@ -56,7 +56,7 @@ class _Draws:
 
     Attributes:
         noise: Noise power, shape (D, O, R, S).
-        own: Change of the ratio, shape (D, T, R, 3).
+        own: Change of the ratio, shape (D, T, R, S).
         border: The same of borders, shape (D, T, E).
     """
 

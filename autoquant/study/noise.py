@@ -19,7 +19,7 @@ _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
 _SHARES = (0.0, 0.3, 0.6, 0.9)
 """Of the variance of region effects, so much is shared with those that are alike; how much, the evaluations say."""
-_QUICK_VARIANCE = 3.0
+QUICK_VARIANCE = 3.0
 """A trial that was stopped early ran a few samples only: its variance counts so many times."""
 _N_FIRST_STEPS = 8
 _LONGEST_STEP = 2.0
@@ -62,7 +62,7 @@ class NoiseModel:
             is_quick: Whether each observation comes from a trial that was stopped early, shape (n,).
         """
         target = np.log(np.maximum(noise, FLOAT_NOISE))
-        factors = np.where(is_quick, _QUICK_VARIANCE, 1.0)
+        factors = np.where(is_quick, QUICK_VARIANCE, 1.0)
         for _ in range(1 if len(self._posterior.observed) else _N_FIRST_STEPS):
             self._step(codes, target, factors)
         if len(codes) >= 1.1 * self._n_tuned:

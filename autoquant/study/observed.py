@@ -107,7 +107,7 @@ def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTr
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
-    """What complete trials say; see ``StructureSampler`` for where they say it."""
+    """What measured trials say; see ``StructureSampler`` for where they say it."""
     return _together(layout, [_read(layout, trial) for trial in trials])
 
 
@@ -116,7 +116,7 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
 
     Args:
         layout: Regions and schemes.
-        asked: Scheme numbers of complete trials; shape (n, R).
+        asked: Scheme numbers of measured trials; shape (n, R).
         ran: What they really ran; shape (n, R).
     """
     allowed = layout.allowed.copy()

@@ -94,7 +94,7 @@ class Study:
         self.evaluations.append(evaluation)
 
     def enqueue(self, assignment: Assignment) -> bool:
-        """Propose this one before the sampler is asked, unless it was evaluated already; whether it waits now."""
+        """Propose this one before the sampler is asked, unless it waits or was evaluated; whether it was added."""
         params = {region: assignment.get(RegionId(region), FLOAT) for region in self._distributions}
         allowed = all(name in self._space.choices[RegionId(region)] for region, name in params.items())
         known = any(dict(e.trial.assignment) == params for e in self.evaluations)

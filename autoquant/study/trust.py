@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autoquant.study.layout import Floats
+from autoquant.study.noise import QUICK_VARIANCE
 from autoquant.study.surrogate import Observations, Prediction
 
 __all__ = ["Trust"]
@@ -24,24 +25,29 @@ class Trust:
 
     _snr: list[float] = field(default_factory=list)
     _ratio: list[float] = field(default_factory=list)
+    _is_timed: list[bool] = field(default_factory=list)
+    _n_targets: int = 1
 
     def compare(self, found: Prediction, evaluated: Observations) -> None:
         """Count errors in units of the predicted standard deviations."""
         snr_db = evaluated.snr_db.min(axis=1)
-        self._snr += _standardised(snr_db - found.snr_db, found.snr_error_db)
-        errors = np.sqrt(np.square(found.ratio_errors[:, 0]) + np.square(evaluated.errors))
-        differences, timed = evaluated.ratios[:, 0] - found.ratios[:, 0], evaluated.is_timed
-        self._ratio += _standardised(differences[timed], errors[timed])
+        of_few = np.where(evaluated.is_quick, np.sqrt(QUICK_VARIANCE), 1.0)
+        self._snr += _standardised(snr_db - found.snr_db, of_few * found.snr_error_db)
+        errors = np.sqrt(np.square(found.ratio_errors) + np.square(evaluated.errors)[:, None])
+        differences, timed = evaluated.ratios - found.ratios, evaluated.is_timed
+        self._ratio += _standardised(differences[timed].ravel(), errors[timed].ravel())
+        self._is_timed += timed.tolist()
+        self._n_targets = found.ratios.shape[1]
 
     @property
     def stretch(self) -> tuple[float, float]:
         """What to multiply the standard deviations of SNR and ratio with, so that they are as large as the errors."""
-        return _stretch(self._snr), _stretch(self._ratio)
+        return _stretch(self._snr), _stretch(self._ratio, self._n_targets)
 
     @property
     def generic_share(self) -> float:
         """Share of the proposals that a generic sampler shall make: 0 unless recent errors refute the models."""
-        worst = max(_spread(self._snr), _spread(self._ratio))
+        worst = max(_spread(self._snr), _spread(self._ratio, self._n_targets))
         if len(self._snr) < _N_LEAST or worst <= _REFUTED:
             return 0.0
         return min(_LARGEST_SHARE, 0.25 * (worst - 1.0))
@@ -49,28 +55,32 @@ class Trust:
     @property
     def n_recent(self) -> int:
         """Evaluations with a latency that count as recent."""
-        return min(len(self._ratio), _N_RECENT)
+        return min(sum(self._is_timed), _N_RECENT)
 
     def coverage(self) -> tuple[float, float]:
-        """Share of recent SNRs and ratios inside the 90 % interval of their prediction."""
-        return _coverage(self._snr), _coverage(self._ratio)
+        """Share of recent SNRs and ratios, where there are both, inside the 90 % interval of their prediction."""
+        snr = [is_inside for is_inside, timed in zip(_inside(self._snr), self._is_timed, strict=True) if timed]
+        return _share(snr), _share(_inside(self._ratio, self._n_targets), self._n_targets)
 
 
 def _standardised(errors: Floats, deviations: Floats) -> list[float]:
     return [float(error) for error in np.clip(errors / np.maximum(deviations, 1e-9), -_FARTHEST, _FARTHEST)]
 
 
-def _spread(errors: list[float]) -> float:
-    """Root mean square of the recent errors; a few that are as expected are added."""
-    recent = np.array(errors[-_N_RECENT:])
-    return float(np.sqrt((_N_PRIOR + np.square(recent).sum()) / (_N_PRIOR + len(recent))))
+def _spread(errors: list[float], n_each: int = 1) -> float:
+    """Root mean square of the recent errors, so many of each evaluation; a few that are as expected are added."""
+    recent, n_prior = np.array(errors[-_N_RECENT * n_each :]), _N_PRIOR * n_each
+    return float(np.sqrt((n_prior + np.square(recent).sum()) / (n_prior + len(recent))))
 
 
-def _stretch(errors: list[float]) -> float:
-    return float(np.clip(_spread(errors), *_LIMITS))
+def _stretch(errors: list[float], n_each: int = 1) -> float:
+    return float(np.clip(_spread(errors, n_each), *_LIMITS))
 
 
-def _coverage(errors: list[float]) -> float:
+def _inside(errors: list[float], n_each: int = 1) -> list[bool]:
     """Each error is judged by the interval that was stretched by what the errors before it said."""
-    inside = [abs(error) < 1.645 * _stretch(errors[:i]) for i, error in enumerate(errors)][-_N_RECENT:]
-    return float(np.mean(inside)) if inside else float("nan")
+    return [abs(error) < 1.645 * _stretch(errors[:i], n_each) for i, error in enumerate(errors)]
+
+
+def _share(inside: list[bool], n_each: int = 1) -> float:
+    return float(np.mean(inside[-_N_RECENT * n_each :])) if inside else float("nan")

@@ -30,7 +30,7 @@ def measure_evaluations(folder: Path, *, seconds: float) -> tuple[list[Line], di
     ours = [_search(folder, seconds)]
     theirs = _loop(folder, seconds)
     ours.append(_search(folder, seconds))
-    counts = [run["n_evaluations"] for run in ours]
+    counts = [run["n_evaluations"] - run["states"].get("untimed", 0) for run in ours]
     ratios = [count / max(theirs["n_trials"], 1) for count in counts]
     mean = interval_of(sum(ratios) / len(ratios))
     complete = "/".join(str(run["states"].get("complete", 0)) for run in ours)

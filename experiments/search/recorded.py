@@ -72,14 +72,14 @@ def read_recorded(folder: Path) -> Recorded:
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
     layout = Layout.of(choices, earlier.schemes, touching, {region.id: region.work for region in regions})
-    digests = [trial.user_attrs["digest"] for trial in trials]
+    runs = [(trial.user_attrs["digest"], bool(trial.user_attrs.get("ratios"))) for trial in trials]
     return Recorded(
         name=_name(Path(document["configuration"]["model"])),
         about=_about(document),
         layout=layout,
         prior=None if plain is None else LatencyPrior.parse(plain),
         found=observe(layout, trials),
-        is_new=np.array([digest not in digests[:i] for i, digest in enumerate(digests)]),
+        is_new=np.array([run not in runs[:i] for i, run in enumerate(runs)]),
     )
 
 

@@ -156,16 +156,16 @@ def load_table(path: Path) -> Table:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         document = json.loads(str(arrays.pop("document")))
-    except (OSError, EOFError, BadZipFile, ValueError, KeyError) as error:
+        return Table(
+            problem=_problem(document),
+            about=document["about"],
+            failures={int(row): reason for row, reason in document["failures"].items()},
+            **arrays,
+        )
+    except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path}: it is no table ({error}); make one with python -m experiments.search.enumerate"
         ) from (error)
-    return Table(
-        problem=_problem(document),
-        about=document["about"],
-        failures={int(row): reason for row, reason in document["failures"].items()},
-        **arrays,
-    )
 
 
 def _problem(document: Mapping[str, Any]) -> Problem:

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +25,13 @@ SPACE = SearchSpace(choices=dict.fromkeys(IDS, ("float", "a", "b")), schemes=SCH
 
 
 class Answers:
-    """Answers at once; assignments with as many quantized regions run the same graph if ``is_coarse``."""
+    """Answers at once, so often; assignments with as many quantized regions run the same graph if ``is_coarse``."""
 
     opening_s = 0.0
 
-    def __init__(self, *, is_coarse: bool = False) -> None:
+    def __init__(self, *, is_coarse: bool = False, n_most: float = math.inf) -> None:
         self.is_coarse = is_coarse
+        self.n_most = n_most
         self.seen: list[dict[RegionId, str]] = []
         self.n_rounds: list[int] = []
         self.least_ratios: list[Mapping[str, float]] = []
@@ -41,7 +43,9 @@ class Answers:
         least_ratios: Mapping[str, float],
         *,
         left_s: float,  # noqa: ARG002 - of the port
-    ) -> Measurement:
+    ) -> Measurement | None:
+        if len(self.seen) >= self.n_most:
+            return None
         self.seen.append(dict(assignment))
         self.n_rounds.append(n_rounds)
         self.least_ratios.append(least_ratios)
@@ -95,24 +99,24 @@ def test_uniform_recipes_come_first_for_every_sampler(tmp_path: Path, is_structu
 def test_only_the_structure_sampler_has_one_region_probes(tmp_path: Path) -> None:
     probed = []
     for is_structured in (True, False):
-        answers, folder = Answers(), tmp_path / str(is_structured)
+        answers, folder = Answers(n_most=6), tmp_path / str(is_structured)
         folder.mkdir()
-        some_trials(folder, answers, is_structured=is_structured).run(6)
+        some_trials(folder, answers, is_structured=is_structured).run(None)
         probed.append([sum(name != "float" for name in found.values()) for found in answers.seen[3:]] == [1, 1, 1])
     assert probed == [True, False]
 
 
 def test_a_warm_start_comes_between_the_recipes_and_the_probes(tmp_path: Path) -> None:
-    answers, first = Answers(), [{IDS[1]: "a"}, {IDS[0]: "a", IDS[2]: "b"}, {IDS[1]: "a"}]
-    some_trials(tmp_path, answers, is_structured=True, first=first).run(8)
+    answers, first = Answers(n_most=8), [{IDS[1]: "a"}, {IDS[0]: "a", IDS[2]: "b"}, {IDS[1]: "a"}]
+    some_trials(tmp_path, answers, is_structured=True, first=first).run(None)
     warm = [dict.fromkeys(IDS, "float") | assignment for assignment in first[:2]]
     assert answers.seen[3:5] == warm
     assert [sum(name != "float" for name in found.values()) for found in answers.seen[5:7]] == [1, 1]
 
 
 def test_a_warm_start_of_one_scheme_is_no_recipe_that_regions_are_probed_under(tmp_path: Path) -> None:
-    answers = Answers()  # which likes few quantized regions
-    some_trials(tmp_path, answers, is_structured=True, first=[{IDS[0]: "b"}]).run(7)
+    answers = Answers(n_most=7)  # which likes few quantized regions
+    some_trials(tmp_path, answers, is_structured=True, first=[{IDS[0]: "b"}]).run(None)
     probed = {region for found in answers.seen[4:] for region, name in found.items() if name == "a"}
     assert probed == set(IDS)
 
@@ -166,9 +170,9 @@ def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: P
 
 @pytest.mark.parametrize("has_prior", [True, False])
 def test_probes_are_timed_where_nothing_is_expected_of_latencies(tmp_path: Path, has_prior: bool) -> None:
-    answers = Answers()
+    answers = Answers(n_most=8)
     trials = some_trials(tmp_path, answers, is_structured=True, has_prior=has_prior)
-    trials.run(8)
+    trials.run(None)
     assert [n == 0 for n in answers.n_rounds] == [False] * 3 + [has_prior] * 3 + [False] * 2
     states = [evaluation.outcome.state for evaluation in trials.study.evaluations]
     assert states[3:6] == [State.UNTIMED if has_prior else State.COMPLETE] * 3
@@ -182,20 +186,21 @@ class Again(RandomSampler):
 
 
 def test_a_probe_that_is_proposed_later_is_timed_and_no_repetition(tmp_path: Path) -> None:
-    answers = Answers()
+    answers = Answers(n_most=7)
     trials = some_trials(tmp_path, answers, is_structured=True, has_prior=True, sampler=Again())
-    trials.run(7)
+    trials.run(None)
     assert answers.seen[3] == answers.seen[6] == {IDS[0]: "a", IDS[1]: "float", IDS[2]: "float"}
     assert (answers.n_rounds[3], answers.n_rounds[6]) == (0, trials.n_rounds)
     assert trials._n_repeated == 0
     assert trials.n_evaluations == 6
+    answers.n_most = math.inf
     assert trials.run(200) == "exhausted"
 
 
 def test_probes_of_a_resumed_search_are_not_asked_again(tmp_path: Path) -> None:
-    first, second = Answers(), Answers()
-    some_trials(tmp_path, first, is_structured=True, has_prior=True).run(4)
-    some_trials(tmp_path, second, is_structured=True, has_prior=True, sampler=Again()).run(3)
+    first, second = Answers(n_most=4), Answers(n_most=3)
+    some_trials(tmp_path, first, is_structured=True, has_prior=True).run(None)
+    some_trials(tmp_path, second, is_structured=True, has_prior=True, sampler=Again()).run(None)
     assert first.n_rounds[3:] == [0]
     assert second.n_rounds[:2] == [0, 0]
     assert second.n_rounds[2] > 0
@@ -222,8 +227,17 @@ def test_the_time_saved_is_what_stopped_proposals_took_less_than_complete_ones(t
 
 
 def test_recipes_and_probes_do_not_count_in_the_time_saved(tmp_path: Path) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.run(6)
+    answers = Answers(n_most=6)
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.run(None)
     assert trials.seconds_saved is None
-    trials.run(1)
+    answers.n_most = 7
+    trials.run(None)
     assert trials.seconds_saved == 0
+
+
+def test_probes_take_a_share_of_the_trials(tmp_path: Path) -> None:
+    answers = Answers()
+    some_trials(tmp_path, answers, is_structured=True, has_prior=True).run(11)
+    assert [sum(name != "float" for name in found.values()) for found in answers.seen[3:5]] == [2, 1]
+    assert answers.n_rounds[3:6] == [0, 0, 16]
