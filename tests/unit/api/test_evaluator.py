@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import EvaluatorSetup, Ingredients
+from autoquant.api.evaluator import Evaluator, EvaluatorSetup, Ingredients
 from autoquant.domain.measurement import Failure, Measurement, State
-from autoquant.domain.objective import Objectives
+from autoquant.domain.objective import Bounds, Objectives
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
@@ -151,6 +151,44 @@ def test_a_candidate_that_is_beaten_at_every_ratio_that_it_may_have_is_not_timed
     outcome = evaluator.evaluate(last, 6, {Target().name: least_ratio}).outcome
     assert isinstance(outcome, Measurement)
     assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
+
+
+@pytest.mark.parametrize(
+    ("bounds", "is_stopped"),
+    [
+        (Bounds(), True),
+        (Bounds(max_size_bytes=10), True),
+        (Bounds(max_size_bytes=9), False),
+        (Bounds(max_drops={"top1": 0.5}), True),
+        (Bounds(max_drops={"top1": 0.2}), False),
+    ],
+)
+def test_what_cannot_be_delivered_beats_nobody(place: Place, bounds: Bounds, is_stopped: bool) -> None:
+    evaluator = replace(place.setup, bounds=bounds)()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    *first, last = place.quantized
+    for assignment in first:
+        evaluator.evaluate(assignment, 6)
+    rival = a_rival(snr_db=math.inf, size_bytes=10, drop=0.4)
+    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    outcome = evaluator.evaluate(last, 6, {Target().name: 0.5}).outcome
+    assert isinstance(outcome, Measurement)
+    assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
+
+
+def test_a_metric_without_a_value_on_few_samples_leaves_the_quality(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MetricError("one class alone")
+
+    evaluator = replace(place.setup, metrics=TOP1, has_drops=True)()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    monkeypatch.setattr(Evaluator, "_drops", fail)
+    untimed, timed = (evaluator.evaluate(place.quantized[0], n_rounds).outcome for n_rounds in (0, 6))
+    assert isinstance(untimed, Measurement)
+    assert untimed.state is State.UNTIMED
+    assert timed == Failure(stage="metric", reason="one class alone")
 
 
 def test_a_candidate_whose_quality_alone_is_known_is_measured_again_where_it_is_to_be_timed(place: Place) -> None:

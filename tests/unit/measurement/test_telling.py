@@ -90,5 +90,13 @@ def test_the_error_of_a_few_samples_is_how_candidates_differ_in_them() -> None:
     assert unlike.error_db(N_SAMPLES) == pytest.approx(0, abs=1e-9)
 
 
+def test_outputs_without_noise_do_not_hide_the_error_of_the_others() -> None:
+    unlike = [noise_in(5, 2), noise_in(1), noise_in(5), noise_in(7)]
+    without = [noise.copy() for noise in unlike]
+    for noise in without:
+        noise[:, 1:] = 0
+    assert taught(*without).error_db(2) == pytest.approx(taught(*unlike).error_db(2))
+
+
 def test_the_error_is_infinite_until_enough_candidates_were_seen() -> None:
     assert taught(noise_in(5)).error_db(4) == np.inf

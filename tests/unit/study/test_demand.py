@@ -37,13 +37,13 @@ def a_study(path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60
     return study
 
 
-def tell(study: Study, trial: Trial, snr_db: float, ratio: float) -> None:
+def tell(study: Study, trial: Trial, snr_db: float, ratio: float, state: State = State.COMPLETE) -> None:
     measurement = Measurement(
         quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4),
         latency={"cpu-1t": a_latency(ratio)},
         digest=str(trial.number),
         effective=trial.assignment,
-        state=State.COMPLETE,
+        state=state,
         size_bytes=1,
     )
     study.tell(Evaluation(trial=trial, outcome=measurement))
@@ -100,6 +100,17 @@ def test_what_missed_the_demand_or_failed_is_not_predicted_again(tmp_path: Path)
             study.tell(Evaluation(trial=trial, outcome=Failure(stage="run", reason="")))
         else:
             tell(study, trial, 29.9, found.ratios[0])
+
+
+def test_a_rough_value_below_the_demand_is_no_miss(tmp_path: Path) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    tell(study, study.ask_for(found.assignment), 29.5, found.ratios[0], State.REJECTED_EARLY)
+    after = fastest_predicted(study, layout, min_snr_db=20, prior=None, seconds=10)
+    again = fastest_predicted(study, layout, min_snr_db=29.6, prior=None, seconds=10)
+    assert after.snr_db > 20
+    assert again.assignment == found.assignment
 
 
 def test_a_measurement_refutes_what_is_predicted(tmp_path: Path) -> None:
