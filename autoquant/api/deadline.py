@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 
 from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
 
-__all__ = ["N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline", "reading_seconds"]
+__all__ = ["N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 
 _FINISH_SHARE = 0.2
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 REFINE_SHARE = 0.2
 """Of the budget, for refining finalists, where that is asked for."""
 _WRITTEN_BYTES_PER_S = 1.5e8
-_READ_BYTES_PER_S = 3e8
-"""Rough: they only decide how much time is kept, and how many finalists are begun."""
+"""Rough: it only decides how much time is kept, and how many finalists are begun."""
 _STARTING_S = 0.5
 """Of a fresh process."""
 WRITING_S = 2.0
@@ -65,13 +64,16 @@ class Deadline:
     def finish_seconds(
         self, n_finalists: int, latency_s: float, n_samples: int, opening_s: float, size_bytes: int
     ) -> float:
-        """What to keep for the end: the share of the budget, or less where the finalists so far need less."""
-        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * reading_seconds(opening_s, size_bytes)
+        """What to keep for the end: the share of the budget, or less where the finalists so far need less.
+
+        Args:
+            n_finalists: So far.
+            latency_s: Seconds of an inference on all targets.
+            n_samples: That each file runs.
+            opening_s: Seconds that opening a file takes on all targets.
+            size_bytes: Of a file.
+        """
+        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * opening_s
         n_files = 1 + min(n_finalists, N_FINALISTS)  # the float model is measured with them
         wanted = n_files * (each + size_bytes / _WRITTEN_BYTES_PER_S) + LEAST_SESSIONS * _STARTING_S + WRITING_S
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)
-
-
-def reading_seconds(opening_s: float, size_bytes: int) -> float:
-    """What opening a file takes, given what opening it from memory takes."""
-    return opening_s + size_bytes / _READ_BYTES_PER_S

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, reading_seconds
+from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.finalists import Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
@@ -95,7 +95,7 @@ class Delivery:
             deadline,
             float_s=sum(self.facts.float_s.values()),
             n_samples=len(self.division),
-            opening_s=LEAST_SESSIONS * reading_seconds(self.opening_s, float_bytes),
+            opening_s=LEAST_SESSIONS * self.opening_s,
         )
 
     def _drop_versions(self, finalists: Mapping[str, Finalist], measured: dict[str, Measured]) -> None:

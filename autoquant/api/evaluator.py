@@ -50,10 +50,16 @@ class BenchFacts:
     Attributes:
         float_s: Seconds of one inference, by target name.
         n_samples: Evaluation samples that there was time for.
+        opening_s: Seconds that opening its file takes on all targets.
     """
 
     float_s: Mapping[str, float]
     n_samples: int
+    opening_s: float
+
+    def reading_seconds(self, candidate_s: float) -> float:
+        """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
+        return max(candidate_s, self.opening_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +193,9 @@ class Evaluator:
     def facts(self) -> BenchFacts:
         """Of the float model, timed anew: it may have been opened beside other work."""
         self.bench.time_float()
-        return BenchFacts(float_s=self.bench.float_s, n_samples=len(self.bench.feeds))
+        return BenchFacts(
+            float_s=self.bench.float_s, n_samples=len(self.bench.feeds), opening_s=self.bench.float_opening_s
+        )
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:
         """Take what candidates are built from, and what was measured before."""

@@ -294,7 +294,7 @@ class Run:
             facts=opened.facts,
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
-            opening_s=opened.evaluator.opening_s,
+            opening_s=opened.facts.reading_seconds(opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
             folder=folder,
             objectives=self.configuration.objectives,

@@ -172,7 +172,11 @@ class Trials:
         latency_s = sum(self.facts.float_s.values())
         n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
         finish_s = self.deadline.finish_seconds(
-            n_finalists + 1, latency_s, self.n_final_samples, self.evaluator.opening_s, self.size_bytes
+            n_finalists + 1,
+            latency_s,
+            self.n_final_samples,
+            self.facts.reading_seconds(self.evaluator.opening_s),
+            self.size_bytes,
         )
         if not self.is_refined:
             return self.deadline.left - finish_s

@@ -8,16 +8,18 @@ import numpy.typing as npt
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing, standing_of
+from autoquant.front.coverage import Demands, covering
 from autoquant.front.dominance import layers
 
 __all__ = ["choose_finalists", "choose_members", "keeps_drops"]
 
-_SNR_ERROR_DB = 3.0
-_SIZE_ERROR = 0.02
-"""What estimates of the search may err by."""
-_HIGHEST_SNR_DB = 80.0
-_SNR_WEIGHT = 0.01
-_DROP_WEIGHT = 10.0
+_SNR_MARGIN_DB = 3.0
+_SIZE_MARGIN = 0.02
+"""What estimates of the search may err by at most."""
+_USUAL_SNR_DB, _SNR_TAIL_DB = 60.0, 10.0
+"""Any SNR up to the first is as likely to be asked for as another; those beyond it ever less."""
+_MOST_COMPARED = 500
+_Z95 = 1.96
 Floats = npt.NDArray[np.float64]
 _Candidate = tuple[Evaluation, Standing]
 
@@ -30,7 +32,9 @@ def choose_finalists(
     objectives: Objectives = DEFAULT_OBJECTIVES,
     bounds: Bounds = NO_BOUNDS,
 ) -> list[Evaluation]:
-    """At most ``limit`` evaluations, the most important first: the front, then the one behind it, most spread first.
+    """At most ``limit`` evaluations, the most important first: those that should meet most of what could be asked for.
+
+    Estimates err, so some of those that nothing beats leave room for some that are hardly beaten.
 
     Evaluations are of no interest that are not faster than float on any target and, where the size is an objective, not
     smaller either; nor those further beyond the least SNR or the largest file than an estimate may err. Those that
@@ -52,8 +56,8 @@ def choose_finalists(
         if (is_better or _is_smaller(standing, objectives, float_bytes)) and _may_keep(standing, bounds):
             drops = (standing.drops.get(name, 0.0) > drop for name, drop in bounds.max_drops.items())
             groups[any(drops)].append((evaluation, standing))
-    kept = _two_layers(groups[0], limit, objectives, float_bytes)
-    return kept + _two_layers(groups[1], limit - len(kept), objectives, float_bytes)
+    kept = _covering(groups[0], limit, objectives, bounds, float_bytes)
+    return kept + _covering(groups[1], limit - len(kept), objectives, bounds, float_bytes)
 
 
 def _is_smaller(standing: Standing, objectives: Objectives, float_bytes: int) -> bool:
@@ -62,24 +66,51 @@ def _is_smaller(standing: Standing, objectives: Objectives, float_bytes: int) ->
 
 def _may_keep(standing: Standing, bounds: Bounds) -> bool:
     """Whether estimates leave it open that SNR and size keep what is demanded."""
-    if bounds.min_snr_db is not None and standing.quality.worst_db < bounds.min_snr_db - _SNR_ERROR_DB:
+    if bounds.min_snr_db is not None and standing.quality.worst_db < bounds.min_snr_db - _SNR_MARGIN_DB:
         return False
-    return bounds.max_size_bytes is None or standing.size_bytes <= (1 + _SIZE_ERROR) * bounds.max_size_bytes
+    return bounds.max_size_bytes is None or standing.size_bytes <= (1 + _SIZE_MARGIN) * bounds.max_size_bytes
 
 
-def _two_layers(found: Sequence[_Candidate], limit: int, objectives: Objectives, float_bytes: int) -> list[Evaluation]:
+def _covering(
+    found: Sequence[_Candidate], limit: int, objectives: Objectives, bounds: Bounds, float_bytes: int
+) -> list[Evaluation]:
+    """Of the first fronts, as many as are wanted."""
     if limit < 1 or not found:
         return []
-    points = np.array([objectives.losses(standing) for _, standing in found])
-    scaled = _scaled(points, objectives, float_bytes)
-    chosen: list[int] = []
-    layer = layers(points)
-    for number in range(int(layer.max()) + 1):
-        members = np.flatnonzero(layer == number)
-        chosen.extend(_spread(scaled, members, limit - len(chosen), objectives.n_qualities))
-        if len(chosen) >= limit or number == 1:
-            break
-    return [found[i][0] for i in chosen]
+    losses = np.array([objectives.losses(standing) for _, standing in found])
+    order = np.argsort(layers(losses), kind="stable")[: max(limit, _MOST_COMPARED)]
+    demands = _demands(losses[order], objectives, bounds, float_bytes)
+    errors = np.array([_errors(found[i][1], objectives) for i in order])
+    return [found[order[i]][0] for i in covering(losses[order], errors, demands, limit)]
+
+
+def _errors(standing: Standing, objectives: Objectives) -> list[float]:
+    """Standard deviations of the losses; only latencies err by themselves, SNRs of like candidates err alike."""
+    return [
+        *(0.0 for _ in range(objectives.n_qualities)),
+        *((latency.ratio_high - latency.ratio_low) / (2 * _Z95) for latency in standing.latency.values()),
+        *([0.0] if objectives.has_size else []),
+    ]
+
+
+def _demands(losses: Floats, objectives: Objectives, bounds: Bounds, float_bytes: int) -> list[Demands]:
+    """What anybody could ask for who keeps within the bounds; float's latency is the most that is asked for."""
+    low, high = losses.min(axis=0), losses.max(axis=0)
+    n_latencies = losses.shape[1] - objectives.n_qualities - objectives.has_size
+    found: list[Demands] = []
+    if objectives.has_snr:
+        least_db = 0.0 if bounds.min_snr_db is None else bounds.min_snr_db
+        found.append(Demands(-least_db, -max(least_db, _USUAL_SNR_DB), _SNR_TAIL_DB))
+    for column, metric in enumerate(objectives.metrics, start=len(found)):
+        found.append(Demands(bounds.max_drops.get(metric.name, float(high[column])), float(low[column])))
+    for column in range(objectives.n_qualities, objectives.n_qualities + n_latencies):
+        slowest = max(1.0, float(high[column])) if n_latencies > 1 or objectives.has_size else 1.0
+        most = slowest if bounds.max_latency_ratio is None else bounds.max_latency_ratio
+        found.append(Demands(most, float(low[column])))
+    if objectives.has_size:
+        largest = float(float_bytes) if bounds.max_size_bytes is None else float(bounds.max_size_bytes)
+        found.append(Demands(largest, float(low[-1])))
+    return found
 
 
 def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
@@ -149,39 +180,3 @@ def _besides_latency(standing: Standing, objectives: Objectives) -> list[float]:
 def keeps_drops(metrics: Mapping[str, MemberMetric], max_drops: Mapping[str, float]) -> bool:
     """Whether a model is nowhere worse than float by more than is allowed, over all evaluation samples."""
     return all(name in metrics and metrics[name].drop.all.value <= drop for name, drop in max_drops.items())
-
-
-def _scaled(points: Floats, objectives: Objectives, float_bytes: int) -> Floats:
-    """Losses that are alike: 10 dB, a drop of 1 %, a tenth of float's latency and a tenth of its size.
-
-    SNRs above 80 dB count as 80 dB.
-    """
-    weights = np.ones(points.shape[1])
-    weights[: objectives.n_qualities] = _DROP_WEIGHT
-    if objectives.has_snr:
-        weights[0] = _SNR_WEIGHT
-        points = np.column_stack([np.maximum(points[:, 0], -_HIGHEST_SNR_DB), points[:, 1:]])
-    if objectives.has_size:
-        weights[-1] = 1 / float_bytes
-    return np.asarray(points * weights)
-
-
-def _spread(scaled: Floats, members: npt.NDArray[np.int64], limit: int, n_qualities: int) -> list[int]:
-    """The members at most, first the best in each objective, then always the one farthest from those before.
-
-    Args:
-        scaled: Of all points, shape (n, d).
-        members: Which of them.
-        limit: How many.
-        n_qualities: Columns before the latencies, of which the first comes first.
-    """
-    own = scaled[members]
-    columns = [n_qualities, *(i for i in range(own.shape[1]) if i != n_qualities)]
-    order = list(dict.fromkeys(int(np.argmin(own[:, i])) for i in columns))
-    distance = np.min(np.linalg.norm(own[:, None] - own[order][None], axis=2), axis=1)
-    while len(order) < min(limit, len(members)):
-        distance[order] = -1.0
-        farthest = int(np.argmax(distance))
-        order.append(farthest)
-        distance = np.minimum(distance, np.linalg.norm(own - own[farthest], axis=1))
-    return [int(members[i]) for i in order[:limit]]

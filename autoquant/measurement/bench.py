@@ -85,6 +85,7 @@ class Bench:
         names: Of the model's outputs.
         reference: Outputs of the float model, by sample.
         opening_s: Seconds that opening a candidate takes on all targets; the latest one.
+        float_opening_s: Seconds that opening the float model's file takes on all targets.
     """
 
     model: Path
@@ -94,6 +95,7 @@ class Bench:
     seconds: float = math.inf
     float_s: dict[str, float] = field(default_factory=dict)
     opening_s: float = 0.1
+    float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _signal: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -108,7 +110,9 @@ class Bench:
         _refuse_non_finite(self.names, self.reference)
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
+        start = time.perf_counter()
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
+        self.float_opening_s = time.perf_counter() - start
         self.time_float()
 
     def check(self, feeds: Sequence[Feed]) -> None:

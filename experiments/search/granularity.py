@@ -46,7 +46,7 @@ def search_blocks(blocks: Blocks, *, n_evaluations: int, seed: int) -> Answers:
         Trials(
             study=Study(Path(folder) / "study.journal", problem.space, sampler),
             evaluator=answers,
-            facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1),
+            facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
             n_final_samples=1,
             regions=problem.regions,
             space=problem.space,

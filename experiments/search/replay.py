@@ -111,7 +111,7 @@ def replay(table: Table, sampler: SamplerChoice, *, n_evaluations: int, seed: in
         Trials(
             study=Study(Path(folder) / "study.journal", problem.space, made),
             evaluator=answers,
-            facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1),
+            facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
             n_final_samples=1,
             regions=problem.regions,
             space=problem.space,

@@ -69,7 +69,7 @@ def some_trials(
     return Trials(
         study=Study(folder / "study.journal", SPACE, sampler or RandomSampler(seed=0)),
         evaluator=answers,
-        facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4),
+        facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0),
         n_final_samples=4,
         regions=[a_region(region) for region in IDS],
         space=SPACE,

@@ -45,29 +45,31 @@ def test_finalists_are_few_different_and_within_the_demand(
         assert min_snr_db is None or snr >= min_snr_db - 3
 
 
-@given(given_pairs=pairs, limit=st.integers(2, 25))
-def test_the_most_accurate_and_the_fastest_are_finalists(given_pairs: list[Pair], limit: int) -> None:
-    eligible = [(snr, ratio) for snr, ratio in given_pairs if ratio < 1]
-    chosen = [given_pairs[i] for i in numbers(finalists(evaluations_of(given_pairs), limit))]
-    assert bool(chosen) == bool(eligible)
-    if eligible:
-        assert max(min(snr, 80) for snr, _ in chosen) == max(min(snr, 80) for snr, _ in eligible)
-        assert min(ratio for _, ratio in chosen) == min(ratio for _, ratio in eligible)
-
-
 @given(given_pairs=pairs, limit=st.integers(1, 25))
-def test_a_second_front_is_only_taken_where_the_first_leaves_room(given_pairs: list[Pair], limit: int) -> None:
-    chosen = numbers(finalists(evaluations_of(given_pairs), limit))
-    eligible = [p for p in given_pairs if p[1] < 1]
-    front = {p for p in eligible if not any(q[0] >= p[0] and q[1] <= p[1] and q != p for q in eligible)}
-    assert {given_pairs[i] for i in chosen} <= front or front <= {given_pairs[i] for i in chosen}
+def test_no_room_is_left_while_anything_is_faster_than_float(given_pairs: list[Pair], limit: int) -> None:
+    n_eligible = sum(ratio < 1 for _, ratio in given_pairs)
+    assert len(finalists(evaluations_of(given_pairs), limit)) == min(limit, n_eligible)
 
 
-def test_a_thinned_front_is_spread_out() -> None:
+def test_few_finalists_cover_a_crowded_front() -> None:
     crowded = [(40.0 + 0.01 * i, 0.5 + 0.0001 * i) for i in range(30)]
     ends = [(20.0, 0.3), (60.0, 0.8)]
     chosen = numbers(finalists(evaluations_of([*crowded, *ends]), 3))
     assert {30, 31} < set(chosen)
+
+
+def test_a_small_step_of_the_front_waits_for_a_large_one() -> None:
+    """Far apart is not worth much: the most accurate one saves nearly nothing, at demands that hardly anybody has."""
+    given_pairs = [(95.0, 0.99), (45.0, 0.6), (30.0, 0.5), (15.0, 0.4), (-20.0, 0.39)]
+    assert set(numbers(finalists(evaluations_of(given_pairs), 3))) == {1, 2, 3}
+    assert 4 not in numbers(finalists(evaluations_of(given_pairs), 4))
+
+
+def test_what_the_user_demands_decides_what_is_worth_most() -> None:
+    given_pairs = [(62.0, 0.9), (45.0, 0.7), (44.0, 0.68), (15.0, 0.3)]
+    assert numbers(finalists(evaluations_of(given_pairs), 1)) == [2]
+    assert numbers(finalists(evaluations_of(given_pairs), 2, min_snr_db=40)) == [0, 1]
+    assert numbers(finalists(evaluations_of(given_pairs), 1, min_snr_db=50)) == [0]
 
 
 def a_twin(of: int, *, number: int) -> Evaluation:
@@ -182,12 +184,10 @@ def test_members_that_are_known_exactly_are_what_nothing_faster_than_float_beats
     assert len(kept) == len(front)
 
 
-@pytest.mark.parametrize("limit", [2, 3, 4])
-def test_finalists_of_hardly_any_noise_are_different_and_the_best_one_is_among_them(limit: int) -> None:
+def test_finalists_of_hardly_any_noise_are_different() -> None:
     given_pairs = [(90.0, 0.5), (100.0, 0.6), (110.0, 0.7), (120.0, 0.8), (130.0, 0.9)]
-    chosen = numbers(finalists(evaluations_of(given_pairs), limit))
-    assert len(set(chosen)) == len(chosen) == limit
-    assert 4 in chosen
+    chosen = numbers(finalists(evaluations_of(given_pairs), 4))
+    assert len(set(chosen)) == len(chosen) == 4
 
 
 def test_finalists_on_two_targets_are_different() -> None:
@@ -273,15 +273,15 @@ def test_of_the_files_that_run_as_one_graph_the_smallest_is_a_finalist() -> None
     assert numbers(finalists(same, 9)) == [1]
 
 
-def test_the_best_in_each_objective_is_a_finalist() -> None:
+def test_what_is_far_ahead_in_one_objective_is_a_finalist() -> None:
     evaluations = [
-        a_measured(0, snr_db=80, ratio=0.9, size_bytes=9_000_000, drops={"top1": 0.1}),
-        a_measured(1, snr_db=20, ratio=0.3, size_bytes=9_000_000, drops={"top1": 0.1}),
-        a_measured(2, snr_db=20, ratio=0.9, size_bytes=1_000_000, drops={"top1": 0.1}),
-        a_measured(3, snr_db=20, ratio=0.9, size_bytes=9_000_000, drops={"top1": 0.0}),
-        *(a_measured(i, snr_db=50, ratio=0.6, size_bytes=5_000_000 - i, drops={"top1": 0.05}) for i in range(4, 20)),
+        a_measured(0, snr_db=60, ratio=0.7, size_bytes=7_000_000, drops={"top1": 0.06}),
+        a_measured(1, snr_db=15, ratio=0.2, size_bytes=7_000_000, drops={"top1": 0.06}),
+        a_measured(2, snr_db=15, ratio=0.7, size_bytes=1_000_000, drops={"top1": 0.06}),
+        a_measured(3, snr_db=15, ratio=0.7, size_bytes=7_000_000, drops={"top1": 0.0}),
+        *(a_measured(i, snr_db=20, ratio=0.6, size_bytes=6_000_000 - i, drops={"top1": 0.1}) for i in range(4, 20)),
     ]
     chosen = choose_finalists(
-        evaluations, 4, float_bytes=FLOAT_BYTES, objectives=Objectives(metrics=TOP1, has_size=True)
+        evaluations, 5, float_bytes=FLOAT_BYTES, objectives=Objectives(metrics=TOP1, has_size=True)
     )
-    assert set(numbers(chosen)) == {0, 1, 2, 3}
+    assert set(numbers(chosen)) >= {0, 1, 2, 3}
