@@ -9,7 +9,7 @@ from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
 
 __all__ = ["N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 
-_FINISH_SHARE = 0.2
+_FINISH_SHARE = 0.3
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 REFINE_SHARE = 0.2
 """Of the budget, for refining finalists, where that is asked for."""

@@ -25,6 +25,7 @@ from autoquant.measurement.latency import REFERENCE, Timings
 __all__ = ["LEAST_SESSIONS", "JointMeasurement", "Measured", "finalist_seconds"]
 
 _MOST_ROUNDS = 12
+_PLANNED_ROUNDS = 8
 _LEAST_ROUNDS = 5
 """In one process."""
 LEAST_SESSIONS = 3
@@ -389,4 +390,4 @@ class JointMeasurement:
 
 def finalist_seconds(latency_s: float, n_samples: int) -> float:
     """What a file takes to run on every sample, and timed in the least number of processes."""
-    return n_samples * latency_s + LEAST_SESSIONS * _MOST_ROUNDS * max(latency_s, _TIMING_S)
+    return n_samples * latency_s + LEAST_SESSIONS * _PLANNED_ROUNDS * max(latency_s, _TIMING_S)
