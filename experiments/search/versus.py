@@ -37,7 +37,7 @@ from experiments.believe.document import markdown, new_part, place, read_documen
 from experiments.believe.subjects import Subject, subject_of
 from experiments.remeasure import FLOAT
 from experiments.results import SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
-from experiments.search.contenders import CONTENDERS
+from experiments.search.contenders import ABLATED, CONTENDERS
 from experiments.search.yardsticks import Point, hypervolume, improvements, mean_saving
 
 __all__ = [
@@ -243,7 +243,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--time", default="60s", help="of each search (default: %(default)s)")
     parser.add_argument("--ours-time", help="of those of ours (default: as the others)")
     parser.add_argument("--seeds", type=int, default=3, help="searches by sampler and model (default: %(default)s)")
-    parser.add_argument("--samplers", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    choices = (*CONTENDERS, *ABLATED)
+    parser.add_argument("--samplers", nargs="+", choices=choices, default=list(CONTENDERS), metavar="NAME")
     return parser.parse_args(arguments)
 
 
