@@ -40,6 +40,7 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
 from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
@@ -126,7 +127,7 @@ class Run:
                 self.notes.append(f"the run began with the sampler {before} and went on with {now}")
         with self.opened(folder) as opened:
             with self.deadline.phase("profile"):
-                self._profile(opened.evaluator, opened.ingredients)
+                self.profile(opened.evaluator, opened.ingredients)
             with self.deadline.phase("search"):
                 trials = self.open_trials(folder, opened)
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
@@ -188,7 +189,7 @@ class Run:
         self.has_plain_sums = evaluator.has_plain_sums
         return facts
 
-    def _profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
+    def profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
         if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return
@@ -335,6 +336,10 @@ class Run:
             seconds_saved=trials.seconds_saved,
         )
 
+    def layout_of(self, ingredients: Ingredients) -> Layout:
+        """What the structure sampler is told of the graph."""
+        return ingredients.layout()
+
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
             self.notes.append("the model holds no operator that could be quantized, so it stays float")
@@ -342,7 +347,7 @@ class Run:
         asked = self.configuration
         return make_sampler(
             asked.sampler,
-            ingredients.layout(),
+            self.layout_of(ingredients),
             seed=asked.seed,
             min_snr_db=asked.demands.min_snr_db,
             max_latency_ratio=asked.demands.max_latency_ratio,

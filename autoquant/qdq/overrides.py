@@ -44,7 +44,21 @@ def _activations(plan: Plan, planner: Planner) -> dict[str, list[Override]]:
         elif "convert" not in found[tensor][0]:
             readers = [n.name for n in graph.consumers[tensor] if plan.key_for(n, tensor) is key]
             found[tensor][0]["convert"] = {**_activation(key, planner), "recv_nodes": readers}
-    return found
+    return found | _before_clips(plan, planner, found)
+
+
+def _before_clips(plan: Plan, planner: Planner, found: Mapping[str, list[Override]]) -> dict[str, list[Override]]:
+    """Inputs of absorbed Relus and Clips that ``quantize_static`` keeps, as it does where their output is converted.
+
+    It quantizes on both sides of them, so both sides get the same numbers, under which they change nothing.
+    """
+    kept = {}
+    for index in plan.absorbed:
+        node = planner.graph.nodes[index]
+        override = found.get(node.outputs[0])
+        if override is not None and "convert" in override[0]:
+            kept[str(node.inputs[0])] = [{name: value for name, value in override[0].items() if name != "convert"}]
+    return kept
 
 
 def _constants(node: Node, plan: Plan, planner: Planner) -> dict[str, list[Override]]:

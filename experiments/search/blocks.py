@@ -30,6 +30,11 @@ _SCHEME, _REST = 0.6, 1.0
 _NOISE_MISFIT, _RATIO_MISFIT, _RATIO_ERROR = 0.4, 0.005, 0.008
 """What does not add up, and what measuring adds, as in recorded searches."""
 _PRIOR_ERROR = 0.4
+_UNTIMED, _STOPPED = 0.5, 0.4
+"""Of the time of an evaluation, what one takes that is not timed, and one that is stopped before that: a third goes
+into building and opening, as on opennsfw in reports/speed."""
+_BEHIND_DB = 1.5
+"""In SNR a candidate is behind another by so much, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,13 @@ class Blocks:
         ratio = float(self.truth.ratios_of(codes[None])[0, 0]) + (_RATIO_MISFIT * misfit[1] if codes.any() else 0.0)
         return -10 * float(np.log10(noise)), ratio
 
+    def front(self) -> list[Point]:
+        """True SNR and ratio of the lower hull of what adds up."""
+        return [self.point(codes) for codes in Frontier(self.truth.layout).solve([self.truth], np.ones(1))]
+
     def attainable(self) -> float:
         """Mean saving of the lower hull of the true front."""
-        return mean_saving(self.point(codes) for codes in Frontier(self.truth.layout).solve([self.truth], np.ones(1)))
+        return mean_saving(self.front())
 
 
 def make_blocks(n_regions: int, spread: Spread, *, seed: int, is_told: bool = True) -> Blocks:
@@ -150,14 +159,14 @@ def _prior(truth: Landscape, patterns: Codes, rng: np.random.Generator) -> Laten
 
 @dataclass(slots=True)
 class Budget(Deadline):
-    """A time in which so many evaluations are made, each of which takes a second."""
+    """A time in which so many evaluations are made, each of which takes a second if it is timed to the end."""
 
-    n_made: int = 0
+    n_made: float = 0.0
 
     @property
     def elapsed(self) -> float:
         """Evaluations so far."""
-        return float(self.n_made)
+        return self.n_made
 
     def finish_seconds(
         self,
@@ -173,12 +182,12 @@ class Budget(Deadline):
 
 @dataclass(slots=True)
 class Answers:
-    """Evaluates the trials of a search.
+    """Evaluates the trials of a search, in stages as ``autoquant.api.evaluator`` does: quality first, then latency.
 
     Attributes:
         blocks: With the answers.
         budget: Counts them.
-        points: True SNR and ratio of each trial.
+        points: True SNR and ratio of each trial that was timed.
         opening_s: Of the port.
     """
 
@@ -186,31 +195,43 @@ class Answers:
     budget: Budget
     points: list[Point] = field(default_factory=list)
     opening_s: float = 0.0
+    _timed: list[tuple[float, float]] = field(default_factory=list)
 
     def evaluate(
         self,
         assignment: Assignment,
-        n_rounds: int,  # noqa: ARG002 - of the port
-        least_ratios: Mapping[str, float],  # noqa: ARG002 - of the port
+        n_rounds: int,
+        least_ratios: Mapping[str, float],
         *,
         left_s: float,  # noqa: ARG002 - of the port
     ) -> Measurement:
         """The truth, and a measurement error."""
-        problem = self.blocks.problem
-        codes = problem.encode(assignment).astype(np.int64)
+        codes = self.blocks.problem.encode(assignment).astype(np.int64)
         snr_db, ratio = self.blocks.point(codes)
-        self.points.append((snr_db, ratio))
-        self.budget.n_made += 1
-        found = ratio + _RATIO_ERROR * float(np.random.default_rng([self.blocks.seed, len(self.points)]).normal())
-        low, high = found - 1.96 * _RATIO_ERROR, found + 1.96 * _RATIO_ERROR
-        latency = Latency(
-            median_ms=found, low_ms=low, high_ms=high, ratio=found, ratio_low=low, ratio_high=high, n_rounds=1
-        )
+        state = self._state(snr_db, n_rounds, least_ratios)
+        self.budget.n_made += {State.UNTIMED: _UNTIMED, State.REJECTED_EARLY: _STOPPED}.get(state, 1.0)
         return Measurement(
-            quality=Quality(per_output={problem.outputs[0]: snr_db}, agreement={}, n_samples=1),
-            latency={Target().name: latency},
+            quality=Quality(per_output={self.blocks.problem.outputs[0]: snr_db}, agreement={}, n_samples=1),
+            latency={Target().name: self._timing(snr_db, ratio)} if state is State.COMPLETE else {},
             digest=codes.tobytes().hex(),
             effective=dict(assignment),
-            state=State.COMPLETE,
+            state=state,
             size_bytes=0,
+        )
+
+    def _state(self, snr_db: float, n_rounds: int, least_ratios: Mapping[str, float]) -> State:
+        """How far an evaluation goes: no further than its SNR where a timed one is better and shown to be faster."""
+        if not n_rounds:
+            return State.UNTIMED
+        least = min(least_ratios.values(), default=-np.inf)
+        is_behind = any(known >= snr_db + _BEHIND_DB and high <= least for known, high in self._timed)
+        return State.REJECTED_EARLY if is_behind else State.COMPLETE
+
+    def _timing(self, snr_db: float, ratio: float) -> Latency:
+        self.points.append((snr_db, ratio))
+        found = ratio + _RATIO_ERROR * float(np.random.default_rng([self.blocks.seed, len(self.points)]).normal())
+        low, high = found - 1.96 * _RATIO_ERROR, found + 1.96 * _RATIO_ERROR
+        self._timed.append((snr_db, high))
+        return Latency(
+            median_ms=found, low_ms=low, high_ms=high, ratio=found, ratio_low=low, ratio_high=high, n_rounds=1
         )

@@ -26,35 +26,40 @@ from autoquant.api.trials import Trials
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.isolation.process import memory_folder
-from autoquant.study.samplers import make_sampler
+from autoquant.study.samplers import BaseSampler, make_sampler
 from autoquant.study.study import Study
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.remeasure import mean_saving
 from experiments.search.blocks import FAMILIES, Answers, Blocks, Budget, make_blocks
+from experiments.search.table import Problem
 
-__all__ = ["main", "measure_family", "render_granularity", "search_blocks"]
+__all__ = ["main", "measure_family", "render_granularity", "search_blocks", "trials_of"]
 
 ARMS = ("untold", "told")
 
 
 def search_blocks(blocks: Blocks, *, n_evaluations: int, seed: int) -> Answers:
-    """Search with the time for so many evaluations."""
-    budget = Budget(seconds=n_evaluations + 0.25)
-    answers, problem = Answers(blocks, budget), blocks.problem
+    """Search with the time for so many evaluations; all are timed, also one-region probes."""
+    answers, problem = Answers(blocks, Budget(seconds=n_evaluations + 0.25)), blocks.problem
     with TemporaryDirectory(prefix="blocks-", dir=memory_folder()) as folder:
         sampler = make_sampler(SamplerName.STRUCTURE, problem.layout, seed=seed, prior=blocks.prior)
-        Trials(
-            study=Study(Path(folder) / "study.journal", problem.space, sampler),
-            evaluator=answers,
-            facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
-            n_final_samples=1,
-            regions=problem.regions,
-            space=problem.space,
-            deadline=budget,
-            on_progress=lambda _: None,
-            size_bytes=0,
-        ).run(None)
+        trials_of(answers, problem, sampler, Path(folder)).run(None)
     return answers
+
+
+def trials_of(answers: Answers, problem: Problem, sampler: BaseSampler, folder: Path) -> Trials:
+    """As ``autoquant search`` would run them; ``problem`` is that of the answers, or a part of its space."""
+    return Trials(
+        study=Study(folder / "study.journal", problem.space, sampler),
+        evaluator=answers,
+        facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
+        n_final_samples=1,
+        regions=problem.regions,
+        space=problem.space,
+        deadline=answers.budget,
+        on_progress=lambda _: None,
+        size_bytes=0,
+    )
 
 
 def measure_family(

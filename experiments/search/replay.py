@@ -88,7 +88,9 @@ class Replay:
         )
 
 
-def replay(table: Table, sampler: SamplerChoice, *, n_evaluations: int, seed: int) -> list[int]:
+def replay(
+    table: Table, sampler: SamplerChoice, *, n_evaluations: int, seed: int, has_probes: bool = True
+) -> list[int]:
     """Search a table as ``autoquant search`` would without a limit of time: the same recipes, probes, study, sampler.
 
     What differs: every evaluation is complete, no candidate is rejected early.
@@ -98,6 +100,7 @@ def replay(table: Table, sampler: SamplerChoice, *, n_evaluations: int, seed: in
         sampler: What proposes.
         n_evaluations: Different assignments.
         seed: Of the sampler.
+        has_probes: Whether the structure sampler has one-region probes.
 
     Returns:
         Rows of the table in the order in which they were evaluated, fewer where the search ends before.
@@ -118,6 +121,6 @@ def replay(table: Table, sampler: SamplerChoice, *, n_evaluations: int, seed: in
             deadline=Deadline(None),
             on_progress=lambda _: None,
             size_bytes=0,
-            is_structured=is_structured(sampler),
+            is_structured=has_probes and is_structured(sampler),
         ).run(MOST_REPEATED * n_evaluations)
     return answers.rows

@@ -3,7 +3,8 @@
 ``python -m experiments.search.scale OUT.json [--time 600s] [--blocks 250] [--regions 200]`` makes a network of inverted
 residual blocks (Sandler et al. 2018, arXiv 1801.04381) with random weights, each of six nodes, searches it for one
 thread, for two, and for two inferences at once, and takes what asking costs, the memory of both processes, and how the
-front grows. OUT.json has a part for each size. Exit code 2: the search failed.
+front grows. Its channels are as many as kernels for integers want, and its residual branches are scaled so that noise
+grows with depth as the signal does. OUT.json has a part for each size. Exit code 2: the search failed.
 """
 
 import argparse
@@ -36,7 +37,8 @@ from experiments.search.yardsticks import Point, mean_saving
 __all__ = ["large_model", "main", "measure_scale", "render_scale"]
 
 TARGETS = (Target("cpu"), Target("cpu", threads=2), Target("cpu", streams=2))
-CHANNELS, EXPANDED, SIDE = 16, 64, 14
+CHANNELS, EXPANDED, SIDE = 64, 256, 7
+"""Of the network: its channels, those inside a block, and height and width of its images."""
 N_SAMPLES = 16
 _KB = 1024 if sys.platform.startswith("linux") else 1
 """Of what ``getrusage`` counts memory in."""
@@ -44,7 +46,7 @@ _KB = 1024 if sys.platform.startswith("linux") else 1
 
 def large_model(n_blocks: int) -> onnx.ModelProto:
     """Blocks of Conv, Clip, depthwise Conv, Clip, Conv, Add."""
-    rng = np.random.default_rng(0)
+    rng, branch = np.random.default_rng(0), 1 / np.sqrt(n_blocks)
     nodes: list[onnx.NodeProto] = []
     weights = {"zero": np.array(0, np.float32), "six": np.array(6, np.float32)}
     previous = "x"
@@ -56,7 +58,7 @@ def large_model(n_blocks: int) -> onnx.ModelProto:
             "project": (CHANNELS, EXPANDED, 1, 1),
         }
         for part, shape in shapes.items():
-            weights[f"{name}.{part}.w"] = _normal(rng, shape)
+            weights[f"{name}.{part}.w"] = _normal(rng, shape, branch if part == "project" else 1.0)
         nodes += [
             helper.make_node("Conv", [previous, f"{name}.expand.w"], [f"{name}.e"]),
             helper.make_node("Clip", [f"{name}.e", "zero", "six"], [f"{name}.ec"]),
@@ -79,9 +81,13 @@ def large_model(n_blocks: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Variance as He et al. 2015 (arXiv 1502.01852) have it, and a tenth of it, so that 250 blocks add up."""
-    deviation = float(np.sqrt(0.2 / np.prod(shape[1:])))
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> npt.NDArray[np.float32]:
+    """Standard deviations of He et al. 2015 (arXiv 1502.01852), scaled.
+
+    Branches are scaled by one over the root of their number, so that all of them together add as much as comes in
+    (Zhang et al. 2019, arXiv 1901.09321, have such factors).
+    """
+    deviation = scale * float(np.sqrt(2 / np.prod(shape[1:])))
     return rng.normal(0.0, deviation, shape).astype(np.float32)
 
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autoquant.domain.measurement import State
 from autoquant.domain.region import Assignment
 from experiments.remeasure import mean_saving
 from experiments.search.blocks import FAMILIES, Answers, Blocks, Budget, make_blocks
@@ -54,3 +55,18 @@ def test_an_answer_is_the_truth_with_an_error_of_measurement() -> None:
     assert latency.ratio != other.ratio
     assert budget.left == 1.0
     assert replace(first, latency={}) == replace(again, latency={})
+
+
+def test_an_evaluation_ends_where_a_timed_one_is_better_and_shown_to_be_faster() -> None:
+    budget = Budget(seconds=9.0)
+    answers, schemes = Answers(BLOCKS, budget), list(BLOCKS.problem.space.schemes)
+    uniform: list[Assignment] = [{region.id: name for region in BLOCKS.problem.regions} for name in schemes]
+    uniform.sort(key=lambda each: BLOCKS.point(BLOCKS.problem.encode(each).astype(np.int64))[0])
+    worst, best = uniform[0], uniform[-1]
+    assert answers.evaluate(worst, 0, {}, left_s=1.0).state is State.UNTIMED
+    assert answers.evaluate(best, 6, {"cpu-1t": 0.0}, left_s=1.0).state is State.COMPLETE
+    assert answers.evaluate(worst, 6, {"cpu-1t": 0.0}, left_s=1.0).state is State.COMPLETE
+    assert answers.evaluate(worst, 6, {}, left_s=1.0).state is State.COMPLETE
+    assert answers.evaluate(worst, 6, {"cpu-1t": 2.0}, left_s=1.0).state is State.REJECTED_EARLY
+    assert len(answers.points) == 3
+    assert budget.elapsed == pytest.approx(3 + 0.5 + 0.4)

@@ -4,8 +4,10 @@ import numpy as np
 import onnx
 import pytest
 
+from autoquant.api import steps
+from autoquant.space.schema import read_space
 from autoquant.study.study import Study
-from experiments.search.scale import large_model, main, render_scale, timed_asks
+from experiments.search.scale import CHANNELS, SIDE, large_model, main, render_scale, timed_asks
 from tests.models import feed_of, outputs_of
 
 
@@ -19,6 +21,24 @@ def test_each_block_has_six_nodes_and_adds_to_its_input() -> None:
     (output,) = outputs_of(model, feed_of(model))
     assert np.isfinite(output).all()
     assert np.ptp(output) > 0
+
+
+def test_uniform_recipes_run_on_integers_and_leave_an_snr_of_use(tmp_path: Path) -> None:
+    model, samples = tmp_path / "model.onnx", tmp_path / "x.npz"
+    onnx.save(large_model(20), model)
+    shape = (4, CHANNELS, SIDE, SIDE)
+    np.savez(samples, x=np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+    data = steps.read_data(model, samples)
+    prepared = steps.prepare(model, data)
+    regions = steps.find_regions(prepared, n_regions=20)
+    builder = steps.builder_of(prepared, regions, steps.calibrate(prepared, data), space=read_space("default"))
+    candidate = builder.build({region.id: "u8s8-channel-minmax" for region in regions})
+    bench = steps.open_bench(model, data)
+    opened = bench.open(candidate.skeleton, candidate.constants)
+    expected = {node.name for node in prepared.graph.nodes if node.op_type in ("Conv", "Add")}
+    assert len(expected) == 80
+    assert expected <= opened.optimized.integer_nodes
+    assert 10 < bench.untimed_quality(opened, 4).worst_db < 40
 
 
 def test_proposals_are_timed_only_inside() -> None:

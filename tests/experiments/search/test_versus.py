@@ -8,14 +8,23 @@ from optuna.samplers import RandomSampler
 
 from autoquant.study.study import Study
 from experiments.search import one_search
-from experiments.search.versus import growth_of, main, reached_after, read_trials, render_versus
+from experiments.search.versus import (
+    growth_of,
+    held_by_files,
+    lead_by_estimates,
+    lead_by_files,
+    main,
+    reached_after,
+    read_trials,
+    render_versus,
+)
 from tests.unit.study.test_study import SPACE, evaluated, failed
 
 ENVIRONMENT = {"cpu": "A CPU", "n_cores": 2, "system": "Linux", "versions": {"optuna": "5.0.0"}}
 
 
-def a_run(sampler: str, seed: int, *growth: tuple[float, float], saving: float = 0.3) -> dict[str, Any]:
-    found = {"n_trials": 40, "growth": growth, "members": [], "saving": saving, "hypervolume": 20.0}
+def a_run(sampler: str, seed: int, *growth: tuple[float, float], of_files: float = 20.0) -> dict[str, Any]:
+    found = {"n_trials": 40, "growth": growth, "members": [], "saving": 0.3, "hypervolume": of_files}
     return {"sampler": sampler, "seed": seed, "error": ""} | found
 
 
@@ -38,9 +47,39 @@ def test_a_line_says_when_ours_was_where_the_other_ended() -> None:
     ours, theirs = a_run("structure", 0, (6.0, 10.0), (12.0, 25.0)), a_run("tpe", 0, (30.0, 8.0), (50.0, 20.0))
     lines = render_versus(a_document(ours, theirs)).splitlines()
     spread = "0.300 (0.300 to 0.300) | 20.0 (20.0 to 20.0)"
-    assert lines[2] == f"| digits | structure | 1 | 40 | {spread} | 10.0 | 25.0 | 25.0 | 25.0 |  |"
-    assert lines[3].endswith("| 0.0 | 0.0 | 8.0 | 20.0 | 20% |")
+    assert lines[2] == f"| digits | structure | 60 | 1 | 40 | {spread} | 10.0 | 25.0 | 25.0 | 25.0 | 80% |  |  |"
+    assert lines[3].endswith("| 0.0 | 0.0 | 8.0 | 20.0 | 100% | 20% | 20% |")
     assert lines[-1] == "A CPU, 2 cores, Linux; optuna 5.0.0."
+
+
+def test_an_estimate_that_files_do_not_hold_is_no_lead() -> None:
+    ours = a_run("structure", 0, (6.0, 20.0), (40.0, 25.0), of_files=12.5)
+    theirs = a_run("tpe", 0, (50.0, 10.0), of_files=12.0)
+    assert lead_by_estimates(ours, theirs) == 6.0
+    assert lead_by_files(ours, theirs) == 40.0
+    assert held_by_files(ours) == 0.5
+
+
+@pytest.mark.parametrize(("of_files", "expected"), [(12.5, 40.0), (12.6, float("inf"))])
+def test_ours_is_never_there_exactly_where_its_files_are_behind(of_files: float, expected: float) -> None:
+    ours = a_run("structure", 0, (6.0, 20.0), (40.0, 25.0), of_files=12.5)
+    assert lead_by_files(ours, a_run("tpe", 0, (50.0, 10.0), of_files=of_files)) == expected
+
+
+def test_a_search_that_found_nothing_leads_nobody() -> None:
+    nothing, theirs = a_run("structure", 0, of_files=0.0), a_run("tpe", 0, (50.0, 10.0))
+    assert held_by_files(nothing) is None
+    assert lead_by_estimates(nothing, theirs) == lead_by_files(nothing, theirs) == float("inf")
+
+
+def test_shares_are_those_of_the_time_that_each_sampler_had() -> None:
+    document = a_document(a_run("structure", 0, (6.0, 20.0)), a_run("tpe", 0, (30.0, 8.0)))
+    document["parts"]["digits"]["settings"]["ours_seconds"] = 12.0
+    lines = render_versus(document).splitlines()
+    assert lines[2].startswith("| digits | structure | 12 |")
+    assert "| 0.0 | 0.0 | 20.0 | 20.0 | 100% |" in lines[2]
+    assert lines[3].startswith("| digits | tpe | 60 |")
+    assert lines[3].endswith("| 10% | 10% |")
 
 
 def test_what_ours_never_reaches_is_said() -> None:
@@ -50,7 +89,7 @@ def test_what_ours_never_reaches_is_said() -> None:
 
 def test_failed_searches_are_left_out_of_the_table() -> None:
     failed = {"sampler": "tpe", "seed": 0, "error": "exit code 2: it cannot be read"}
-    assert "| digits | tpe | 0 |" in render_versus(a_document(a_run("structure", 0, (6.0, 10.0)), failed))
+    assert "| digits | tpe | 60 | 0 |" in render_versus(a_document(a_run("structure", 0, (6.0, 10.0)), failed))
 
 
 def test_a_model_that_is_missing_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,14 @@ def test_a_conversion_names_its_receivers() -> None:
     assert a["convert"]["recv_nodes"] == ["z"]
 
 
+def test_both_sides_of_a_relu_that_stays_have_the_same_numbers() -> None:
+    body = "a = MatMul(x, w) b = Relu(a) y = Sigmoid(b) z = Sigmoid(b)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body, {"w": floats(4, 4)}))
+    found = overrides(case, z=U16S8)
+    assert found["a"] == [{key: value for key, value in found["b"][0].items() if key != "convert"}]
+    assert "a" not in overrides(case)
+
+
 def test_a_third_type_is_left_out() -> None:
     body = "a = Sigmoid(x) p = Sigmoid(a) q = Sigmoid(a) r = Sigmoid(a)"
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} p, {SQUARE} q, {SQUARE} r)", body))

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from optuna.samplers import RandomSampler
+
+from autoquant.domain.prior import LatencyPrior
+from autoquant.space.schema import read_space
+from autoquant.study.study import Study
+from experiments.search.blocks import FAMILIES, Answers, Budget, make_blocks
+from experiments.search.granularity import trials_of
+from experiments.search.parts import Part, layout_without, narrowed, one_range_each, prior_without, switch_off
+
+BLOCKS = make_blocks(16, FAMILIES["alike"], seed=0)
+LAYOUT = BLOCKS.problem.layout
+
+
+@pytest.mark.parametrize("part", [None, *Part])
+def test_a_layout_lacks_borders_or_likeness_and_nothing_else(part: Part | None) -> None:
+    found = layout_without(part, LAYOUT)
+    assert len(found.edges) == (0 if part is Part.BORDERS else len(LAYOUT.edges))
+    assert len(set(found.patterns.tolist())) == (16 if part is Part.LIKENESS else 8)
+    np.testing.assert_array_equal(found.work, LAYOUT.work)
+
+
+def test_a_prior_lacks_its_borders_or_is_none() -> None:
+    prior = prior_without(Part.BORDERS, BLOCKS.prior)
+    assert isinstance(prior, LatencyPrior)
+    assert prior.border.size == prior.border_spread.size == 0
+    assert prior_without(Part.PROFILES, BLOCKS.prior) is None
+    assert prior_without(Part.RACING, BLOCKS.prior) is BLOCKS.prior
+    assert prior_without(Part.BORDERS, None) is None
+
+
+def test_probes_and_stages_are_switched_off_where_trials_are_run(tmp_path: Path) -> None:
+    answers = Answers(BLOCKS, Budget(seconds=1.0))
+    trials = trials_of(answers, BLOCKS.problem, RandomSampler(), tmp_path)
+    trials.has_prior, trials.least_ratios = True, lambda _: (0.5,)
+    switch_off(Part.BORDERS, trials)
+    assert trials.is_structured
+    assert trials.has_prior
+    switch_off(Part.PROBES, trials)
+    assert not trials.is_structured
+    switch_off(Part.RACING, trials)
+    assert not trials.has_prior
+    assert trials.least_ratios({}) == ()
+    assert isinstance(trials.study, Study)
+
+
+def test_one_scheme_stays_of_those_that_differ_in_ranges_alone() -> None:
+    kept = [scheme.name for scheme in one_range_each(read_space("default").schemes)]
+    assert kept == ["u8s8-channel-minmax", "u8s8-linear-minmax", "u8s8-tensor-minmax"]
+
+
+def test_the_first_scheme_stays_where_none_takes_the_extremes() -> None:
+    schemes = [scheme for scheme in read_space("default").schemes if "minmax" not in scheme.name]
+    assert [scheme.name for scheme in one_range_each(schemes)] == ["u8s8-channel-p99.999", "u8s8-linear-p99.999"]
+
+
+def test_a_narrowed_space_has_float_and_what_was_kept() -> None:
+    space = BLOCKS.problem.space
+    found = narrowed(space, one_range_each(space.schemes.values()))
+    assert set(found.choices) == set(space.choices)
+    assert all(
+        names == ("float", "u8s8-channel-minmax", "u8s8-linear-minmax", "u8s8-tensor-minmax")
+        for names in found.choices.values()
+    )
+    assert list(found.schemes) == ["u8s8-channel-minmax", "u8s8-linear-minmax", "u8s8-tensor-minmax"]
