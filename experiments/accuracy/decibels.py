@@ -117,8 +117,13 @@ def measure_ceilings(setting: Setting, judge: Judge, scheme: str, n_mixes: int) 
 def render_decibels(document: Mapping[str, Any]) -> str:
     """A line for each uniform recipe, and one for the mixes of each model."""
     parts = document.get("parts", {})
-    rows = [row for model, part in parts.items() for row in (*_uniform_rows(model, part), *_mix_rows(model, part))]
-    return markdown(["model", "assignment", PLAIN, *_others(document), "same kernels"], rows)
+    others = _others(document)
+    rows = [
+        row
+        for model, part in parts.items()
+        for row in (*_uniform_rows(model, part, others), *_mix_rows(model, part, others))
+    ]
+    return markdown(["model", "assignment", PLAIN, *others, "same kernels"], rows)
 
 
 def render_ceilings(document: Mapping[str, Any]) -> str:
@@ -158,21 +163,22 @@ def _ceiling_texts(row: Mapping[str, Any]) -> list[str]:
 
 def _others(document: Mapping[str, Any]) -> list[str]:
     """Algorithms that were measured, beside none."""
-    found = {record["algorithm"] for part in document.get("parts", {}).values() for record in part["decibels"]}
+    records = [record for part in document.get("parts", {}).values() for record in part["decibels"]]
+    found = {record["algorithm"] for record in records if record["snr_db"] is not None}
     return [name for name in ALGORITHMS if name in found and name != PLAIN]
 
 
-def _uniform_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
+def _uniform_rows(model: str, part: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:
+    """Gains; blank where an algorithm was not measured."""
     found = [record for record in part["decibels"] if record["mix"] == 0]
     for scheme in dict.fromkeys(record["scheme"] for record in found):
         by_name = {record["algorithm"]: record for record in found if record["scheme"] == scheme}
         plain = by_name[PLAIN]["snr_db"]
-        others = [by_name[name] for name in ALGORITHMS if name in by_name and name != PLAIN]
-        gains = [f"{other['snr_db'] - plain:+.1f}" for other in others]
-        yield [model, scheme, f"{plain:.1f}", *gains, _yes(all(other["same_kernels"] for other in others))]
+        gains = [f"{by_name[name]['snr_db'] - plain:+.1f}" if name in by_name else "" for name in names]
+        yield [model, scheme, f"{plain:.1f}", *gains, _yes(all(r["same_kernels"] for r in by_name.values()))]
 
 
-def _mix_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
+def _mix_rows(model: str, part: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:
     """Mean gains over all mixes, and their 95 % interval as if mixes were independent."""
     found = [record for record in part["decibels"] if record["mix"] and record["snr_db"] is not None]
     plain = {(r["scheme"], r["mix"]): r["snr_db"] for r in found if r["algorithm"] == PLAIN}
@@ -180,12 +186,17 @@ def _mix_rows(model: str, part: Mapping[str, Any]) -> Iterator[list[str]]:
         return
     gains = [
         [r["snr_db"] - plain[r["scheme"], r["mix"]] for r in found if r["algorithm"] == name and _key(r) in plain]
-        for name in ALGORITHMS
-        if name != PLAIN and any(record["algorithm"] == name for record in found)
+        for name in names
     ]
-    texts = [f"{np.mean(gain):+.1f} ± {1.96 * np.std(gain, ddof=1) / math.sqrt(len(gain)):.1f}" for gain in gains]
+    texts = [_with_interval(gain) if gain else "" for gain in gains]
     same = _yes(all(record["same_kernels"] for record in found))
     yield [model, f"{len(plain)} mixes", f"{np.mean(list(plain.values())):.1f}", *texts, same]
+
+
+def _with_interval(gain: Sequence[float]) -> str:
+    if len(gain) < 2:
+        return f"{gain[0]:+.1f}"
+    return f"{np.mean(gain):+.1f} ± {1.96 * np.std(gain, ddof=1) / math.sqrt(len(gain)):.1f}"
 
 
 def _key(record: Mapping[str, Any]) -> tuple[str, int]:

@@ -38,6 +38,16 @@ def test_mixes_are_one_row_with_an_interval_and_those_of_infinite_quality_do_not
     assert mixes == "| digits | 2 mixes | 40.0 | +2.0 ± 2.0 | +1.0 ± 0.0 | yes |"
 
 
+def test_what_was_not_measured_of_a_model_is_blank() -> None:
+    parts = {
+        "one": {"decibels": [a_record(PLAIN, 30.0), a_record(MEAN, 32.5), a_record(OBSERVED, 29.0)]},
+        "two": {"decibels": [a_record(PLAIN, 30.0), a_record(OBSERVED, 31.0)]},
+        "three": {"decibels": [a_record(PLAIN, 30.0, mix=1), a_record(MEAN, 31.0, mix=1)]},
+    }
+    rows = render_decibels({"parts": parts}).splitlines()[3:]
+    assert rows == ["| two | a | 30.0 |  | +1.0 | yes |", "| three | 1 mixes | 30.0 | +1.0 |  | yes |"]
+
+
 def a_part(plain: float, best: float, ceiling: float) -> dict[str, Any]:
     ceilings = [a_record(name, ceiling if name == FLOAT_WEIGHTS[1] else 20.0) for name in CEILINGS]
     return {"decibels": [a_record(PLAIN, plain), a_record(BEST, best)], "ceilings": ceilings}
