@@ -16,7 +16,7 @@ from autoquant.errors import MetricError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE, Outputs
 
-__all__ = ["CrashesOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "crash", "eat_memory", "hang"]
+__all__ = ["CrashesOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "NeverRefines", "crash", "eat_memory", "hang"]
 
 
 def crash() -> None:
@@ -57,6 +57,19 @@ class Misbehaving(Evaluator):
         if fault is not None:
             _FAULTS[fault]()
         return Evaluator.evaluate(self, assignment, n_rounds, least_ratios)
+
+
+class NeverRefines:
+    """A refiner, and what makes it, that never comes to an end."""
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def __call__(self) -> "NeverRefines":
+        return self
+
+    def refine(self, *_: object) -> None:
+        hang()
 
 
 class MisbehavingSetup:

@@ -35,14 +35,21 @@ class Refined:
     Attributes:
         candidate: Has the kernels of the plain one.
         algorithms: That were done beside those of the form.
+        once_s: Seconds that went into what later finalists need too.
     """
 
     candidate: Candidate
     algorithms: tuple[str, ...]
+    once_s: float = 0.0
 
 
 class Refine(Protocol):
     """Refines finalists."""
+
+    @property
+    def once_s(self) -> float:
+        """Seconds so far that another finalist will not take again."""
+        ...
 
     def __call__(self, assignment: Assignment) -> Refined | None:
         """A refined candidate; None where there is nothing to refine or no time."""
@@ -113,12 +120,16 @@ class Finalists:
                 n_versions = 1 if self.refine is None else 2
                 if deadline.left < needed + n_versions * each + writing_s:
                     break
-                start = time.perf_counter()
+                start, once_s = time.perf_counter(), self._once_s
                 for name, finalist in self._versions(evaluation):
                     found[name] = finalist
                     needed += each
-                writing_s = time.perf_counter() - start
+                writing_s = time.perf_counter() - start - (self._once_s - once_s)
         return found
+
+    @property
+    def _once_s(self) -> float:
+        return 0.0 if self.refine is None else self.refine.once_s
 
     def _versions(self, evaluation: Evaluation) -> Iterator[tuple[str, Finalist]]:
         """As it was in the search, and refined."""

@@ -18,6 +18,7 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError, ProfileError
+from autoquant.graph.preprocess import EQUAL_DB
 from autoquant.model.prepared import PreparedModel
 from autoquant.space.schema import read_space
 
@@ -35,6 +36,9 @@ _LONG_SHARE = 0.1
 """Of the budget: another form is not tried where making and sending it should take more."""
 _EQUALISING_SHARE = 0.5
 """Of a calibration, so long does equalising take, roughly."""
+_MOST_NAMES = 3
+_ROUNDING_SHARE = 0.1
+"""Of the budget, for rounding the weights of one form where schemes ask for more than the nearest integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +140,15 @@ class Preparing:
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
                 return None, found.note
+            prepared = steps.compared(found.prepared, self.data.everything)
+            if prepared.difference_db < EQUAL_DB:
+                return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             n_samples = plain.statistics.n_samples
-            statistics = self._calibrate(found.prepared, n_samples, seconds=seconds)
+            statistics = self._calibrate(prepared, n_samples, seconds=seconds)
             if statistics.n_samples < n_samples:
                 return None, "there was no time for another calibration"
-            return replace(plain, prepared=found.prepared, statistics=statistics, form=Form.EQUALISED), found.note
+            return replace(plain, prepared=prepared, statistics=statistics, form=Form.EQUALISED), found.note
 
     def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
         """The form with the highest mean gain of the uniform recipes; the first one where that is too little."""
@@ -172,6 +179,7 @@ class Preparing:
         if all(scheme.rounding is Rounding.NEAREST for scheme in self.definition.schemes):
             return plain
         self.tell("round")
+        is_known = self.earlier is not None and self.earlier.form is plain.form
         with self.deadline.phase("round"):
             rounder = steps.round_weights(
                 plain.prepared,
@@ -179,6 +187,14 @@ class Preparing:
                 plain.statistics,
                 select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
                 space=self.definition,
+                seconds=math.inf if is_known else _ROUNDING_SHARE * self.configuration.budget.limit_s,
+                without=self.earlier.unrounded if self.earlier is not None and is_known else (),
+            )
+        if rounder.late:
+            why = "as before" if is_known else f"as there was no time in {_ROUNDING_SHARE:.0%} of the budget"
+            self.notes.append(
+                f"weights of the {plain.form} form are rounded to the nearest integers in some formats or all, {why}:"
+                f" {_enumerated(rounder.late)}"
             )
         return replace(plain, rounder=rounder)
 
@@ -201,6 +217,12 @@ def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    n_more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def _name(form: _Form) -> str:

@@ -1,7 +1,10 @@
 """Finalists with integers that took longer to find."""
 
 import math
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from autoquant.api.data import SearchData
@@ -20,6 +23,8 @@ _MOST_CALIBRATING, _MOST_JUDGED = 256, 32
 """Samples that are sent to the process."""
 _PATIENCE_S = 10.0
 """So much longer, and twice as long as there is time, may the process take before it is taken to hang."""
+_LOOKING_S = 0.1
+"""Between two looks at whether the user wants no more of it."""
 
 
 def refine_of(
@@ -58,10 +63,9 @@ def refine_of(
         seconds=seconds,
     )
 
-    def left() -> float:
-        return 0.0 if is_ended() else end - deadline.elapsed
-
-    return Refinement(Worker(setup, memory_bytes=memory_bytes), left, notes)
+    return Refinement(
+        Worker(setup, memory_bytes=memory_bytes), lambda: end - deadline.elapsed, notes=notes, is_ended=is_ended
+    )
 
 
 @dataclass(slots=True)
@@ -72,29 +76,70 @@ class Refinement:
         worker: Of a ``Refiner``.
         left: Seconds until nothing may be begun any more.
         notes: Gets a sentence where something could not be refined.
+        is_ended: Whether the user wants no more of it; what runs then is ended, too.
+        once_s: Seconds so far that another finalist will not take again.
     """
 
     worker: Worker
     left: Callable[[], float]
     notes: list[str]
-    _has_failed: bool = field(init=False, default=False)
+    is_ended: Callable[[], bool] = lambda: False
+    once_s: float = field(init=False, default=0.0)
+    _is_over: bool = field(init=False, default=False)
 
     def __call__(self, assignment: Assignment) -> Refined | None:
         """The refined candidate; None where the time is over, nothing is quantized, or it cannot be done."""
-        left_s = self.left()
-        if self._has_failed or not assignment or left_s <= 0:
+        if self._is_over or not assignment or self.left() <= 0 or self.is_ended():
             return None
-        limit_s = None if math.isinf(left_s) else _PATIENCE_S + 2 * left_s
+        start = time.perf_counter()
         try:
-            refined: Refined
-            refined, notes = self.worker.call("refine", assignment, left_s, seconds=limit_s)
+            with self._watched():
+                refined = self._refined(assignment)
         except Exception as error:  # whatever it is, the plain finalists are there
-            self._has_failed = True
-            reason = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
-            self.notes.append(f"refinement ended, the other finalists stay as they are: {reason}")
+            self._is_over = True
+            self.once_s += time.perf_counter() - start
+            self.notes.append(f"refinement ended, the other finalists stay as they are: {self._reason(error)}")
             return None
+        self.once_s += refined.once_s
+        return refined
+
+    def _refined(self, assignment: Assignment) -> Refined:
+        start = time.perf_counter()
+        if not self.worker.is_running:
+            self.worker.ready(seconds=self._limit_s(self.left()))
+            self.once_s += time.perf_counter() - start
+        left_s = self.left()
+        refined: Refined
+        refined, notes = self.worker.call("refine", assignment, left_s, seconds=self._limit_s(left_s))
         self.notes.extend(notes)
         return refined
+
+    @staticmethod
+    def _limit_s(left_s: float) -> float | None:
+        return None if math.isinf(left_s) else _PATIENCE_S + 2 * max(left_s, 0.0)
+
+    def _reason(self, error: Exception) -> str:
+        if self.is_ended():
+            return "the user wanted no more of it"
+        return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End the process as soon as the user wants no more of it."""
+        is_done = threading.Event()
+
+        def watch() -> None:
+            while not is_done.wait(_LOOKING_S):
+                if self.is_ended():
+                    self.worker.give_up()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_done.set()
+            watcher.join()
 
     def close(self) -> None:
         """End the process."""

@@ -69,12 +69,15 @@ class Refiner:
     Attributes:
         setup: What it was made from.
         first_s: Seconds that the first version of the first finalist took; 0 before.
+        once_s: Seconds so far in what is done once for all finalists.
         judging_s: Seconds that comparing a version took the last time; 0 before.
     """
 
     setup: RefinerSetup
     first_s: float = 0.0
     judging_s: float = 0.0
+    once_s: float = 0.0
+    _failed: set[Rounding] = field(default_factory=set)
     _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
     _builders: dict[Rounding, Builder] = field(default_factory=dict)
     _bench: Bench | None = None
@@ -91,31 +94,33 @@ class Refiner:
             ModelError: onnxruntime refuses a candidate.
             DataError: What weights are multiplied with is not finite.
         """
-        self._notes = []
+        self._notes, before_s = [], self.once_s
         start = time.perf_counter()
         end = start + left_s
         with steps.running(self.setup.ingredients.prepared.source):
             best = self._version(assignment, _FIRST, end)
             self.first_s = self.first_s or time.perf_counter() - start
-            try:
-                best = self._best(best, assignment, end)
-            except (AutoquantError, np.linalg.LinAlgError, MemoryError) as error:
-                self._notes.append(
-                    f"refinement: only {_FIRST} was tried on a finalist: {str(error) or 'there is no memory'}"
-                )
-        return best, self._notes
+            best = self._best(best, assignment, end)
+        return replace(best, once_s=self.once_s - before_s), self._notes
 
     def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
-        """The first version, or the costly one that is better and that there is time for."""
+        """The best of the first version and the costly ones that there is time for; one that fails is not one."""
         best, best_db = first, math.nan
         for rounding in _COSTLY:
             needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
-            if end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds:
+            is_late = end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds
+            if is_late or rounding in self._failed:
                 continue
-            if math.isnan(best_db):
-                best_db = self._snr_db(first.candidate)
-            other = self._version(assignment, rounding, end)
-            other_db = self._snr_db(other.candidate)
+            try:
+                if math.isnan(best_db):
+                    best_db = self._snr_db(first.candidate)
+                other = self._version(assignment, rounding, end)
+                other_db = self._snr_db(other.candidate)
+            except (AutoquantError, np.linalg.LinAlgError, MemoryError) as error:
+                self._failed.add(rounding)
+                reason = str(error) or "there is no memory"
+                self._notes.append(f"refinement: {rounding} is left out, the other roundings stay: {reason}")
+                continue
             if other_db > best_db:
                 best, best_db = other, other_db
         return best
@@ -131,18 +136,18 @@ class Refiner:
 
     def _builder(self, rounding: Rounding, seconds: float) -> Builder:
         if rounding not in self._builders:
+            start = time.perf_counter()
             found = self.setup.ingredients
             schemes = tuple(replace(scheme, rounding=rounding) for scheme in found.definition.schemes)
             space = replace(found.definition, schemes=schemes)
             parts = found.prepared, found.regions, found.statistics
             rounded = steps.round_weights(*parts, self.setup.calibration, space=space, seconds=seconds)
-            if rounded.unfinished:
-                self._notes.append(
-                    f"refinement: there was no time to round {len(rounded.unfinished)} weights by {rounding}"
-                )
+            if rounded.late:
+                self._notes.append(f"refinement: there was no time to round {len(rounded.late)} weights by {rounding}")
             self._rounded[rounding] = rounded
             self._builders[rounding] = steps.builder_of(*parts, space=space, rounder=self._rounder)
             self._builders[rounding].write_plain_sums(self.setup.has_plain_sums)
+            self.once_s += time.perf_counter() - start
         return self._builders[rounding]
 
     def _rounder(
@@ -161,6 +166,7 @@ class Refiner:
         start = time.perf_counter()
         if self._bench is None:
             self._bench = Bench(self.setup.ingredients.prepared.source, [Target()], self.setup.judged)
+            self.once_s += time.perf_counter() - start
         opened = self._bench.open(candidate.skeleton, candidate.constants)
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from autoquant.api.folder import read_json
 from autoquant.domain.accuracy import Form
+from autoquant.domain.region import TensorName
 from autoquant.errors import OutputError
+from autoquant.rounding.rounded import Asked
 from autoquant.runtime.environment import describe_environment, differences
 
 __all__ = ["Earlier", "read_earlier"]
@@ -38,6 +40,7 @@ class Earlier:
         has_plain_sums: What probing the forms gave.
         form: Of the float model.
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
+        unrounded: Weights, and on which grids, that there was no time to round as the space asks for.
         sampler: That it used.
     """
 
@@ -46,6 +49,7 @@ class Earlier:
     has_plain_sums: bool
     form: Form
     has_mean_biases: bool
+    unrounded: frozenset[Asked]
     sampler: str
 
 
@@ -88,5 +92,12 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         has_plain_sums=document.get("plain_sums") is True,
         form=Form(str(form)),
         has_mean_biases=document.get("mean_biases") is True,
+        unrounded=_unrounded(document.get("unrounded")),
         sampler=str(earlier.get("sampler", now["sampler"])),
     )
+
+
+def _unrounded(found: object) -> frozenset[Asked]:
+    """Pairs of a weight and the digest of a grid."""
+    pairs = found if isinstance(found, list) else []
+    return frozenset((TensorName(str(weight)), str(digest)) for weight, digest in pairs)

@@ -379,6 +379,7 @@ class Run:
             "plain_sums": self.has_plain_sums,
             "form": ingredients.form,
             "mean_biases": ingredients.definition == self.definition,
+            "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},

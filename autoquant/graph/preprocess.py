@@ -1,7 +1,7 @@
 """From the user's file to the float model that every candidate is made from."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ from autoquant.model.rewrite import (
 )
 from autoquant.runtime.session import open_session, optimize_basic
 
-__all__ = ["prepare"]
+__all__ = ["EQUAL_DB", "compared", "prepare"]
 
 OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
@@ -86,6 +86,21 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
             return _prepared(path, model, difference, tuple(_notes(model, attempt, difference, reasons)))
         reasons.append(f"outputs differ ({difference:.1f} dB)")
     raise ModelError(f"{path}: the model cannot be preprocessed: {reasons[0]}; export it again with a newer opset")
+
+
+def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
+    """The same model with ``difference_db`` measured anew, for one that was changed since.
+
+    Args:
+        prepared: A preprocessed model.
+        feeds: Real inputs; the first few are run.
+
+    Raises:
+        ModelError: It cannot be run.
+    """
+    checked = tuple(feeds[:N_CHECKED])
+    difference_db = _difference_db(prepared.graph.model, _outputs(prepared.source, checked), checked)
+    return replace(prepared, difference_db=difference_db)
 
 
 def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...]) -> PreparedModel:

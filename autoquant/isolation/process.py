@@ -104,6 +104,11 @@ class Worker:
         self.start()
         return self._call(method, arguments, seconds)
 
+    def give_up(self) -> None:
+        """From another thread: wait no more for the answer to a call, which raises WorkerLostError."""
+        if self._process is not None:
+            self._patience.lose()
+
     def close(self) -> None:
         """End the process."""
         process, errors, scratch = self._process, self._errors, self._scratch

@@ -11,11 +11,13 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
 from autoquant.rounding.problem import Floats
 
-__all__ = ["Integers", "Rounded", "RoundedWeights", "grid_digest"]
+__all__ = ["Asked", "Integers", "Rounded", "RoundedWeights", "grid_digest"]
 
 Integers = npt.NDArray[np.generic]
 Rounded = tuple[Integers, Floats]
 """Integers in the shape of their weight, and the scales that are theirs, in the shape of those that were asked for."""
+Asked = tuple[TensorName, str]
+"""A weight and the ``grid_digest`` that it is wanted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,17 @@ class RoundedWeights:
     """A rounder that looks up what it gives: the same in every process, whatever the time.
 
     Attributes:
-        found: By weight and ``grid_digest``.
-        unfinished: Weights for which there was no time in some format.
+        found: By what was asked for.
+        unfinished: What there was no time for.
     """
 
-    found: Mapping[tuple[TensorName, str], Rounded]
-    unfinished: frozenset[TensorName] = frozenset()
+    found: Mapping[Asked, Rounded]
+    unfinished: frozenset[Asked] = frozenset()
+
+    @property
+    def late(self) -> tuple[TensorName, ...]:
+        """Weights for which there was no time in some format, sorted."""
+        return tuple(sorted({weight for weight, _ in self.unfinished}))
 
     def __call__(
         self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from autoquant.rounding.gptq import round_with_feedback
 from autoquant.rounding.moments import Moments, readers_of
 from autoquant.rounding.problem import Floats, Problem, damped
 from autoquant.rounding.products import as_columns, as_weight
-from autoquant.rounding.rounded import Integers, Rounded, grid_digest
+from autoquant.rounding.rounded import Asked, Integers, Rounded, grid_digest
 
 __all__ = ["WeightRounder"]
 
@@ -34,16 +34,18 @@ class WeightRounder:
         moments: Of what its weights are multiplied with.
         seconds: For all calls together; the last one may take longer.
         clock: Seconds from any start.
-        found: What was given so far, by weight and ``grid_digest``.
-        unfinished: Weights for which there was no time.
+        without: What stays as it is, e.g. as there was no time for it in an earlier run.
+        found: What was given so far, by what was asked for.
+        unfinished: What there was no time for, or is in ``without``.
     """
 
     graph: Graph
     moments: Moments
     seconds: float = math.inf
     clock: Callable[[], float] = time.perf_counter
-    found: dict[tuple[TensorName, str], Rounded] = field(default_factory=dict)
-    unfinished: set[TensorName] = field(default_factory=set)
+    without: Collection[Asked] = ()
+    found: dict[Asked, Rounded] = field(default_factory=dict)
+    unfinished: set[Asked] = field(default_factory=set)
     _spent_s: float = 0.0
 
     def __call__(
@@ -67,8 +69,8 @@ class WeightRounder:
         key = weight, grid_digest(scale, zero_point, dtype, rounding)
         if key in self.found or not readers_of(weight, self.graph):
             return self.found.get(key)
-        if self._spent_s >= self.seconds:
-            self.unfinished.add(weight)
+        if key in self.without or self._spent_s >= self.seconds:
+            self.unfinished.add(key)
             return None
         start = self.clock()
         self.found[key] = self._rounded(weight, scale, zero_point, dtype, rounding)

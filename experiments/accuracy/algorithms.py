@@ -1,6 +1,6 @@
 """Algorithms that are compared: from an assignment to a candidate with the same kernels and other numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,7 +61,13 @@ class Setting:
 Algorithm = Callable[[Setting, Assignment], Candidate]
 
 
-def setting_of(subject: Subject, space: str, cache: Path, schemes: Sequence[str] | None = None) -> Setting:
+def setting_of(
+    subject: Subject,
+    space: str,
+    cache: Path,
+    schemes: Sequence[str] | None = None,
+    algorithms: Sequence[str] | None = None,
+) -> Setting:
     """Prepare, calibrate and partition once.
 
     Args:
@@ -69,11 +75,15 @@ def setting_of(subject: Subject, space: str, cache: Path, schemes: Sequence[str]
         space: By name.
         cache: For the statistics.
         schemes: By name; None for all of the space.
+        algorithms: That will be asked for; None for all. Weights are rounded for these alone.
     """
+    roundings = _roundings(ALGORITHMS if algorithms is None else algorithms)
     found = read_space(space, ep="cpu", accuracy=Accuracy.NONE)
     chosen = tuple(scheme for scheme in found.schemes if schemes is None or scheme.name in schemes)
     definition = replace(found, schemes=chosen)
-    every = replace(definition, schemes=tuple(each for scheme in definition.schemes for each in _variants(scheme)))
+    every = replace(
+        definition, schemes=tuple(each for scheme in definition.schemes for each in _variants(scheme, roundings))
+    )
     calibration = steps.read_data(subject.model, subject.calibration)
     prepared = steps.prepare(subject.model, calibration)
     regions = steps.find_regions(prepared, space=definition)
@@ -96,9 +106,15 @@ def setting_of(subject: Subject, space: str, cache: Path, schemes: Sequence[str]
     )
 
 
-def _variants(scheme: Scheme) -> tuple[Scheme, ...]:
+def _roundings(algorithms: Iterable[str]) -> tuple[Rounding, ...]:
+    """Those that some algorithm has in its name."""
+    parts = {part for name in algorithms for part in name.split(", ")}
+    return tuple(rounding for rounding in _SUFFIXES if rounding in parts)
+
+
+def _variants(scheme: Scheme, roundings: Sequence[Rounding]) -> tuple[Scheme, ...]:
     corrected = replace(scheme, name=scheme.name + _MEAN, bias=BiasCorrection.MEAN)
-    rounded = (replace(scheme, name=scheme.name + end, rounding=rounding) for rounding, end in _SUFFIXES.items())
+    rounded = (replace(scheme, name=scheme.name + _SUFFIXES[each], rounding=each) for each in roundings)
     return (scheme, corrected, *rounded)
 
 

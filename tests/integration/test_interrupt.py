@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import autoquant
 from autoquant import Budget
 from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.api.trials import SearchProgress
+from tests.doubles import NeverRefines
 from tests.integration.conftest import Command
 
 
@@ -77,6 +79,32 @@ def test_an_interrupt_in_the_last_measurement_delivers_what_it_has_so_far() -> N
     front = json.loads(Path("run/front.json").read_text())
     assert front["members"][-1]["id"] == "float"
     assert all(m["latency"]["cpu-1t"]["n_sessions"] == 1 for m in front["members"])
+
+
+@pytest.mark.usefixtures("workplace")
+def test_an_interrupt_ends_a_refinement_and_delivers_the_plain_finalists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.api.refinement.RefinerSetup", NeverRefines)
+    pressing = threading.Timer(5.0, os.kill, (os.getpid(), signal.SIGINT))
+
+    def on_progress(progress: SearchProgress) -> None:
+        if progress.phase == "finish" and not pressing.is_alive():
+            pressing.start()
+
+    result = autoquant.search(
+        "example:digits",
+        space="quick",
+        n_regions=3,
+        budget=Budget(trials=6),
+        accuracy="full",
+        out="run",
+        on_progress=on_progress,
+    )
+    pressing.join()
+    ended = "refinement ended, the other finalists stay as they are: the user wanted no more of it"
+    assert ended in result.record.notes
+    members = json.loads(Path("run/front.json").read_text())["members"]
+    assert members[-1]["id"] == "float"
+    assert not any(member["id"].endswith("-refined") for member in members)
 
 
 @pytest.mark.usefixtures("workplace")

@@ -6,13 +6,21 @@ from autoquant.api.steps.candidates import build, builder_of, probe_residual_nor
 from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.measurement import measure, open_bench
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
-from autoquant.api.steps.preparation import definition_of, find_regions, layout_of, prepare, prepare_without_data
+from autoquant.api.steps.preparation import (
+    compared,
+    definition_of,
+    find_regions,
+    layout_of,
+    prepare,
+    prepare_without_data,
+)
 from autoquant.api.steps.rounding import round_weights
 
 __all__ = [
     "build",
     "builder_of",
     "calibrate",
+    "compared",
     "definition_of",
     "equalise",
     "find_regions",

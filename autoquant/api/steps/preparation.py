@@ -18,7 +18,7 @@ from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 
-__all__ = ["definition_of", "find_regions", "layout_of", "prepare", "prepare_without_data"]
+__all__ = ["compared", "definition_of", "find_regions", "layout_of", "prepare", "prepare_without_data"]
 
 
 def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -44,6 +44,15 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
                         f"--dim {name}={dims[name]}: but samples of '{signature.name}' in {samples.source} have the"
                         f" shape {feed[signature.name].shape}; leave out --dim or give data of that size"
                     )
+
+
+def compared(prepared: PreparedModel, samples: Samples) -> PreparedModel:
+    """A changed model with the difference of its outputs from those of the user's file, on the first few samples.
+
+    Raises:
+        ModelError: It cannot be run.
+    """
+    return preprocess.compared(prepared, samples.feeds)
 
 
 def prepare_without_data(

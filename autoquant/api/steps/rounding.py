@@ -1,7 +1,7 @@
 """Weights whose integers suit each other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from autoquant.api.steps.candidates import builder_of
 from autoquant.api.steps.preparation import definition_of, layout_of
@@ -14,7 +14,7 @@ from autoquant.domain.target import Target
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.rounding.moments import Moments
-from autoquant.rounding.rounded import RoundedWeights
+from autoquant.rounding.rounded import Asked, RoundedWeights
 from autoquant.rounding.rounder import WeightRounder
 from autoquant.runtime.session import Session, open_session
 
@@ -32,7 +32,7 @@ def round_weights(
     space: str | SpaceDefinition = "default",
     ep: str = "cpu",
     seconds: float = math.inf,
-    seed: int = 0,
+    without: Collection[Asked] = (),
 ) -> RoundedWeights:
     """What ``builder_of`` needs for schemes that do not round to the nearest integers: each weight once in each format.
 
@@ -45,13 +45,14 @@ def round_weights(
         ep: Execution provider whose section of the space counts.
         seconds: For all weights together. Where half of them are over, not all samples are run; weights that there is
             no time for are rounded to the nearest integers, and ``unfinished`` names them.
-        seed: Of the choice among the products of an operator, where there are very many.
+        without: Weights that are rounded to the nearest integers too: ``unfinished`` of an earlier call, to get what
+            that gave.
 
     Raises:
         DataError: What a weight is multiplied with is not finite.
     """
     definition = definition_of(space, ep)
-    rounder = rounder_of(prepared, samples, seconds=seconds, seed=seed)
+    rounder = rounder_of(prepared, samples, seconds=seconds, without=without)
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
     choices = layout_of(prepared, found, definition).choices
     for scheme in definition.schemes:
@@ -60,8 +61,23 @@ def round_weights(
     return RoundedWeights(rounder.found, frozenset(rounder.unfinished))
 
 
-def rounder_of(prepared: PreparedModel, samples: Samples, *, seconds: float = math.inf, seed: int = 0) -> WeightRounder:
-    """A rounder that has done nothing so far, for ``builder_of``; arguments are those of ``round_weights``."""
+def rounder_of(
+    prepared: PreparedModel,
+    samples: Samples,
+    *,
+    seconds: float = math.inf,
+    without: Collection[Asked] = (),
+    seed: int = 0,
+) -> WeightRounder:
+    """A rounder that has done nothing so far, for ``builder_of``.
+
+    Args:
+        prepared: The preprocessed model.
+        samples: Calibration samples.
+        seconds: For all weights together.
+        without: Weights that are rounded to the nearest integers.
+        seed: Of the choice among the products of an operator, where there are very many.
+    """
     graph = prepared.graph
 
     def open_with(tensors: Sequence[TensorName]) -> Session:
@@ -69,4 +85,4 @@ def rounder_of(prepared: PreparedModel, samples: Samples, *, seconds: float = ma
         session: Session = open_session(to_bytes(model), _CALIBRATION)
         return session
 
-    return WeightRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds)
+    return WeightRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds, without=without)

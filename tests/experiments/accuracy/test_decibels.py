@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from experiments.accuracy.algorithms import ALGORITHMS, PLAIN
-from experiments.accuracy.decibels import main, render_decibels
+from experiments.accuracy.ceilings import CEILINGS, FLOAT_WEIGHTS
+from experiments.accuracy.decibels import BEST, main, render_ceilings, render_decibels
 
 MEAN, OBSERVED = "bias mean", "bias observed"
 
@@ -37,12 +38,40 @@ def test_mixes_are_one_row_with_an_interval_and_those_of_infinite_quality_do_not
     assert mixes == "| digits | 2 mixes | 40.0 | +2.0 ± 2.0 | +1.0 ± 0.0 | yes |"
 
 
+def test_what_was_not_measured_of_a_model_is_blank() -> None:
+    parts = {
+        "one": {"decibels": [a_record(PLAIN, 30.0), a_record(MEAN, 32.5), a_record(OBSERVED, 29.0)]},
+        "two": {"decibels": [a_record(PLAIN, 30.0), a_record(OBSERVED, 31.0)]},
+        "three": {"decibels": [a_record(PLAIN, 30.0, mix=1), a_record(MEAN, 31.0, mix=1)]},
+    }
+    rows = render_decibels({"parts": parts}).splitlines()[3:]
+    assert rows == ["| two | a | 30.0 |  | +1.0 | yes |", "| three | 1 mixes | 30.0 | +1.0 |  | yes |"]
+
+
+def a_part(plain: float, best: float, ceiling: float) -> dict[str, Any]:
+    ceilings = [a_record(name, ceiling if name == FLOAT_WEIGHTS[1] else 20.0) for name in CEILINGS]
+    return {"decibels": [a_record(PLAIN, plain), a_record(BEST, best)], "ceilings": ceilings}
+
+
+def test_what_was_won_is_a_share_of_what_float_weights_would_win_where_that_is_something() -> None:
+    parts = {"one": a_part(20.0, 23.0, 24.0), "two": a_part(20.0, 19.0, 20.5)}
+    rows = render_ceilings({"parts": parts}).splitlines()[2:]
+    assert rows[0] == "| one | a | 20.0 | 20.0 | 20.0 | 24.0 | 20.0 | 20.0 | +3.0 | +4.0 | 75% |"
+    assert rows[1].endswith("| -1.0 | +0.5 |  |")
+    assert rows[2].endswith("| +1.0 | +2.2 | 75% |")
+
+
+def test_without_ceilings_there_is_no_table_of_them() -> None:
+    assert render_ceilings({"parts": {"digits": {"decibels": [a_record(PLAIN, 30.0)]}}}) == ""
+
+
 @pytest.mark.slow
 def test_it_measures_and_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "decibels.json"
     assert main([str(out), "example:digits", "--schemes", "u8s8-tensor-minmax", "--mixes", "2"]) == 0
     found = json.loads(out.read_text(encoding="utf-8"))["parts"]["digits"]["decibels"]
     assert len(found) == 3 * len(ALGORITHMS)
+    assert len(json.loads(out.read_text(encoding="utf-8"))["parts"]["digits"]["ceilings"]) == 3 * len(CEILINGS)
     assert all(record["same_kernels"] for record in found)
     assert "| digits | u8s8-tensor-minmax |" in capsys.readouterr().out
 

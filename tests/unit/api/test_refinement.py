@@ -1,6 +1,7 @@
 import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from autoquant.domain.region import Assignment, RegionId
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
 from autoquant.qdq.candidate import Candidate
-from tests.doubles import crash
+from tests.doubles import crash, hang
 
 ASSIGNMENT = {RegionId("r"): "s"}
 REFINED = Refined(
@@ -63,6 +64,43 @@ def test_a_fault_costs_the_refinements_that_are_still_to_come(fault: Callable[[]
     assert len(notes) == 2
     assert notes[0] == "a sentence"
     assert notes[1].startswith(f"refinement ended, the other finalists stay as they are: {reason}")
+
+
+@dataclass
+class Slow:
+    """Makes itself, which takes some time, as the first call does for what later ones need too."""
+
+    def __call__(self) -> "Slow":
+        time.sleep(0.2)
+        return self
+
+    def refine(self, assignment: Assignment, left_s: float) -> tuple[Refined, Sequence[str]]:
+        assert assignment == ASSIGNMENT
+        assert left_s > 0
+        return replace(REFINED, once_s=10.0), []
+
+
+def test_beginning_the_process_and_what_later_finalists_need_too_is_done_once() -> None:
+    refinement = Refinement(Worker(Slow()), lambda: math.inf, [])
+    assert refinement.once_s == 0
+    assert refinement(ASSIGNMENT) is not None
+    assert refinement.once_s > 10.2
+    first_s = refinement.once_s
+    assert refinement(ASSIGNMENT) is not None
+    refinement.close()
+    assert refinement.once_s == first_s + 10
+
+
+def test_a_user_who_wants_no_more_of_it_does_not_wait_for_the_one_that_runs() -> None:
+    start, notes = time.perf_counter(), list[str]()
+    endless = AFault(hang, n_calls=1)
+    refinement = Refinement(Worker(endless), lambda: math.inf, notes, lambda: time.perf_counter() > start + 1)
+    assert refinement(ASSIGNMENT) is None
+    assert 1 < time.perf_counter() - start < 60
+    assert notes == ["refinement ended, the other finalists stay as they are: the user wanted no more of it"]
+    assert not refinement.worker.is_running
+    assert refinement(ASSIGNMENT) is None
+    assert not refinement.worker.is_running
 
 
 @pytest.mark.parametrize(("assignment", "left_s"), [({}, 60.0), (ASSIGNMENT, 0.0)])

@@ -7,11 +7,12 @@ import pytest
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
-from autoquant.api.refiner import RefinerSetup
+from autoquant.api.refiner import Refiner, RefinerSetup
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.target import Target
+from autoquant.errors import DataError
 from autoquant.qdq.candidate import Candidate
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.runtime.session import open_session, ort_values
@@ -134,4 +135,35 @@ def test_a_costly_rounding_that_fails_leaves_the_first_version(
     monkeypatch.setattr("autoquant.api.steps.round_weights", fail)
     found, notes = setup().refine(uniform(setup), math.inf)
     assert found.algorithms == ("rounding gptq", "bias observed")
-    assert notes == ["refinement: only gptq was tried on a finalist: there is no memory"]
+    reason = "is left out, the other roundings stay: there is no memory"
+    assert notes == [f"refinement: adaquant {reason}", f"refinement: adaround {reason}"]
+
+
+def test_a_rounding_that_fails_last_takes_nothing_from_the_better_one_before(
+    setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is not tried again on the next finalist."""
+    expected, round_weights, tried = version(setup, Rounding.ADAQUANT), steps.round_weights, []
+
+    def fail(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        tried.append(rounding := space.schemes[0].rounding)
+        if rounding is Rounding.ADAROUND:
+            raise DataError("odd numbers")
+        return round_weights(*parts, space=space, **others)
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", fail)
+    refiner = setup()
+    worse = iter([10.0, 20.0, 10.0, 20.0])
+    monkeypatch.setattr(Refiner, "_snr_db", lambda *_: next(worse))
+    (found, notes), (again, later) = (refiner.refine(uniform(setup), math.inf) for _ in range(2))
+    assert found.candidate.digest == again.candidate.digest == expected.digest
+    assert notes == ["refinement: adaround is left out, the other roundings stay: odd numbers"]
+    assert later == []
+    assert tried == [Rounding.GPTQ, Rounding.ADAQUANT, Rounding.ADAROUND]
+
+
+def test_what_is_done_once_is_counted_with_the_first_finalist_alone(setup: RefinerSetup) -> None:
+    refiner = setup()
+    first, again = (refiner.refine(uniform(setup), math.inf)[0] for _ in range(2))
+    assert first.once_s == refiner.once_s > 0
+    assert again.once_s == 0

@@ -202,7 +202,7 @@ def test_without_time_weights_are_rounded_to_the_nearest_integers(
     assignment = {region.id: space.schemes[0].name for region in found}
     rounded = round_weights(prepared, found, statistics, samples, space=space, seconds=0)
     assert rounded.found == {}
-    assert rounded.unfinished == {"wa", "wb", "wc", "wy"}
+    assert rounded.late == ("wa", "wb", "wc", "wy")
     candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
     assert candidate.digest == build(prepared, found, statistics, assignment, space=default).digest
 

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,19 @@ def test_a_crash_is_told_and_the_next_call_begins_anew(worker: Worker) -> None:
         worker.call("crash")
     assert not lost.value.is_late
     assert not worker.is_running
+    assert worker.call("count") == 1
+
+
+def test_another_thread_can_give_up_what_a_call_waits_for(worker: Worker) -> None:
+    worker.give_up()  # there is no process
+    worker.ready()
+    worker.give_up()  # nobody waits
+    assert worker.call("count") == 1
+    impatient = threading.Timer(0.2, worker.give_up)
+    impatient.start()
+    with pytest.raises(WorkerLostError):
+        worker.call("hang", seconds=300)
+    impatient.join()
     assert worker.call("count") == 1
 
 

@@ -1,0 +1,166 @@
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.api import steps
+from autoquant.api.deadline import Deadline
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.finalists import Finalist, Finalists, Refine, Refined
+from autoquant.api.folder import RunFolder
+from autoquant.domain.accuracy import Form
+from autoquant.domain.measurement import Evaluation, Measurement, Quality, State, Trial
+from autoquant.domain.region import Assignment
+from autoquant.space.schema import read_space
+from tests.models import a_convnet, floats, saved
+from tests.records import a_latency
+
+
+@pytest.fixture(scope="module")
+def ingredients(tmp_path_factory: pytest.TempPathFactory) -> Ingredients:
+    folder = tmp_path_factory.mktemp("place")
+    model = saved(a_convnet(), folder / "model.onnx")
+    samples = steps.read_data(model, {"x": np.concatenate([floats(1, 3, 8, 8, seed=s) for s in range(3)])})
+    prepared = steps.prepare(model, samples)
+    definition = read_space("quick", ep="cpu")
+    regions = steps.find_regions(prepared, space=definition)
+    statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
+    return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+
+
+@dataclass
+class Clock:
+    """Stands still unless somebody works."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("time.perf_counter", made)
+    return made
+
+
+@dataclass
+class Refining:
+    """Gives other biases; the first call takes ``first_s`` longer, as ``once_s`` says or not."""
+
+    ingredients: Ingredients
+    clock: Clock
+    each_s: float = 1.0
+    first_s: float = 0.0
+    tells: bool = True
+    once_s: float = 0.0
+    asked: list[Assignment] = field(default_factory=list)
+    is_closed: bool = False
+
+    def __call__(self, assignment: Assignment) -> Refined | None:
+        self.clock.now += self.each_s + (0.0 if self.asked else self.first_s)
+        self.once_s = self.first_s if self.tells else 0.0
+        self.asked.append(assignment)
+        builder = self.ingredients.builder()
+        shifts = {name: shift + 0.1 for name, shift in builder.expected_shifts(assignment).items()}
+        return Refined(candidate=builder.build(assignment, shifts), algorithms=("rounding gptq",))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def evaluations(ingredients: Ingredients, n: int) -> list[Evaluation]:
+    """One more region quantized in each."""
+    scheme = ingredients.definition.schemes[0].name
+    outcome = Measurement(
+        quality=Quality(per_output={"y": 40.0}, agreement={}, n_samples=3),
+        latency={"cpu-1t": a_latency(0.5, float_ms=1.0)},
+        digest="d",
+        effective={},
+        state=State.COMPLETE,
+        size_bytes=1000,
+    )
+    names = [region.id for region in ingredients.regions]
+    return [
+        Evaluation(
+            trial=Trial(number=k, assignment={r: scheme if i <= k else "float" for i, r in enumerate(names)}),
+            outcome=outcome,
+        )
+        for k in range(n)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "run", resume=False)
+
+
+def written(
+    ingredients: Ingredients, folder: RunFolder, refine: Refine | None, n: int = 2, seconds: float | None = None
+) -> dict[str, Finalist]:
+    finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=refine, folder=folder)
+    deadline = Deadline(seconds, _start=0.0)
+    return finalists.write(evaluations(ingredients, n), deadline, float_s=0.001, n_samples=3, opening_s=0.1)
+
+
+def metadata(path: Path) -> dict[str, str]:
+    return {prop.key: prop.value for prop in onnx.load(path).metadata_props}
+
+
+def test_a_finalist_is_a_file_with_what_it_is_made_of(ingredients: Ingredients, folder: RunFolder) -> None:
+    found = written(ingredients, folder, None)
+    assert list(found) == ["t0000", "t0001"]
+    for finalist in found.values():
+        said = metadata(finalist.path)
+        quantized = {r: s for r, s in finalist.evaluation.trial.assignment.items() if s != "float"}
+        assert json.loads(said["autoquant.assignment"]) == quantized
+        assert json.loads(said["autoquant.accuracy"]) == list(finalist.algorithms) == ["bias mean"]
+        assert json.loads(said["autoquant.measured_in_search"])["ratio"] == {"cpu-1t": 0.5}
+        assert finalist.path.with_suffix(".overrides.json").exists()
+        assert finalist.plain is None
+
+
+def test_a_refinement_is_a_second_file_that_names_its_own_algorithms(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock
+) -> None:
+    equalised = replace(ingredients, form=Form.EQUALISED)
+    refining = Refining(equalised, clock)
+    found = written(equalised, folder, refining)
+    assert list(found) == ["t0000", "t0000-refined", "t0001", "t0001-refined"]
+    assert found["t0001-refined"].plain == "t0001"
+    said = metadata(found["t0001-refined"].path)
+    assert json.loads(said["autoquant.accuracy"]) == ["equalised", "rounding gptq"]
+    assert "autoquant.measured_in_search" not in said
+    assert refining.is_closed
+
+
+def test_a_refinement_that_changes_nothing_is_no_second_file(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock
+) -> None:
+    class Same(Refining):
+        def __call__(self, assignment: Assignment) -> Refined | None:
+            return Refined(candidate=self.ingredients.builder().build(assignment), algorithms=())
+
+    assert list(written(ingredients, folder, Same(ingredients, clock))) == ["t0000", "t0001"]
+
+
+@pytest.mark.parametrize(("tells", "n_refined"), [(True, 2), (False, 1)])
+def test_what_the_first_refinement_does_once_is_not_expected_of_the_next_one(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock, tells: bool, n_refined: int
+) -> None:
+    refining = Refining(ingredients, clock, first_s=60.0, tells=tells)
+    assert len(written(ingredients, folder, refining, seconds=100.0)) == 2 * n_refined
+    assert len(refining.asked) == n_refined
+
+
+def test_no_more_finalists_than_can_be_measured_are_written(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock
+) -> None:
+    clock.now = 100.0
+    refining = Refining(ingredients, clock)
+    assert written(ingredients, folder, refining, seconds=100.0) == {}
+    assert refining.is_closed

@@ -1,0 +1,242 @@
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from autoquant.api import steps
+from autoquant.api.configuration import Budget, Configuration, Demands
+from autoquant.api.data import SearchData, read_search_data
+from autoquant.api.deadline import Deadline
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.api.preparing import Preparing
+from autoquant.api.resumption import Earlier
+from autoquant.domain.accuracy import Accuracy, Form
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import Rounding
+from autoquant.domain.target import Target
+from autoquant.equalisation.equalise import Equalised
+from autoquant.errors import ProfileError
+from autoquant.model.graph import Graph
+from autoquant.model.rewrite import with_constants
+from autoquant.space.schema import read_space
+from tests.models import floats, model_of, saved
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Configuration:
+    """A model whose channels can be balanced."""
+    folder = tmp_path_factory.mktemp("place")
+    gains = np.float32(2.0) ** np.arange(-4, 4, dtype=np.float32)
+    model = model_of(
+        "(float[1,8] x) => (float[1,4] y)",
+        "a = Gemm(x, wa, ba) h = Relu(a) y = Gemm(h, wy, by)",
+        {"wa": floats(8, 8) * gains, "ba": floats(8) * gains, "wy": floats(8, 4) / gains[:, None], "by": floats(4)},
+    )
+    return Configuration(
+        model=saved(model, folder / "model.onnx"),
+        calibration={"x": floats(8, 8, seed=1)},
+        evaluation={"x": floats(6, 8, seed=2)},
+        targets=(Target(),),
+        budget=Budget(trials=5),
+        demands=Demands(),
+        out=folder / "run",
+        space="quick",
+        n_regions=40,
+    )
+
+
+@pytest.fixture(scope="module")
+def data(asked: Configuration) -> SearchData:
+    return read_search_data(asked, steps.signatures_of(asked.model))
+
+
+Make = Callable[..., Preparing]
+
+
+@pytest.fixture
+def make(asked: Configuration, data: SearchData, tmp_path: Path) -> Make:
+    def made(
+        budget: Budget | None = None,
+        earlier: Earlier | None = None,
+        rounding: Rounding = Rounding.NEAREST,
+        accuracy: Accuracy = Accuracy.FAST,
+    ) -> Preparing:
+        configuration = replace(asked, budget=budget or asked.budget, cache=tmp_path)
+        space = read_space("quick", ep="cpu", accuracy=accuracy)
+        return Preparing(
+            configuration=configuration,
+            definition=replace(space, schemes=tuple(replace(each, rounding=rounding) for each in space.schemes)),
+            data=data,
+            deadline=Deadline(configuration.budget.seconds),
+            earlier=earlier,
+            notes=[],
+            tell=lambda _: None,
+        )
+
+    return made
+
+
+def an_earlier(form: Form, unrounded: Any = frozenset()) -> Earlier:
+    return Earlier(
+        n_calibration_samples=8,
+        n_evaluation_samples=6,
+        has_plain_sums=False,
+        form=form,
+        has_mean_biases=True,
+        unrounded=unrounded,
+        sampler="structure",
+    )
+
+
+@dataclass
+class Evaluating:
+    """Gives the decibels of the uniform recipes in each form, the forms in the order in which they are loaded."""
+
+    decibels: list[list[float] | Exception]
+    loading_s: float = 0.0
+    has_plain_sums: bool = False
+    loaded: list[Ingredients] = field(default_factory=list)
+    is_settled: bool = False
+
+    def load(self, ingredients: Ingredients, *, has_plain_sums: bool) -> None:
+        assert has_plain_sums is self.has_plain_sums
+        self.loaded.append(ingredients)
+
+    def uniform_db(self, seconds: float, n_most: int) -> list[float]:
+        assert seconds > 0
+        assert n_most > 0
+        found = self.decibels[len(self.loaded) - 1]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def settle(self) -> None:
+        self.is_settled = True
+
+    @property
+    def real(self) -> IsolatedEvaluator:
+        return cast("IsolatedEvaluator", self)
+
+
+def test_the_model_is_partitioned_and_calibrated(make: Make) -> None:
+    found = make().ingredients()
+    assert found.regions
+    assert found.statistics.n_samples == 8
+    assert found.form is Form.PLAIN
+    assert found.rounder is None
+
+
+def test_a_short_budget_calibrates_on_fewer_samples_and_says_so(make: Make) -> None:
+    preparing = make(Budget(seconds=1e-6))
+    found = preparing.ingredients()
+    assert found.statistics.n_samples == 1
+    assert "calibration: there was time for 1 of the 8 samples" in preparing.notes
+
+
+def test_weights_that_the_budget_has_no_time_to_round_are_named(make: Make) -> None:
+    preparing = make(Budget(seconds=1e-6), rounding=Rounding.ADAROUND)
+    found = preparing.ingredients()
+    assert found.rounder is not None
+    assert {weight for weight, _ in found.rounder.found} == {"wa"}
+    assert preparing.notes[-1] == (
+        "weights of the plain form are rounded to the nearest integers in some formats or all,"
+        " as there was no time in 10% of the budget: wy"
+    )
+
+
+def test_without_a_limit_of_time_all_weights_are_rounded(make: Make) -> None:
+    preparing = make(rounding=Rounding.GPTQ)
+    found = preparing.ingredients()
+    assert found.rounder is not None
+    assert found.rounder.found
+    assert not found.rounder.unfinished
+    assert preparing.notes == []
+
+
+def test_a_resumed_run_rounds_the_same_weights_whatever_its_time(make: Make) -> None:
+    whole = make(rounding=Rounding.GPTQ).ingredients().rounder
+    assert whole is not None
+    late = frozenset(asked for asked in whole.found if asked[0] == "wy")
+    preparing = make(Budget(seconds=1e-6), an_earlier(Form.PLAIN, late), Rounding.GPTQ)
+    again = preparing.ingredients().rounder
+    assert again is not None
+    assert again.unfinished == late
+    assert again.found.keys() == whole.found.keys() - late
+    assert preparing.notes[-1].endswith("in some formats or all, as before: wy")
+
+
+def test_nothing_is_done_where_the_space_wants_nothing_done(make: Make) -> None:
+    preparing, evaluating = make(accuracy=Accuracy.NONE), Evaluating([])
+    plain = preparing.ingredients()
+    assert preparing.in_best_form(plain, evaluating.real) is plain
+    assert evaluating.loaded == []
+
+
+@pytest.mark.parametrize(
+    ("decibels", "form", "has_mean_biases"),
+    [
+        ([[20.0], [25.0], [22.0], [24.0]], Form.EQUALISED, False),
+        ([[20.0], [22.0], [25.0], [24.0]], Form.PLAIN, True),
+        ([[20.0], [22.0], [24.0], [25.0]], Form.EQUALISED, True),
+        ([[20.0], [20.5], [20.9], [20.5]], Form.PLAIN, False),
+        ([[20.0], [25.0], ProfileError("it crashed")], Form.EQUALISED, False),
+    ],
+)
+def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
+    make: Make, decibels: list[list[float] | Exception], form: Form, has_mean_biases: bool
+) -> None:
+    preparing, evaluating = make(), Evaluating(decibels)
+    found = preparing.in_best_form(preparing.ingredients(), evaluating.real)
+    assert found.form is form
+    assert (found.definition == preparing.definition) is has_mean_biases
+    assert evaluating.loaded[-1] is found
+    assert evaluating.is_settled
+    if len(decibels) < 4:
+        assert "forms of the model are not compared any further: it crashed" in preparing.notes
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_the_form_of_an_earlier_run_is_taken_without_a_comparison(make: Make, form: Form) -> None:
+    preparing, evaluating = make(earlier=an_earlier(form)), Evaluating([])
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is form
+
+
+def test_the_difference_to_the_users_model_is_that_of_the_form_in_use(make: Make) -> None:
+    preparing, evaluating = make(), Evaluating([[20.0], [25.0], [20.0], [20.0]])
+    plain = preparing.ingredients()
+    odd = replace(plain, prepared=replace(plain.prepared, difference_db=77.0))
+    found = preparing.in_best_form(odd, evaluating.real)
+    assert found.form is Form.EQUALISED
+    assert found.prepared.difference_db == math.inf
+
+
+def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(prepared: Any, statistics: Any) -> Equalised:
+        graph = Graph(with_constants(prepared.graph.model, {"wa": 1.1 * prepared.graph.constant("wa")}, {}))
+        return Equalised(
+            prepared=replace(prepared, graph=graph),
+            tensors=(TensorName("h"),),
+            n_constants=1,
+            largest_exponent=1,
+            note="",
+        )
+
+    monkeypatch.setattr("autoquant.api.steps.equalise", broken)
+    preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
+    assert any(note.startswith("equalisation: the outputs of the float model would differ") for note in preparing.notes)
+
+
+def test_another_form_is_not_made_where_there_is_no_time_for_it(make: Make) -> None:
+    preparing, evaluating = make(Budget(seconds=60.0)), Evaluating([[20.0], [25.0]])
+    plain = preparing.ingredients()
+    preparing.deadline.phases["calibrate"] = 10.0
+    assert preparing.in_best_form(plain, evaluating.real).form is Form.PLAIN
+    assert (
+        "equalisation: there is no time for it: it should take 15.0 s, more than 10% of the budget" in preparing.notes
+    )
