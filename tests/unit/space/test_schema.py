@@ -239,7 +239,7 @@ def test_an_unknown_or_missing_key_is_named(tmp_path: Path, content: str, expect
     [
         (text(rule=RULE.replace("Softmax", "Covn")), "rules[0].op_types: 'Covn' is unknown, did you mean 'Conv'?"),
         (text(section=SECTION.replace("Add", "Ad")), "ep.cpu.op_types: 'Ad' is unknown, did you mean 'Add'?"),
-        (text(section=SECTION.replace("Add", "LSTM")), "ep.cpu.op_types: 'LSTM' is unknown, choose from: Add, ArgMax,"),
+        (text(section=SECTION.replace("Add", "GRU")), "ep.cpu.op_types: 'GRU' is unknown, choose from: Add, ArgMax,"),
         (text(section=SECTION.replace('"b"', '"c"')), "ep.cpu.schemes: 'c' is unknown, choose from: a, b"),
         (text(rule=RULE.replace("float", "flaot")), "rules[0].schemes: 'flaot' is unknown, did you mean 'float'?"),
         (
@@ -277,7 +277,8 @@ def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
         ),
         (
             text(scheme_a=SCHEME_A.replace("min-max", "minmax")),
-            "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy' or 'mse'",
+            "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy', 'mse' or"
+            " 'dynamic'",
         ),
         (
             text(scheme_b=SCHEME_B.replace("linear", "liner")),
