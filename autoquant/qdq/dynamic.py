@@ -50,15 +50,16 @@ class DynamicWriter:
 
     def _write_product(self, parts: Parts, node: Node, source: str, weight_format: TensorFormat) -> None:
         """``MatMulInteger * (input scale * weight scale) + bias``: onnxruntime fuses it into one kernel."""
-        name, target = node.name, node.outputs[0]
+        name, target, free = node.name, node.outputs[0], parts.pieces.free
         quantized, scale, zero_point = _quantized_input(parts, source)
         weight, weight_scale, weight_zero_point = _weight(parts, node.inputs[1], self._matrix(node, weight_format))
         bias = bias_vector(node, self.graph)
-        product = target if bias is None else f"{name}_product"
-        parts.node("MatMulInteger", [quantized, weight, zero_point, weight_zero_point], [f"{name}_sums"], name)
-        parts.node("Cast", [f"{name}_sums"], [f"{name}_cast"], f"{name}_cast", to=onnx.TensorProto.FLOAT)
-        parts.node("Mul", [scale, weight_scale], [f"{name}_scales"], f"{name}_scales")
-        parts.node("Mul", [f"{name}_cast", f"{name}_scales"], [product], f"{name}_scaled")
+        sums, floats, scales = (free(f"{target}_{kind}") for kind in ("sums", "sums_float", "scales"))
+        product = target if bias is None else free(f"{target}_without_bias")
+        parts.node("MatMulInteger", [quantized, weight, zero_point, weight_zero_point], [sums], name)
+        parts.node("Cast", [sums], [floats], f"{name}_cast", to=onnx.TensorProto.FLOAT)
+        parts.node("Mul", [scale, weight_scale], [scales], f"{name}_scales")
+        parts.node("Mul", [floats, scales], [product], f"{name}_scaled")
         if bias is not None:
             summand = parts.new_constant(f"{node.inputs[2]}/{node.index}_float", bias)
             parts.node("Add", [product, summand], [target], f"{name}_biased")
@@ -125,7 +126,8 @@ class DynamicWriter:
 
 def _quantized_input(parts: Parts, source: str) -> tuple[str, str, str]:
     """Integers, scale and zero point of a tensor, made once for all its readers."""
-    found = f"{source}_dynamic_quantized", f"{source}_dynamic_scale", f"{source}_dynamic_zero_point"
+    free = parts.pieces.free
+    found = free(f"{source}_dynamic"), free(f"{source}_dynamic_scale"), free(f"{source}_dynamic_zero_point")
     if parts.is_new(("dynamic", source)):
         parts.node("DynamicQuantizeLinear", [source], found, f"{source}_DynamicQuantizeLinear")
     return found

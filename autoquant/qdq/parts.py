@@ -31,7 +31,7 @@ class Pieces:
         return found
 
     def free(self, name: str) -> str:
-        """A name for a new constant that the model does not use itself."""
+        """A name for a new tensor that the model does not use itself."""
         while name in self._taken:
             name += "_"
         return name
