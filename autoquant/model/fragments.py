@@ -11,7 +11,20 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["converted", "external", "head", "initializer", "inline_external", "node", "opset_import", "rewired"]
+__all__ = [
+    "FLOAT32",
+    "converted",
+    "external",
+    "head",
+    "initializer",
+    "inline_external",
+    "node",
+    "opset_import",
+    "rewired",
+]
+
+FLOAT32 = int(onnx.TensorProto.FLOAT)
+"""What a Cast names the type."""
 
 
 def _graph_fragment(graph: onnx.GraphProto) -> bytes:

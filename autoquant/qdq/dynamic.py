@@ -4,7 +4,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Granularity, TensorFormat
@@ -57,7 +56,7 @@ class DynamicWriter:
         sums, floats, scales = (free(f"{target}_{kind}") for kind in ("sums", "sums_float", "scales"))
         product = target if bias is None else free(f"{target}_without_bias")
         parts.node("MatMulInteger", [quantized, weight, zero_point, weight_zero_point], [sums], name)
-        parts.node("Cast", [sums], [floats], f"{name}_cast", to=onnx.TensorProto.FLOAT)
+        parts.node("Cast", [sums], [floats], f"{name}_cast", to=fragments.FLOAT32)
         parts.node("Mul", [scale, weight_scale], [scales], f"{name}_scales")
         parts.node("Mul", [floats, scales], [product], f"{name}_scaled")
         if bias is not None:

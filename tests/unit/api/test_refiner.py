@@ -135,3 +135,17 @@ def test_a_costly_rounding_that_fails_leaves_the_first_version(
     found, notes = setup().refine(uniform(setup), math.inf)
     assert found.algorithms == ("rounding gptq", "bias observed")
     assert notes == ["refinement: only gptq was tried on a finalist: there is no memory"]
+
+
+def test_dynamic_regions_stay_as_they_are(setup: RefinerSetup) -> None:
+    definition = read_space("default", ep="cpu")
+    dynamic = next(scheme for scheme in definition.schemes if scheme.is_dynamic)
+    ingredients = replace(setup.ingredients, definition=replace(definition, schemes=(dynamic,)))
+    refiner = replace(setup, ingredients=ingredients)()
+    assignment = {region.id: dynamic.name for region in ingredients.regions}
+    refined, notes = refiner.refine(assignment, math.inf)
+    plain = steps.builder_of(
+        ingredients.prepared, ingredients.regions, ingredients.statistics, space=ingredients.definition
+    ).build(assignment)
+    assert refined.candidate.digest == plain.digest
+    assert (refined.algorithms, notes) == ((), [])

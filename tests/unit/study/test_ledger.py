@@ -12,7 +12,7 @@ from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.surrogate import Observations, Prediction
-from tests.unit.study.layouts import CHOICES, SCHEMES, a_landscape, a_layout
+from tests.unit.study.layouts import CHOICES, SCHEMES, WITH_DYNAMIC, a_landscape, a_layout
 
 FLOAT_US = {"cpu-1t": 2000.0, "cpu-2t": 1000.0}
 LAYOUT = a_layout(8)
@@ -147,3 +147,12 @@ def test_where_nothing_runs_on_integers_there_is_no_ledger() -> None:
     layout = Layout.of(dict.fromkeys(regions, ("float",)), SCHEMES, [], dict.fromkeys(regions, 0.5))
     truth = Landscape(layout, np.zeros((1, 2, 3)), np.ones(2), np.zeros((2, 2, 3)), np.zeros((2, 0)))
     assert ledger_of(searched(layout, truth, n_trials=2), FLOAT_US) is None
+
+
+def test_dynamic_schemes_are_a_kind_of_their_own() -> None:
+    layout = a_layout(6, schemes=WITH_DYNAMIC)
+    ledger = ledger_of(searched(layout, a_landscape(layout, n_targets=2)), FLOAT_US)
+    assert ledger is not None
+    assert [cost.scheme for cost in ledger.regions if cost.operators is Way.DYNAMIC] == ["d"] * 6
+    shares = [cost.noise_share.value for cost in ledger.regions if cost.operators is Way.DYNAMIC]
+    assert sum(shares) == pytest.approx(1, abs=0.25)
