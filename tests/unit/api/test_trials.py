@@ -18,7 +18,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.records import a_measured, a_region
-from tests.unit.study.layouts import SCHEMES
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC
 
 IDS = tuple(RegionId(f"r{i}") for i in range(3))
 SPACE = SearchSpace(choices=dict.fromkeys(IDS, ("float", "a", "b")), schemes=SCHEMES)
@@ -65,14 +65,15 @@ def some_trials(
     sampler: BaseSampler | None = None,
     first: Sequence[Assignment] = (),
     has_prior: bool = False,
+    space: SearchSpace = SPACE,
 ) -> Trials:
     return Trials(
-        study=Study(folder / "study.journal", SPACE, sampler or RandomSampler(seed=0)),
+        study=Study(folder / "study.journal", space, sampler or RandomSampler(seed=0)),
         evaluator=answers,
         facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4),
         n_final_samples=4,
         regions=[a_region(region) for region in IDS],
-        space=SPACE,
+        space=space,
         deadline=Deadline(None),
         on_progress=lambda _: None,
         size_bytes=1,
@@ -119,6 +120,17 @@ def test_a_warm_start_of_one_scheme_is_no_recipe_that_regions_are_probed_under(t
     some_trials(tmp_path, answers, is_structured=True, first=[{IDS[0]: "b"}]).run(None)
     probed = {region for found in answers.seen[4:] for region, name in found.items() if name == "a"}
     assert probed == set(IDS)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_what_a_dynamic_recipe_leaves_float_is_probed_under_a_static_one(tmp_path: Path, is_taken: bool) -> None:
+    choices = dict.fromkeys(IDS, ("float", "a")) | ({IDS[0]: ("float", "a", "d")} if is_taken else {})
+    space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
+    n_recipes = 3 if is_taken else 2
+    answers = Answers(n_most=n_recipes + 3)  # which likes few quantized regions
+    some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[n_recipes:]]
+    assert probed == [{IDS[0]: "d" if is_taken else "a"}, {IDS[1]: "a"}, {IDS[2]: "a"}]
 
 
 def test_an_assignment_is_measured_again_where_that_is_asked(tmp_path: Path) -> None:
