@@ -72,7 +72,7 @@ def some_trials(
         evaluator=answers,
         facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4),
         n_final_samples=4,
-        regions=[a_region(region) for region in IDS],
+        regions=[a_region(region) for region in space.choices],
         space=space,
         deadline=Deadline(None),
         on_progress=lambda _: None,
@@ -122,15 +122,23 @@ def test_a_warm_start_of_one_scheme_is_no_recipe_that_regions_are_probed_under(t
     assert probed == set(IDS)
 
 
-@pytest.mark.parametrize("is_taken", [True, False])
-def test_what_a_dynamic_recipe_leaves_float_is_probed_under_a_static_one(tmp_path: Path, is_taken: bool) -> None:
-    choices = dict.fromkeys(IDS, ("float", "a")) | ({IDS[0]: ("float", "a", "d")} if is_taken else {})
+def test_what_a_dynamic_recipe_leaves_float_is_probed_under_a_static_one(tmp_path: Path) -> None:
+    ids = tuple(RegionId(f"r{i}") for i in range(4))
+    choices = dict.fromkeys(ids, ("float", "a")) | dict.fromkeys(ids[:2], ("float", "a", "d"))
     space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
-    n_recipes = 3 if is_taken else 2
-    answers = Answers(n_most=n_recipes + 3)  # which likes few quantized regions
+    answers = Answers(n_most=7)  # which likes few quantized regions
     some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
-    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[n_recipes:]]
-    assert probed == [{IDS[0]: "d" if is_taken else "a"}, {IDS[1]: "a"}, {IDS[2]: "a"}]
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[3:]]
+    assert probed == [{ids[0]: "d"}, {ids[1]: "d"}, {ids[2]: "a"}, {ids[3]: "a"}]
+
+
+def test_regions_are_probed_where_none_may_take_a_scheme_of_the_space(tmp_path: Path) -> None:
+    choices = dict.fromkeys(IDS, ("float", "a"))
+    space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
+    answers = Answers(n_most=5)
+    some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[2:]]
+    assert probed == [{region: "a"} for region in IDS]
 
 
 def test_an_assignment_is_measured_again_where_that_is_asked(tmp_path: Path) -> None:
