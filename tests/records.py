@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
-from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost
+from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost, Way
 from autoquant.domain.measurement import (
     Evaluation,
     Failure,
@@ -17,7 +17,6 @@ from autoquant.domain.measurement import (
 )
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
-from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
 
 __all__ = [
@@ -169,7 +168,7 @@ def an_estimate(value: float, spread: float = 2.0) -> Estimate:
 def a_region_cost(
     region: str = "r0",
     *,
-    operators: Operators = Operators.ALL,
+    operators: Way = Way.ALL,
     change_us: float = -120.0,
     snr_db: float = 45.0,
     noise_share: float = 0.25,
@@ -197,7 +196,7 @@ def a_foresight(n_recent: int = 60, generic_share: float = 0.0) -> Foresight:
 
 
 def a_ledger(
-    regions: tuple[RegionCost, ...] = (a_region_cost("r0"), a_region_cost("r1", operators=Operators.LINEAR)),
+    regions: tuple[RegionCost, ...] = (a_region_cost("r0"), a_region_cost("r1", operators=Way.LINEAR)),
     borders: tuple[BorderCost, ...] = (a_border_cost(),),
     foresight: Foresight | None = a_foresight(),  # noqa: B008 - frozen
 ) -> Ledger:

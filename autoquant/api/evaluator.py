@@ -225,6 +225,8 @@ class Evaluator:
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """SNRs of the first uniform recipes on a few samples, minus infinity where one doesn't run; nothing is timed.
 
+        Dynamic ones, which take no corrected biases, only where there are no others.
+
         Args:
             seconds: No recipe is begun after them, apart from the first.
             n_most: Recipes.
@@ -234,7 +236,8 @@ class Evaluator:
         assert found is not None
         end, choices = time.perf_counter() + seconds, found.layout().choices
         measured: list[float] = []
-        for scheme in found.definition.schemes[:n_most]:
+        schemes = [scheme for scheme in found.definition.schemes if not scheme.is_dynamic] or found.definition.schemes
+        for scheme in schemes[:n_most]:
             if measured and time.perf_counter() > end:
                 break
             try:

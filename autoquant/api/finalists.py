@@ -169,12 +169,16 @@ class Finalists:
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
         overrides = tensor_quant_overrides(plan, self.builder.planner)
-        quantized = sorted(plan.integer | plan.absorbed.keys())
+        quantized, dynamic = (
+            json.dumps([nodes[i].name for i in sorted(indices)])
+            for indices in (plan.integer | plan.absorbed.keys(), plan.dynamic)
+        )
         provenance = {
             **self._provenance(assignment),
             **measured,
             "autoquant.accuracy": json.dumps(list(algorithms)),
-            "autoquant.nodes_to_quantize": json.dumps([nodes[i].name for i in quantized]),
+            "autoquant.nodes_to_quantize": quantized,
+            **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic else {}),
         }
         model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)

@@ -14,11 +14,10 @@ from autoquant.measurement.expectation import KernelTimes, expected_latency
 from autoquant.measurement.profile import region_us
 from autoquant.model.graph import Graph
 from autoquant.qdq.builder import Builder
-from autoquant.study.layout import Layout
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout
 
 __all__ = ["profiled_prior"]
 
-_ALL, _LINEAR = 1, 2
 _SLOWEST_FLOAT = 1.5
 """Preprocessing makes no model slower: what says so was measured beside other work."""
 
@@ -41,20 +40,23 @@ def profiled_prior(
         ProfileError: There is no time for profiles, or they cannot be had.
     """
     mixed = _alternating(layout)
-    assignments = [np.zeros_like(mixed), _uniform(layout, _ALL), _uniform(layout, _LINEAR), mixed]
+    kinds = range(1, layout.n_kinds + 1)
+    assignments = [np.zeros_like(mixed), mixed, *(_uniform(layout, kind) for kind in kinds)]
     try:
         candidates = [builder.build(_assignment(layout, codes)) for codes in assignments]
     except (AssertionError, KeyError, ValueError) as error:
         raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
     model, *profiles = bench.profile([(c.skeleton, c.constants) for c in candidates], *budget)
-    float_us, all_us, linear_us, mixed_us = (region_us(profile, graph, regions) for profile in profiles)
+    float_us, mixed_us, *uniform = (region_us(profile, graph, regions) for profile in profiles)
+    by_kind = dict(zip(kinds, uniform, strict=True))
     times = KernelTimes(
         model_us=model.total_us,
         float_us=float_us,
-        all_us=all_us,
-        linear_us=linear_us,
+        all_us=by_kind[ALL],
+        linear_us=by_kind[LINEAR],
         mixed_us=mixed_us,
         mixed_kinds=layout.kinds[mixed],
+        dynamic_us=by_kind.get(DYNAMIC),
     )
     elements = borders(graph, regions)
     pairs = [(layout.regions[a], layout.regions[b]) for a, b in layout.edges]
@@ -76,5 +78,5 @@ def _uniform(layout: Layout, kind: int) -> npt.NDArray[np.int64]:
 
 def _alternating(layout: Layout) -> npt.NDArray[np.int64]:
     """Every second region is float, the others as uniform as they may."""
-    both = np.where(_uniform(layout, _ALL) > 0, _uniform(layout, _ALL), _uniform(layout, _LINEAR))
+    both = np.where(_uniform(layout, ALL) > 0, _uniform(layout, ALL), _uniform(layout, LINEAR))
     return np.where(np.arange(len(both)) % 2 == 1, both, 0)

@@ -138,7 +138,10 @@ class Refiner:
         if rounding not in self._builders:
             start = time.perf_counter()
             found = self.setup.ingredients
-            schemes = tuple(replace(scheme, rounding=rounding) for scheme in found.definition.schemes)
+            schemes = tuple(
+                scheme if scheme.is_dynamic else replace(scheme, rounding=rounding)
+                for scheme in found.definition.schemes
+            )
             space = replace(found.definition, schemes=schemes)
             parts = found.prepared, found.regions, found.statistics
             rounded = steps.round_weights(*parts, self.setup.calibration, space=space, seconds=seconds)

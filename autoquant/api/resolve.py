@@ -182,7 +182,8 @@ class _Resolution:
         if not any(isinstance(evaluation.outcome, Measurement) for evaluation in trials.study.evaluations):
             raise OutputError(f"{self.source}: no trial of its study was measured; search with more time")
         layout, prior = opened.ingredients.layout(), self.run.prior
-        if prior is not None and (len(prior.change), len(prior.border)) != (len(layout.regions), len(layout.edges)):
+        shapes = (len(layout.regions), layout.n_kinds), (len(layout.edges),)
+        if prior is not None and (prior.change.shape, prior.border.shape) != shapes:
             raise OutputError(f"{self.source / 'run.json'}: its latency prior is of other regions; search again")
         return layout
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
-from autoquant.domain.region import Assignment, Region
+from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.measurement.bench import N_FIRST
@@ -231,23 +231,35 @@ class Trials:
             self.study.enqueue(assignment)
 
     def _enqueue_probes(self, n_left: float) -> None:
-        """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR."""
-        recipes = {self._key(self._uniform(name)) for name in self.space.schemes}
-        measured = [
-            (e.outcome.quality.worst_db, e.trial.assignment)
-            for e in self.study.evaluations
-            if isinstance(e.outcome, Measurement) and self._key(e.trial.assignment) in recipes
-        ]
-        if not measured:
+        """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.
+
+        That is the better one of the best static and the best dynamic one; where it leaves a region float, the other.
+        """
+        best = self._best_recipes()
+        quantized = [region for region in self.space.choices if region in best]
+        if not quantized:
             return
-        best = max(measured, key=lambda pair: pair[0])[1]
-        quantized = [region for region, name in best.items() if name != FLOAT]
         room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
         size = max(1, -(-len(quantized) // max(1, int(min(room, _PROBE_SHARE * n_left)))))
         for start in range(0, len(quantized), size):
             probe = {region: best[region] for region in quantized[start : start + size]}
             if self.study.enqueue(probe) and self.has_prior:
                 self._untimed.add(self._key(probe))
+
+    def _best_recipes(self) -> Assignment:
+        """The scheme of each region that the best static or dynamic recipe quantizes."""
+        recipes = {self._key(self._uniform(name)): scheme for name, scheme in self.space.schemes.items()}
+        recipes.pop(self._key({}), None)  # no region may take it
+        best: dict[bool, tuple[float, Assignment]] = {}
+        for evaluation in self.study.evaluations:
+            recipe, outcome = recipes.get(self._key(evaluation.trial.assignment)), evaluation.outcome
+            if recipe is not None and isinstance(outcome, Measurement):
+                found = outcome.quality.worst_db, evaluation.trial.assignment
+                best[recipe.is_dynamic] = max(best.get(recipe.is_dynamic, found), found, key=lambda pair: pair[0])
+        merged: dict[RegionId, str] = {}
+        for _, assignment in sorted(best.values(), key=lambda pair: pair[0]):
+            merged.update({region: name for region, name in assignment.items() if name != FLOAT})
+        return merged
 
     @property
     def _probe_seconds(self) -> float:

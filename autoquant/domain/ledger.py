@@ -2,11 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import Operators
 
-__all__ = ["BorderCost", "Estimate", "Foresight", "Ledger", "RegionCost"]
+__all__ = ["BorderCost", "Estimate", "Foresight", "Ledger", "RegionCost", "Way"]
+
+
+class Way(StrEnum):
+    """How a region runs on integers."""
+
+    ALL = "all"
+    """All operators that can."""
+    LINEAR = "linear"
+    """The linear ones."""
+    DYNAMIC = "dynamic"
+    """The linear ones, with the range of each input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ class RegionCost:
 
     Attributes:
         region: Which one.
-        operators: All that can, or the linear ones.
+        operators: Which ones, and how.
         change_us: Of the latency, by target name, without borders; negative is faster.
         scheme: The least noisy one of that kind that the region may take.
         snr_db: That this scheme would leave at the worst output where all other regions are float.
@@ -39,7 +50,7 @@ class RegionCost:
     """
 
     region: RegionId
-    operators: Operators
+    operators: Way
     change_us: Mapping[str, Estimate]
     scheme: str
     snr_db: Estimate
@@ -52,7 +63,7 @@ class RegionCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorderCost:
-    """What it costs where one of two touching regions is float and the other is not.
+    """What it costs where one of two touching regions carries integers and the other does not.
 
     Attributes:
         regions: The two.

@@ -18,9 +18,10 @@ class LatencyPrior:
 
     Attributes:
         base: Ratio of the all-float candidate.
-        change: When a region runs all its operators, or the linear ones, on integers; shape (R, 2).
-        spread: Standard deviation of each; shape (R, 2).
-        border: Of a pair of which one region is float and the other is not; shape (E,).
+        change: When a region runs all its operators, or the linear ones, on integers, and, where there are schemes for
+            it, the linear ones with the range of each input; shape (R, 2) or (R, 3).
+        spread: Standard deviation of each; shape of ``change``.
+        border: Of a pair of which one region carries integers and the other does not; shape (E,).
         border_spread: Standard deviation of each; shape (E,).
     """
 
@@ -54,8 +55,10 @@ class LatencyPrior:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no latency prior: {error}") from error
-        n_regions = change.size // 2
-        change, spread = change.reshape(n_regions, 2), spread.reshape(n_regions, 2)
+        if not change.size:
+            change, spread = change.reshape(0, 2), spread.reshape(0, 2)
+        if change.ndim != 2 or change.shape[1] not in (2, 3) or change.shape != spread.shape:
+            raise ValueError("this is no latency prior: its regions have other shapes")
         if border.ndim != 1 or border.shape != border_spread.shape:
             raise ValueError("this is no latency prior: its borders have other shapes")
         return cls(base=base, change=change, spread=spread, border=border, border_spread=border_spread)

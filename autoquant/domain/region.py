@@ -26,6 +26,7 @@ class Region:
         pattern: Digest of operator types, shapes and edges; equal patterns may share a scheme.
         op_types: Operator type of each node, in the order of ``nodes``.
         work: Estimated share of the model's arithmetic, 0 to 1.
+        dynamic: Those of ``nodes`` that a scheme with ``ranges = "dynamic"`` quantizes.
     """
 
     id: RegionId
@@ -35,6 +36,7 @@ class Region:
     pattern: str
     op_types: tuple[str, ...]
     work: float
+    dynamic: tuple[NodeName, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.nodes:

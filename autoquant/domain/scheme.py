@@ -142,12 +142,14 @@ class TensorFormat:
 
 
 class RangeKind(StrEnum):
-    """How a calibration range is chosen from a histogram."""
+    """How the range of an activation is chosen: from a histogram, all but the last."""
 
     MIN_MAX = "min-max"
     PERCENTILE = "percentile"
     ENTROPY = "entropy"
     MSE = "mse"
+    DYNAMIC = "dynamic"
+    """Not calibrated: the extremes of each input, found when the model runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,12 @@ class RangeMethod:
         Raises:
             ValueError: The text names no range method.
         """
-        if text in (RangeKind.MIN_MAX, RangeKind.ENTROPY, RangeKind.MSE):
+        if text in set(RangeKind) - {RangeKind.PERCENTILE}:
             return cls(RangeKind(text))
         match = re.fullmatch(r"percentile-(\d+(?:\.\d+)?)", text)
         if not match or not 50 < float(match[1]) < 100:
-            raise ValueError(f"'{text}' is no range method, write 'min-max', 'percentile-99.99', 'entropy' or 'mse'")
+            known = "'min-max', 'percentile-99.99', 'entropy', 'mse' or 'dynamic'"
+            raise ValueError(f"'{text}' is no range method, write {known}")
         return cls(RangeKind.PERCENTILE, float(match[1]))
 
 
@@ -204,3 +207,8 @@ class Scheme:
     operators: Operators = Operators.ALL
     bias: BiasCorrection = BiasCorrection.NONE
     rounding: Rounding = Rounding.NEAREST
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether activations are quantized with the range of each input: neighbours get and give floats."""
+        return self.ranges.kind is RangeKind.DYNAMIC

@@ -7,17 +7,33 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Scheme
 
-__all__ = ["LINEAR_OP_TYPES", "QUANTIZABLE_OP_TYPES", "Group", "SearchSpace", "SpaceDefinition", "SpaceRule"]
+__all__ = [
+    "LINEAR_OP_TYPES",
+    "MOVING_OP_TYPES",
+    "QUANTIZABLE_OP_TYPES",
+    "RECURRENT_OP_TYPES",
+    "Group",
+    "SearchSpace",
+    "SpaceDefinition",
+    "SpaceRule",
+]
 
 LINEAR_OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 """What ``operators = "linear"`` quantizes."""
 
+RECURRENT_OP_TYPES = frozenset({"LSTM"})
+"""What only schemes with ``ranges = "dynamic"`` quantize."""
+
 # fmt: off
-QUANTIZABLE_OP_TYPES = LINEAR_OP_TYPES | {
-    "Add", "ArgMax", "AveragePool", "Clip", "Concat", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu",
-    "GlobalAveragePool", "HardSigmoid", "HardSwish", "LeakyRelu", "MaxPool", "Mul", "Pad", "ReduceMean", "Relu",
-    "Reshape", "Resize", "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
-    "Where",
+MOVING_OP_TYPES = frozenset({
+    "AveragePool", "Clip", "Flatten", "Gather", "MaxPool", "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze",
+    "Transpose", "Unsqueeze",
+})
+"""What takes integers only from an operator before it: it moves, selects or clips them."""
+
+QUANTIZABLE_OP_TYPES = LINEAR_OP_TYPES | MOVING_OP_TYPES | RECURRENT_OP_TYPES | {
+    "Add", "ArgMax", "Concat", "ConvTranspose", "Div", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
+    "LeakyRelu", "Mul", "Pad", "ReduceMean", "Sigmoid", "Softmax", "Sub", "Tanh", "Where",
 }
 # fmt: on
 """Operator types that the builder knows; a space file may name no other."""
@@ -72,6 +88,16 @@ class SpaceDefinition:
     groups: tuple[Group, ...]
     accuracy: Accuracy
     digest: str
+
+    @property
+    def has_dynamic(self) -> bool:
+        """Whether a scheme takes the ranges of activations at run time."""
+        return any(scheme.is_dynamic for scheme in self.schemes)
+
+    @property
+    def has_static(self) -> bool:
+        """Whether a scheme takes them from calibration."""
+        return not all(scheme.is_dynamic for scheme in self.schemes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, kind_of
+from autoquant.model.ops import Kind, can_be_dynamic, kind_of
 
 __all__ = ["borders", "find_regions"]
 
@@ -104,8 +104,8 @@ def _units(graph: Graph, nodes: Sequence[Node], named: Mapping[int, str]) -> dic
 
 
 def _absorbing(graph: Graph, node: Node, home: Mapping[int, int], inside: set[int]) -> int | None:
-    """The unit that a node belongs to by nature: everything but a linear operator goes with its latest producer."""
-    if kind_of(node) is Kind.LINEAR:
+    """The unit that a node belongs to by nature: what is not linear or recurrent goes with its latest producer."""
+    if kind_of(node) in (Kind.LINEAR, Kind.RECURRENT):
         return None
     producers = [graph.producer[name].index for name in node.inputs if name in graph.producer]
     joinable = [index for index in producers if index in inside and index in home]
@@ -132,6 +132,9 @@ def _scope(name: str) -> tuple[str, ...]:
 
 
 def _work(graph: Graph, node: Node) -> float:
+    if kind_of(node) is Kind.RECURRENT:
+        steps = (graph.shape(node.inputs[0]) or ())[:-1]
+        return _size(steps) * sum(_size(graph.shape(name)) for name in node.inputs[1:3])
     out = _size(graph.shape(node.outputs[0]))
     moved = _MULTIPLICATIONS_PER_VALUE * out
     if kind_of(node) is not Kind.LINEAR:
@@ -207,7 +210,7 @@ def _touching(graph: Graph, home: Mapping[int, int]) -> dict[tuple[int, int], se
         for other, tensor in sorted(reached):
             if own is not None and other != own:
                 pairs.setdefault((other, own), set()).add(tensor)
-        for name in node.outputs:
+        for name in filter(None, node.outputs):
             origins[name] = reached if own is None else frozenset({(own, name)})
     return pairs
 
@@ -216,7 +219,7 @@ def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:
     indices = sorted(unit.nodes)
     nodes = [graph.nodes[i] for i in indices]
     inside = set(indices)
-    produced = [name for node in nodes for name in node.outputs]
+    produced = [name for node in nodes for name in node.outputs if name]
     entering = dict.fromkeys(
         name for node in nodes for name in node.inputs if name in graph.float_tensors and name not in produced
     )
@@ -233,6 +236,7 @@ def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:
         pattern=_pattern(graph, nodes),
         op_types=tuple(node.op_type for node in nodes),
         work=unit.work / total,
+        dynamic=tuple(node.name for node in nodes if can_be_dynamic(node, graph)),
     )
 
 
@@ -242,7 +246,7 @@ def _label(graph: Graph, nodes: Sequence[Node]) -> str:
 
 
 def _pattern(graph: Graph, nodes: Sequence[Node]) -> str:
-    position = {name: (i, k) for i, node in enumerate(nodes) for k, name in enumerate(node.outputs)}
+    position = {name: (i, k) for i, node in enumerate(nodes) for k, name in enumerate(node.outputs) if name}
     lines = [
         f"{node.op_type} {[position.get(n, graph.shape(n)) for n in node.inputs]} {graph.shape(node.outputs[0])}"
         for node in nodes

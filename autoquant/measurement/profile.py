@@ -28,6 +28,7 @@ LEAST_RUNS = 4
 _MOST_RUNS = 25
 """The first run of a session is one of them and does not count: it allocates."""
 _KERNEL = "_kernel_time"
+_QUANTIZING = ("QuantizeLinear", "DynamicQuantizeLinear")
 Floats = npt.NDArray[np.float64]
 Model = tuple[bytes | Path, Initializers]
 """A file or a skeleton, and the initializers that it leaves out."""
@@ -149,7 +150,7 @@ def region_us(profile: Profile, given: Graph, regions: Sequence[Region]) -> Floa
         node = _named_after(kernel, by_name, given)
         if node is not None and node.index in homes:
             owners[kernel.index] = homes[node.index]
-    quantizing = {kernel.index for kernel in profile.kernels.nodes if kernel.op_type == "QuantizeLinear"}
+    quantizing = {kernel.index for kernel in profile.kernels.nodes if kernel.op_type in _QUANTIZING}
     owners = _inherited(profile.kernels, owners, quantizing)
     found = np.zeros(len(regions))
     by_kernel = {str(kernel.name): owners[kernel.index] for kernel in profile.kernels.nodes if kernel.index in owners}

@@ -4,14 +4,27 @@ Protobuf merges concatenated messages: a model is the concatenation of its fragm
 Source: https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["external", "head", "initializer", "inline_external", "node", "rewired"]
+__all__ = [
+    "FLOAT32",
+    "converted",
+    "external",
+    "head",
+    "initializer",
+    "inline_external",
+    "node",
+    "opset_import",
+    "rewired",
+]
+
+FLOAT32 = int(onnx.TensorProto.FLOAT)
+"""What a Cast names the type."""
 
 
 def _graph_fragment(graph: onnx.GraphProto) -> bytes:
@@ -31,11 +44,15 @@ def head(model: onnx.ModelProto) -> bytes:
     return start.SerializeToString(deterministic=True)
 
 
-def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, axis: int | None = None) -> bytes:
+def opset_import(domain: str, version: int) -> bytes:
+    """Operators of a further domain."""
+    return onnx.ModelProto(opset_import=[helper.make_opsetid(domain, version)]).SerializeToString(deterministic=True)
+
+
+def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int) -> bytes:
     """A new node."""
     made = helper.make_node(op_type, inputs, outputs, name=name)
-    if axis is not None:
-        made.attribute.append(helper.make_attribute("axis", axis))
+    made.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
     return _graph_fragment(onnx.GraphProto(node=[made]))
 
 
@@ -48,16 +65,34 @@ def rewired(
     **integers: float,
 ) -> bytes:
     """A node of the model with other tensors at its ends and, where given, another operator or attribute values."""
+    copy = _without(proto, integers)
+    copy.op_type = op_type or proto.op_type
+    copy.attribute.extend(helper.make_attribute(key, value) for key, value in integers.items())
+    return _with_ends(copy, inputs, outputs)
+
+
+def converted(
+    proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], op_type: str, domain: str, dropped: str
+) -> bytes:
+    """A node of the model as an operator of another domain, which lacks one attribute, with other tensors."""
+    copy = _without(proto, (dropped,))
+    copy.op_type, copy.domain = op_type, domain
+    return _with_ends(copy, inputs, outputs)
+
+
+def _without(proto: onnx.NodeProto, attributes: Collection[str]) -> onnx.NodeProto:
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
-    copy.op_type = op_type or proto.op_type
-    del copy.input[:], copy.output[:]
-    copy.input.extend(inputs)
-    copy.output.extend(outputs)
-    for attribute in [a for a in copy.attribute if a.name in integers]:
+    for attribute in [a for a in copy.attribute if a.name in attributes]:
         copy.attribute.remove(attribute)
-    copy.attribute.extend(helper.make_attribute(key, value) for key, value in integers.items())
-    return _graph_fragment(onnx.GraphProto(node=[copy]))
+    return copy
+
+
+def _with_ends(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    del proto.input[:], proto.output[:]
+    proto.input.extend(inputs)
+    proto.output.extend(outputs)
+    return _graph_fragment(onnx.GraphProto(node=[proto]))
 
 
 def initializer(name: str, array: npt.NDArray[np.generic]) -> bytes:

@@ -3,7 +3,10 @@
 Source: the QDQ operator handlers of onnxruntime's quantizer and the QDQ selectors of its CPU provider.
 """
 
+import math
 from enum import Enum, auto
+
+import numpy as np
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
@@ -12,9 +15,12 @@ __all__ = [
     "Kind",
     "activations",
     "bias_of",
+    "can_be_dynamic",
     "can_emit_float",
     "channel_axes",
     "channel_axis",
+    "has_constant_bias",
+    "is_float_constant",
     "is_linear",
     "kind_of",
     "weight_of",
@@ -32,6 +38,8 @@ class Kind(Enum):
     """Moves or selects values: integers pass with the input's scale and zero point."""
     CLIPPING = auto()
     """Relu and Clip: absorbed by the output range of the operator before."""
+    RECURRENT = auto()
+    """Products with constant weights step by step: its kernel takes floats and quantizes them itself."""
     FLOAT = auto()
     """Takes no part."""
 
@@ -70,6 +78,7 @@ _KINDS = {
         "Gather",
     ],
     Kind.CLIPPING: ("Relu", "Clip"),
+    Kind.RECURRENT: ("LSTM",),
 }
 _KIND_OF = {op: kind for kind, ops in _KINDS.items() for op in ops}
 
@@ -140,3 +149,49 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
     A MatMul with a constant matrix becomes MatMulNBits instead, which is another scheme.
     """
     return node.op_type == "Gemm" or (node.op_type == "MatMul" and not is_linear(node, graph))
+
+
+def can_be_dynamic(node: Node, graph: Graph) -> bool:
+    """Whether a kernel quantizes what the operator reads with the range of each input.
+
+    Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float.
+    """
+    if node.op_type not in ("Gemm", "MatMul", "LSTM"):
+        return False
+    weights = node.inputs[1:3] if node.op_type == "LSTM" else node.inputs[1:2]
+    n_dimensions = 3 if node.op_type == "LSTM" else 2
+    return (
+        node.inputs[0] in graph.float_tensors
+        and not graph.is_constant(node.inputs[0])
+        and all(is_float_constant(name, graph) and len(graph.shape(name) or ()) == n_dimensions for name in weights)
+        and not node.attributes.get("transA", 0)
+        and not node.attributes.get("layout", 0)
+        and has_constant_bias(node, graph)
+    )
+
+
+def is_float_constant(name: TensorName, graph: Graph) -> bool:
+    """Finite, too: an attention mask may hold minus infinity."""
+    if not graph.is_constant(name):
+        return False
+    values = graph.constant(name)
+    return values.dtype == np.float32 and bool(np.isfinite(values).all())
+
+
+def has_constant_bias(node: Node, graph: Graph) -> bool:
+    """Whether a linear operator adds nothing, or one constant for each of its outputs or for all."""
+    bias = bias_of(node)
+    if bias is None:
+        return True
+    shape = graph.shape(bias) or (1,)
+    sizes = (1, _n_outputs(node, graph))
+    return is_float_constant(bias, graph) and math.prod(shape) == shape[-1] and shape[-1] in sizes
+
+
+def _n_outputs(node: Node, graph: Graph) -> int:
+    shape = graph.shape(node.inputs[1]) or (0, 0)
+    if node.op_type == "Conv":
+        return shape[0]
+    if node.op_type == "ConvTranspose":
+        return shape[1] * int(node.attributes.get("group", 1))
+    return shape[0] if node.attributes.get("transB", 0) else shape[1]

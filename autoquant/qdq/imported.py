@@ -92,8 +92,9 @@ class FormatThere:
     operators: frozenset[Operators]
 
     def is_that_of(self, scheme: Scheme) -> bool:
-        """Whether a scheme quantizes the same operators with activations of the same type."""
-        return scheme.operators in self.operators and scheme.activation.dtype is self.activation
+        """Whether a scheme quantizes the same operators with activations of the same type and fixed ranges."""
+        is_alike = scheme.operators in self.operators and scheme.activation.dtype is self.activation
+        return is_alike and not scheme.is_dynamic
 
 
 def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> FormatThere | None:

@@ -22,9 +22,10 @@ def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Ov
 
     Types are spelled as the members of ``QuantType``; scales and zero points are numbers. What the grammar cannot say
     is left out: more than two types of one tensor; readers that take floats where others take integers; a Gemm that
-    writes floats beside one that writes integers; the nodes that keep a float operator in float; corrected biases, as
-    ``quantize_static`` rounds those of the float model; a power of two as the weight scale that was widened for a bias;
-    other integers than the nearest ones, and the scales that ``adaquant`` learned for them.
+    writes floats beside one that writes integers; operators with the range of each input; the nodes that keep a float
+    operator in float; corrected biases, as ``quantize_static`` rounds those of the float model; a power of two as the
+    weight scale that was widened for a bias; other integers than the nearest ones, and the scales that ``adaquant``
+    learned for them.
     """
     found = _activations(plan, planner)
     for index in sorted(plan.integer):

@@ -1,8 +1,7 @@
 """Which nodes run on integers under an assignment, and which tensors carry them."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +9,17 @@ from autoquant.domain.region import NodeName, RegionId, TensorName
 from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, activations, bias_of, can_emit_float, is_linear, kind_of, weight_of
+from autoquant.model.ops import (
+    Kind,
+    activations,
+    can_be_dynamic,
+    can_emit_float,
+    has_constant_bias,
+    is_float_constant,
+    is_linear,
+    kind_of,
+    weight_of,
+)
 from autoquant.qdq.params import QuantParams, activation_params
 from autoquant.qdq.ports import Ranges
 
@@ -39,16 +48,18 @@ class Plan:
     Attributes:
         schemes: Scheme of each node that is in a quantized region, by index.
         integer: Nodes that shall run on integers, by index.
+        dynamic: Nodes that shall quantize the floats that they read and write floats, by index.
         absorbed: Relu and Clip that the range of their producer makes redundant: index to index of the producer.
         produced: Tensors that are quantized right behind their producer.
         entries: Tensors that are quantized for some readers only: from float, or converted from another type.
     """
 
     schemes: dict[int, Scheme]
-    integer: set[int]
-    absorbed: dict[int, int]
-    produced: dict[TensorName, QuantKey]
-    entries: dict[tuple[TensorName, DType], QuantKey]
+    integer: set[int] = field(default_factory=set)
+    dynamic: set[int] = field(default_factory=set)
+    absorbed: dict[int, int] = field(default_factory=dict)
+    produced: dict[TensorName, QuantKey] = field(default_factory=dict)
+    entries: dict[tuple[TensorName, DType], QuantKey] = field(default_factory=dict)
 
     def key_for(self, node: Node, tensor: TensorName) -> QuantKey | None:
         """The key that a node reads an activation with, None where it reads floats."""
@@ -66,7 +77,9 @@ class Planner:
         self.graph = graph
         self._ranges = ranges
         self._params: dict[QuantKey, QuantParams] = {}
-        self._candidates = {n.index for n in graph.nodes if n.op_type in op_types and is_quantizable(n, graph)}
+        known = [node for node in graph.nodes if node.op_type in op_types]
+        self._candidates = {node.index for node in known if is_quantizable(node, graph)}
+        self._dynamic = {node.index for node in known if can_be_dynamic(node, graph)}
 
     def params(self, key: QuantKey) -> QuantParams:
         """Scale and zero point of a key."""
@@ -82,9 +95,11 @@ class Planner:
     def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:
         """Decide for every node; nodes without a scheme stay float."""
         schemes = {n.index: scheme_of[n.name] for n in self.graph.nodes if n.name in scheme_of}
-        plan = Plan(schemes, set(), {}, {}, {})
+        plan = Plan(schemes)
         for node in self.graph.nodes:
-            if node.index in self._candidates and node.index in schemes:
+            if node.index in schemes and schemes[node.index].is_dynamic:
+                plan.dynamic |= {node.index} & self._dynamic
+            elif node.index in schemes and node.index in self._candidates:
                 self._decide(node, plan)
         self._prefer_float_outputs(plan)
         for node in self.graph.nodes:
@@ -170,9 +185,9 @@ class Planner:
 def is_quantizable(node: Node, graph: Graph) -> bool:
     """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions."""
     kind = kind_of(node)
-    if kind is Kind.FLOAT or not node.outputs or node.outputs[0] not in graph.float_tensors:
+    if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
         return False
-    if not all(name in graph.float_tensors or _is_float_constant(name, graph) for name in activations(node, graph)):
+    if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)
@@ -194,36 +209,15 @@ def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, Re
     return region is not None and region == region_of.get(readers[0].name)
 
 
-def _is_float_constant(name: TensorName, graph: Graph) -> bool:
-    """Finite, too: an attention mask may hold minus infinity."""
-    if not graph.is_constant(name):
-        return False
-    values = graph.constant(name)
-    return values.dtype == np.float32 and bool(np.isfinite(values).all())
-
-
 def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
-    weight, bias = weight_of(node, graph), bias_of(node)
+    weight = weight_of(node, graph)
     if weight is None:
         return node.op_type == "MatMul" and not any(graph.is_constant(name) for name in node.inputs)
-    if not _is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
+    if not is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
         return False
     if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
         return False
-    if bias is None:
-        return True
-    shape = graph.shape(bias) or (1,)
-    sizes = (1, _n_outputs(node, weight, graph))
-    return _is_float_constant(bias, graph) and math.prod(shape) == shape[-1] and shape[-1] in sizes
-
-
-def _n_outputs(node: Node, weight: TensorName, graph: Graph) -> int:
-    shape = graph.shape(weight) or (0, 0)
-    if node.op_type == "Conv":
-        return shape[0]
-    if node.op_type == "ConvTranspose":
-        return shape[1] * int(node.attributes.get("group", 1))
-    return shape[0] if node.attributes.get("transB", 0) else shape[1]
+    return has_constant_bias(node, graph)
 
 
 def clip_bounds(node: Node, graph: Graph) -> tuple[float, float]:

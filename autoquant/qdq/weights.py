@@ -9,11 +9,12 @@ import numpy.typing as npt
 from autoquant.domain.region import TensorName
 from autoquant.domain.scales import next_power_of_two
 from autoquant.domain.scheme import Granularity, Rounding, TensorFormat
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import bias_of, channel_axis
 from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.ports import Rounder
 
-__all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "quantize_bias"]
+__all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quantize_bias"]
 
 _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
@@ -116,6 +117,20 @@ class Weights:
         if key not in self._extremes:
             self._extremes[key] = weight_params(self.graph.constant(name), tensor_format, axis)
         return self._extremes[key]
+
+
+def bias_vector(node: Node, graph: Graph) -> npt.NDArray[np.float32] | None:
+    """What a linear operator with a constant bias adds, shape (C,), Gemm's ``beta`` multiplied in."""
+    name = bias_of(node)
+    if name is None:
+        return None
+    values, axis = graph.constant(name).reshape(-1), channel_axis(node, graph)
+    shape = graph.shape(node.inputs[1])
+    assert shape is not None
+    n_outputs = shape[axis] if axis is not None else values.size
+    beta = np.float32(node.attributes.get("beta", 1.0) if node.op_type == "Gemm" else 1.0)
+    vector: npt.NDArray[np.float32] = beta * (np.broadcast_to(values, (n_outputs,)) if values.size == 1 else values)
+    return vector
 
 
 def quantize_bias(

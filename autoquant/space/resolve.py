@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
-from autoquant.domain.space import LINEAR_OP_TYPES, SearchSpace, SpaceDefinition, SpaceRule
+from autoquant.domain.space import (
+    LINEAR_OP_TYPES,
+    MOVING_OP_TYPES,
+    RECURRENT_OP_TYPES,
+    SearchSpace,
+    SpaceDefinition,
+    SpaceRule,
+)
 
 __all__ = ["resolve"]
 
@@ -32,7 +39,12 @@ def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
 
 
 def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> bool:
-    op_types = definition.op_types
+    if scheme.is_dynamic:
+        kinds = dict(zip(region.nodes, region.op_types, strict=True))
+        return any(kinds[node] in definition.op_types for node in region.dynamic)
+    op_types = definition.op_types - RECURRENT_OP_TYPES
+    if not RECURRENT_OP_TYPES.isdisjoint(region.op_types):
+        op_types -= MOVING_OP_TYPES  # there are no integers behind an LSTM
     if scheme.operators is Operators.LINEAR:
         op_types &= LINEAR_OP_TYPES
     return not op_types.isdisjoint(region.op_types)

@@ -26,8 +26,10 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.scheme import (
     FLOAT,
     BiasCorrection,
+    DType,
     Granularity,
     Operators,
+    RangeKind,
     RangeMethod,
     Rounding,
     Scheme,
@@ -194,10 +196,37 @@ class _Scheme(_Table):
     bias: BiasCorrection | None = None
     rounding: Rounding = Rounding.NEAREST
 
+    @property
+    def is_dynamic(self) -> bool:
+        return self.ranges.kind is RangeKind.DYNAMIC
+
+    @model_validator(mode="after")
+    def _is_dynamic_as_kernels_are(self) -> Self:
+        problem = _dynamic_problem(self) if self.is_dynamic else None
+        if problem is not None:
+            raise ValueError(f"ranges = 'dynamic' {problem}")
+        return self
+
     def named(self, name: str, accuracy: Accuracy) -> Scheme:
         """With what the level of accuracy gives where the file says nothing."""
-        bias = BiasCorrection.NONE if accuracy is Accuracy.NONE else BiasCorrection.MEAN
+        has_none = self.is_dynamic or accuracy is Accuracy.NONE
+        bias = BiasCorrection.NONE if has_none else BiasCorrection.MEAN
         return Scheme(name=name, **{**dict(self), "bias": self.bias or bias})
+
+
+def _dynamic_problem(scheme: _Scheme) -> str | None:
+    """What has no kernel, or no meaning, where ranges are those of each input."""
+    if scheme.activation != TensorFormat(dtype=DType.U8):
+        return f"goes with 'u8:tensor:asym' alone, activation is '{scheme.activation}'"
+    if scheme.weight.dtype.bits != 8:
+        return f"goes with weights of 8 bits, weight is '{scheme.weight}', write e.g. 's8:channel:sym'"
+    if scheme.operators is not Operators.ALL:
+        return f"quantizes linear operators and LSTM in any case, leave out operators = '{scheme.operators}'"
+    if scheme.bias is BiasCorrection.MEAN:
+        return "leaves biases in float as they are, leave out bias = 'mean'"
+    if scheme.rounding is not Rounding.NEAREST:
+        return f"goes with the nearest integers alone, leave out rounding = '{scheme.rounding}'"
+    return None
 
 
 class _Rule(_Table):

@@ -50,13 +50,15 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
 
 
 def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
-    """The one that quantizes the same operators and is most alike.
+    """The one that quantizes the same operators, with ranges from calibration or not, and is most alike.
 
     Types count first, then granularity, symmetry, powers of two, ranges, bias correction, rounding.
 
     None where no choice quantizes the same operators; the first one of equals.
     """
-    alike = [scheme for scheme in choices if scheme.operators is wanted.operators]
+    alike = [
+        scheme for scheme in choices if scheme.operators is wanted.operators and scheme.is_dynamic is wanted.is_dynamic
+    ]
     return min(alike, key=lambda scheme: _distance(wanted, scheme), default=None)
 
 

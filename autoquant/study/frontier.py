@@ -100,8 +100,17 @@ class Frontier:
         """
         layout, n_prices = self.layout, prices.shape[1]
         priced = (prices @ noise.reshape(*noise.shape[:2], -1)).reshape(*prices.shape[:2], *noise.shape[2:])
-        cost = np.where(layout.allowed, own[:, None] + priced, _NEVER)[..., 1:]
-        scheme = cost.argmin(axis=-1)
-        lowest = np.take_along_axis(cost, scheme[..., None], axis=-1)[..., 0]
-        is_integer = self._labelling.solve(lowest.reshape(-1, lowest.shape[-1]), np.repeat(border, n_prices, axis=0))
-        return np.where(is_integer.reshape(scheme.shape), scheme + 1, 0)
+        cost = np.where(layout.allowed, own[:, None] + priced, _NEVER)
+        carries = layout.carries_integers(np.arange(len(layout.schemes)))
+        without, lowest = _lowest(cost, ~carries)
+        scheme, lowest_integer = _lowest(cost, carries)
+        more = lowest_integer - lowest
+        is_integer = self._labelling.solve(more.reshape(-1, more.shape[-1]), np.repeat(border, n_prices, axis=0))
+        return np.where(is_integer.reshape(scheme.shape), scheme, without)
+
+
+def _lowest(cost: Floats, chosen: npt.NDArray[np.bool_]) -> tuple[Codes, Floats]:
+    """Of some schemes the one of lowest cost, and its cost; shapes (..., R) for (..., R, S)."""
+    among = np.where(chosen, cost, np.inf if chosen.any() else _NEVER)
+    scheme = among.argmin(axis=-1)
+    return scheme, np.take_along_axis(among, scheme[..., None], axis=-1)[..., 0]

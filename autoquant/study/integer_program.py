@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, vstack
 
@@ -67,7 +68,7 @@ def fastest_within(
     constraints = [
         LinearConstraint(np.concatenate([noise, padding], axis=1), ub=1.0),
         *limits,
-        *_structure(layout, region, len(region)),
+        *_structure(layout, region, layout.carries_integers(scheme)),
         *(_others(codes, region, scheme, len(border)) for codes in excluded),
     ]
     found = milp(
@@ -84,12 +85,13 @@ def fastest_within(
     return Fastest(codes, is_proven=found.status == _OPTIMAL)
 
 
-def _structure(layout: Layout, region: Codes, n_choices: int) -> list[LinearConstraint]:
-    """One scheme a region at most, and a border is unlike exactly where one of its regions is float."""
-    n_regions, n_edges = len(layout.regions), len(layout.edges)
+def _structure(layout: Layout, region: Codes, carries: npt.NDArray[np.bool_]) -> list[LinearConstraint]:
+    """One scheme a region at most, and a border is unlike exactly where one of its regions carries no integers."""
+    n_regions, n_edges, n_choices = len(layout.regions), len(layout.edges), len(region)
     n = n_choices + n_edges
-    integer = csr_array((np.ones(n_choices), (region, np.arange(n_choices))), shape=(n_regions, n))
-    found = [LinearConstraint(integer, ub=1.0)]
+    chosen = csr_array((np.ones(n_choices), (region, np.arange(n_choices))), shape=(n_regions, n))
+    integer = csr_array((carries.astype(float), (region, np.arange(n_choices))), shape=(n_regions, n))
+    found = [LinearConstraint(chosen, ub=1.0)]
     if not n_edges:
         return found
     first, second = integer[layout.edges[:, 0]], integer[layout.edges[:, 1]]

@@ -35,10 +35,8 @@ class Landscape:
 
     def ratios_of(self, codes: Codes) -> Floats:
         """Latency ratio by assignment and target; shape (n, T) for (n, R)."""
-        layout, integer = self.layout, codes > 0
-        own = self.own[:, np.arange(len(layout.regions)), codes].sum(axis=2)
-        unlike = integer[:, layout.edges[:, 0]] != integer[:, layout.edges[:, 1]]
-        return np.asarray((self.constant[:, None] + own + self.border @ unlike.T).T)
+        own = self.own[:, np.arange(len(self.layout.regions)), codes].sum(axis=2)
+        return np.asarray((self.constant[:, None] + own + self.border @ self.layout.unlike(codes).T).T)
 
     def weighted(self, weights: Floats) -> tuple[Floats, Floats]:
         """Own and border terms of the weighted mean over targets; shapes (R, S) and (E,)."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.gaussian import condition
-from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.layout import LINEAR, Codes, Floats, Layout
 from autoquant.study.likeness import Likeness, alike_patterns
 
 __all__ = ["LatencyModel"]
@@ -30,6 +30,7 @@ _FREEDOM = 4.0
 class LatencyModel:
     """Latency ratio on one target: a constant, a term for each region and kind of operators, and one for each border.
 
+    Dynamic schemes have terms of their own, which say nothing of the others, and no borders.
     Schemes with other tensor formats than the first one cost more or less in proportion to a region's share of
     the arithmetic. Terms for the direction of a border, for borders between kinds and for float regions between integer
     ones were tried on recorded searches of seven models and predicted no better (decision 0014).
@@ -38,15 +39,17 @@ class LatencyModel:
     def __init__(self, layout: Layout, prior: LatencyPrior | None = None) -> None:
         self._layout = layout
         expected = prior or _prior_of_work(layout)
-        own = expected.change.mean(axis=1)
-        kinds = (expected.change - own[:, None]).T
-        self._mean = np.concatenate([[expected.base], own, kinds.ravel(), expected.border])
+        static, dynamic = np.split(expected.change, [LINEAR], axis=1)
+        own = static.mean(axis=1)
+        kinds = (static - own[:, None]).T
+        self._mean = np.concatenate([[expected.base], own, kinds.ravel(), dynamic.ravel(), expected.border])
         self._n_formats, n_regions = int(layout.formats.max()), len(layout.regions)
         self._mean = np.concatenate([self._mean, np.zeros(self._n_formats * (1 + n_regions))])
-        spread = np.sqrt(_SHARED) * expected.spread.mean(axis=1)
-        rest = np.sqrt(1 - _SHARED) * expected.spread.T.ravel()
+        static, dynamic = np.split(expected.spread, [LINEAR], axis=1)
+        spread, rest = np.sqrt(_SHARED) * static.mean(axis=1), np.sqrt(1 - _SHARED) * static.T.ravel()
         formats = np.repeat([_FORMAT, _FORMAT_REST], [self._n_formats, self._n_formats * n_regions])
-        self._spread = np.concatenate([[_BASE_SPREAD], spread, rest, expected.border_spread, formats])
+        own = np.concatenate([spread, rest, dynamic.ravel()])
+        self._spread = np.concatenate([[_BASE_SPREAD], own, expected.border_spread, formats])
         first, second = layout.patterns[layout.edges].T
         pairs = n_regions * first + second
         self._root, self._border_root = (
@@ -101,9 +104,11 @@ class LatencyModel:
     def _coefficients(self, weights: Floats) -> Floats:
         found = self._mean + self._alike(weights[None])[0] * self._spread * _SCALES[self._scale]
         layout, n_regions, n_formats = self._layout, len(self._layout.regions), self._n_formats
-        sizes = [1, n_regions, 2 * n_regions, len(layout.edges), n_formats]
-        constant, own, kind, border, formats, rest = np.split(found, np.cumsum(sizes))
-        by_kind = np.concatenate([np.zeros((1, n_regions)), own + kind.reshape(2, -1)])
+        n_dynamic = layout.n_kinds - LINEAR
+        sizes = [1, n_regions, 2 * n_regions, n_dynamic * n_regions, len(layout.edges), n_formats]
+        constant, own, kind, dynamic, border, formats, rest = np.split(found, np.cumsum(sizes))
+        static = own + kind.reshape(2, -1)
+        by_kind = np.concatenate([np.zeros((1, n_regions)), static, dynamic.reshape(n_dynamic, n_regions)])
         shares = formats[:, None] + rest.reshape(n_formats, n_regions)
         by_format = np.concatenate([np.zeros((1, n_regions)), shares * layout.work])
         return np.concatenate([constant, (by_kind[layout.kinds] + by_format[layout.formats]).T.ravel(), border])
@@ -120,21 +125,21 @@ class LatencyModel:
     def _alike(self, values: Floats) -> Floats:
         """Weights or their design, shape (n, U), those of regions and of borders correlated by pattern."""
         n, n_regions, n_edges = len(values), len(self._root), len(self._border_root)
-        constant, own, border, formats = np.split(values, np.cumsum([1, 3 * n_regions, n_edges]), axis=1)
-        own = (own.reshape(n, 3, n_regions) @ self._root).reshape(n, -1)
+        n_own = 1 + self._layout.n_kinds
+        constant, own, border, formats = np.split(values, np.cumsum([1, n_own * n_regions, n_edges]), axis=1)
+        own = (own.reshape(n, n_own, n_regions) @ self._root).reshape(n, -1)
         return np.concatenate([constant, own, border @ self._border_root, formats], axis=1)
 
     def _features(self, codes: Codes) -> Floats:
-        """Design matrix, shape (n, U): 1 + 3 R + E, and for each format but the first one 1 + R."""
+        """Design matrix, shape (n, U): 1 + (1 + K) R + E with K kinds, and for each format but the first one 1 + R."""
         layout = self._layout
-        kinds, edges = layout.kinds[codes], layout.edges
-        integer = kinds > 0
-        unlike = integer[:, edges[:, 0]] != integer[:, edges[:, 1]]
+        kinds, integer = layout.kinds[codes], layout.carries_integers(codes)
+        by_kind = [kinds == kind for kind in range(1, layout.n_kinds + 1)]
         ones = np.ones((len(codes), 1))
         further = range(1, self._n_formats + 1)
         formats = [(layout.formats[codes] == number) * layout.work for number in further]
         sums = [work.sum(axis=1, keepdims=True) for work in formats]
-        return np.concatenate([ones, integer, kinds == 1, kinds == 2, unlike, *sums, *formats], axis=1).astype(float)
+        return np.concatenate([ones, integer, *by_kind, layout.unlike(codes), *sums, *formats], axis=1).astype(float)
 
 
 def _near(index: int, n: int) -> range:
@@ -144,7 +149,7 @@ def _near(index: int, n: int) -> range:
 def _prior_of_work(layout: Layout) -> LatencyPrior:
     """Half of each operator's share of the arithmetic is saved, more or less."""
     n_regions, n_edges = len(layout.regions), len(layout.edges)
-    work = np.stack([layout.work, layout.work], axis=1)
+    work = np.stack([layout.work] * layout.n_kinds, axis=1)
     return LatencyPrior(
         base=1.0,
         change=-0.5 * work,

@@ -9,7 +9,10 @@ import numpy.typing as npt
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 
-__all__ = ["Codes", "Floats", "Layout"]
+__all__ = ["ALL", "DYNAMIC", "LINEAR", "Codes", "Floats", "Layout"]
+
+ALL, LINEAR, DYNAMIC = 1, 2, 3
+"""Kinds of schemes: all operators, linear operators only, linear ones with the range of each input."""
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -22,8 +25,9 @@ class Layout:
     Attributes:
         regions: In topological order.
         schemes: Names of all schemes, float first.
-        kinds: For each scheme 0 float, 1 all operators, 2 linear operators only; shape (S,).
-        formats: For each scheme the number of its tensor formats, 0 for float and the first scheme's; shape (S,).
+        kinds: For each scheme 0 float, ``ALL``, ``LINEAR`` or ``DYNAMIC``; shape (S,).
+        formats: For each scheme the number of its tensor formats, 0 for float and for those of the first static and of
+            the first dynamic scheme; shape (S,).
         allowed: Which schemes each region may take; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
@@ -53,18 +57,34 @@ class Layout:
         names = (FLOAT, *schemes)
         position = {region: i for i, region in enumerate(regions)}
         pairs = [(position[a], position[b]) for a, b in edges if a in position and b in position]
-        formats = list(dict.fromkeys((scheme.activation, scheme.weight) for scheme in schemes.values()))
-        kinds = [0, *(2 if scheme.operators is Operators.LINEAR else 1 for scheme in schemes.values())]
         return cls(
             regions=regions,
             schemes=names,
-            kinds=np.array(kinds),
-            formats=np.array([0, *(formats.index((s.activation, s.weight)) for s in schemes.values())]),
+            kinds=np.array([0, *map(_kind, schemes.values())]),
+            formats=np.array([0, *_formats(tuple(schemes.values()))]),
             allowed=np.array([[name in choices[region] for name in names] for region in regions]),
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),
             patterns=np.unique([(patterns or {}).get(r, f"{r}") for r in regions], return_inverse=True)[1],
         )
+
+    @property
+    def n_kinds(self) -> int:
+        """Of schemes, float left out: three where one is dynamic, otherwise two."""
+        return max(LINEAR, int(self.kinds.max()))
+
+    def carries_integers(self, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Whether regions take integers from touching regions and give them; shape (n, R) for (n, R).
+
+        Dynamic ones read and write floats, as float ones do.
+        """
+        kinds = self.kinds[codes]
+        return np.asarray((kinds == ALL) | (kinds == LINEAR))
+
+    def unlike(self, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Which borders have integers on one side alone; shape (n, E) for (n, R)."""
+        integer = self.carries_integers(codes)
+        return np.asarray(integer[:, self.edges[:, 0]] != integer[:, self.edges[:, 1]])
 
     @property
     def choices(self) -> dict[RegionId, tuple[str, ...]]:
@@ -81,3 +101,18 @@ class Layout:
     def decode(self, codes: Codes) -> dict[str, str]:
         """The inverse of ``encode``."""
         return {region: self.schemes[code] for region, code in zip(self.regions, codes, strict=True)}
+
+
+def _kind(scheme: Scheme) -> int:
+    if scheme.is_dynamic:
+        return DYNAMIC
+    return LINEAR if scheme.operators is Operators.LINEAR else ALL
+
+
+def _formats(schemes: Sequence[Scheme]) -> list[int]:
+    """Numbers of tensor formats, those of the first static and of the first dynamic scheme being 0."""
+    found = list(dict.fromkeys((scheme.is_dynamic, scheme.activation, scheme.weight) for scheme in schemes))
+    first = {is_dynamic: next((pair for pair in found if pair[0] is is_dynamic), None) for is_dynamic in (False, True)}
+    others = [pair for pair in found if pair not in first.values()]
+    keys = [(scheme.is_dynamic, scheme.activation, scheme.weight) for scheme in schemes]
+    return [0 if key in first.values() else 1 + others.index(key) for key in keys]

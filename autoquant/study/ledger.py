@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from optuna.samplers import BaseSampler
 
-from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost
-from autoquant.domain.scheme import Operators
+from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost, Way
 from autoquant.study.landscape import Landscape
-from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Codes, Floats, Layout
 from autoquant.study.noise import FLOAT_NOISE
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.surrogate import Surrogate
@@ -20,7 +19,7 @@ __all__ = ["ledger_of"]
 _N_DRAWS = 200
 _SEED = 0
 _QUANTILES = (0.05, 0.5, 0.95)
-_KINDS = {1: Operators.ALL, 2: Operators.LINEAR}
+_KINDS = {ALL: Way.ALL, LINEAR: Way.LINEAR, DYNAMIC: Way.DYNAMIC}
 
 
 def ledger_of(sampler: BaseSampler | None, float_us: Mapping[str, float]) -> Ledger | None:
@@ -90,13 +89,13 @@ def _region_costs(layout: Layout, draws: _Draws, float_us: Mapping[str, float]) 
     quietest = _quietest(layout, draws.noise[0].max(axis=0))
     shares = {kind: _shares(draws.noise, _uniform(quietest, kind)) for kind in _KINDS}
     for i, region in enumerate(layout.regions):
-        for kind, operators in _KINDS.items():
+        for kind, way in _KINDS.items():
             scheme = quietest[kind][i]
             if scheme > 0:
                 alone = draws.noise[:, :, i, scheme].max(axis=1)
                 yield RegionCost(
                     region=region,
-                    operators=operators,
+                    operators=way,
                     change_us=_microseconds(draws.own[:, :, i, scheme], float_us),
                     scheme=layout.schemes[scheme],
                     snr_db=_estimate(-10 * np.log10(alone + FLOAT_NOISE)),
@@ -120,9 +119,11 @@ def _quietest(layout: Layout, noise: Floats) -> dict[int, Codes]:
 
 
 def _uniform(quietest: Mapping[int, Codes], kind: int) -> Codes:
-    """Every region under that kind, or under the other where it may not, or float."""
-    (other,) = quietest.keys() - {kind}
-    return np.where(quietest[kind] > 0, quietest[kind], quietest[other])
+    """Every region under that kind, or under the first other one that it may take, or float."""
+    found = quietest[kind]
+    for other in _KINDS:
+        found = np.where(found > 0, found, quietest[other])
+    return found
 
 
 def _shares(noise: Floats, codes: Codes) -> Floats:

@@ -41,7 +41,8 @@ class NoiseModel:
         self._layout = layout
         n_regions, n_schemes = layout.allowed.shape
         self._prior: Floats = np.log(1e-3 * (0.2 / n_regions + layout.work))
-        self._sizes = (1, n_regions, 3 * n_regions, n_schemes, n_regions * n_schemes)
+        self._n_kinds = 1 + layout.n_kinds
+        self._sizes = (1, n_regions, self._n_kinds * n_regions, n_schemes, n_regions * n_schemes)
         self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
         self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._root = self._likeness.root(_SHARES[self._share])
@@ -136,7 +137,7 @@ class NoiseModel:
             self._prior
             + np.sqrt(_COMMON) * common
             + np.sqrt(_REGION) * (self._root @ region)
-            + np.sqrt(_KIND) * kind.reshape(-1, 3)[rows, self._layout.kinds[codes]]
+            + np.sqrt(_KIND) * kind.reshape(-1, self._n_kinds)[rows, self._layout.kinds[codes]]
             + np.sqrt(_SCHEME) * scheme[codes]
             + np.sqrt(_REST) * rest.reshape(len(rows), -1)[rows, codes]
         )
@@ -144,8 +145,8 @@ class NoiseModel:
     def _derivative(self, codes: Codes, shares: Floats) -> Floats:
         n, n_regions = codes.shape
         rows, n_schemes = np.arange(n_regions), self._layout.allowed.shape[1]
-        kind, rest = np.zeros((n, 3 * n_regions)), np.zeros((n, n_regions * n_schemes))
-        np.put_along_axis(kind, 3 * rows + self._layout.kinds[codes], shares, axis=1)
+        kind, rest = np.zeros((n, self._n_kinds * n_regions)), np.zeros((n, n_regions * n_schemes))
+        np.put_along_axis(kind, self._n_kinds * rows + self._layout.kinds[codes], shares, axis=1)
         np.put_along_axis(rest, n_schemes * rows + codes, shares, axis=1)
         scheme = rest.reshape(n, n_regions, n_schemes).sum(axis=1)
         parts = [

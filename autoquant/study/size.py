@@ -34,11 +34,10 @@ class SizeTable:
     own: Floats
     border: Floats
 
-    def of(self, codes: Codes, edges: Codes) -> Floats:
+    def of(self, codes: Codes, layout: Layout) -> Floats:
         """Sizes of assignments; shape (n,) for (n, R)."""
         own = self.own[np.arange(codes.shape[1]), codes].sum(axis=1)
-        unlike = (codes > 0)[:, edges[:, 0]] != (codes > 0)[:, edges[:, 1]]
-        return np.asarray(self.constant + own + unlike @ self.border)
+        return np.asarray(self.constant + own + layout.unlike(codes) @ self.border)
 
 
 class SizeModel:
@@ -91,7 +90,7 @@ class SizeModel:
 
     def predict(self, codes: Codes) -> Floats:
         """Shares of the largest file; shape (n,) for (n, R)."""
-        return self.table.of(codes, self._layout.edges)
+        return self.table.of(codes, self._layout)
 
     def _table(self, weights: Floats) -> SizeTable:
         n_regions, n_schemes = self._layout.allowed.shape
@@ -103,8 +102,7 @@ class SizeModel:
 
     def _features(self, codes: Codes) -> Floats:
         """Design matrix, shape (n, 1 + R + R S + E)."""
-        n, n_schemes, edges = len(codes), self._layout.allowed.shape[1], self._layout.edges
+        n, n_schemes, unlike = len(codes), self._layout.allowed.shape[1], self._layout.unlike(codes)
         integer = codes > 0
         scheme = (codes[:, :, None] == np.arange(n_schemes)) & integer[:, :, None]
-        unlike = integer[:, edges[:, 0]] != integer[:, edges[:, 1]]
         return np.concatenate([np.ones((n, 1)), integer, scheme.reshape(n, -1), unlike], axis=1).astype(float)

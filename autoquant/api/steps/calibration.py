@@ -122,12 +122,16 @@ def _statistics(
 
 
 def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[TensorName, ...]:
-    """What some assignment may quantize: inputs and outputs of quantizable nodes, but not what a Relu or Clip clips."""
+    """What some assignment may quantize: inputs and outputs of quantizable nodes, but not what a Relu or Clip clips.
+
+    Where ranges are found when the model runs, only what equalisation asks for: ends of linear operators.
+    """
     graph = prepared.graph
     finest = find_regions(prepared, space=definition, n_regions=len(graph.nodes) + 1)
     region_of = {node: region.id for region in finest for node in region.nodes}
     names: dict[TensorName, None] = {}
-    for node in graph.nodes:
+    known = [node for node in graph.nodes if definition.has_static or is_linear(node, graph)]
+    for node in known:
         if node.op_type in definition.op_types and is_quantizable(node, graph):
             names.update(dict.fromkeys((*activations(node, graph), *node.outputs)))
     return tuple(

@@ -12,6 +12,7 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
+from autoquant.model.ops import can_be_dynamic
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.plan import is_quantizable
 from autoquant.space.resolve import resolve
@@ -80,7 +81,13 @@ def find_regions(
     """
     definition = definition_of(space, ep)
     graph = prepared.graph
-    chosen = [n.name for n in graph.nodes if n.op_type in definition.op_types and is_quantizable(n, graph)]
+    known = [node for node in graph.nodes if node.op_type in definition.op_types]
+    chosen = [
+        node.name
+        for node in known
+        if (definition.has_static and is_quantizable(node, graph))
+        or (definition.has_dynamic and can_be_dynamic(node, graph))
+    ]
     groups = {group.name: group.nodes for group in definition.groups}
     return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
 

@@ -73,3 +73,13 @@ def test_expected_shifts_are_what_there_is_without_time_and_without_samples_to_c
 
 def test_a_float_assignment_has_nothing_to_correct(prepared: PreparedModel, builder: Builder, samples: Samples) -> None:
     assert observe_shifts(prepared, builder, {}, samples) == {}
+
+
+def test_operators_with_the_range_of_each_input_keep_their_biases(
+    prepared: PreparedModel, builder: Builder, assignment: Assignment, samples: Samples
+) -> None:
+    last = [region.id for region in find_regions(prepared) if "Gemm" in region.op_types]
+    dynamic = {**assignment, **dict.fromkeys(last, "dynamic-channel")}
+    assert builder.plan(dynamic).dynamic
+    shifts = observe_shifts(prepared, builder, dynamic, samples)
+    assert shifts.keys() == {node.name for node in prepared.graph.nodes if node.op_type == "Conv"}

@@ -217,7 +217,7 @@ def test_latencies_are_expected_from_profiles_of_the_candidates(place: Place) ->
     evaluator = place.setup()
     evaluator.load(place.ingredients, has_plain_sums=False, known=())
     prior, layout = evaluator.profile(0.1, 60.0), place.ingredients.layout()
-    assert prior.change.shape == prior.spread.shape == (len(layout.regions), 2)
+    assert prior.change.shape == prior.spread.shape == (len(layout.regions), layout.n_kinds)
     assert prior.border.shape == prior.border_spread.shape == (len(layout.edges),)
     assert 0.2 < prior.base < 5
     assert all(np.isfinite(values).all() for values in (prior.change, prior.spread, prior.border))
@@ -238,7 +238,7 @@ def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:
     ingredients = replace(place.ingredients, definition=replace(definition, schemes=schemes))
     evaluator = place.setup()
     evaluator.load(ingredients, has_plain_sums=False, known=())
-    assert evaluator.profile(0.1, 60.0).change.shape == (len(ingredients.regions), 2)
+    assert evaluator.profile(0.1, 60.0).change.shape == (len(ingredients.regions), 3)
 
 
 def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None:

@@ -131,7 +131,7 @@ def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, 
 
 
 def test_the_other_process_takes_profiles(place: Place, evaluator: IsolatedEvaluator) -> None:
-    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 2)
+    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
     with pytest.raises(ProfileError, match="there is no time for profiles"):
         evaluator.profile(0.0, 0.0)
 

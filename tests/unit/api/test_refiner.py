@@ -167,3 +167,17 @@ def test_what_is_done_once_is_counted_with_the_first_finalist_alone(setup: Refin
     first, again = (refiner.refine(uniform(setup), math.inf)[0] for _ in range(2))
     assert first.once_s == refiner.once_s > 0
     assert again.once_s == 0
+
+
+def test_dynamic_regions_stay_as_they_are(setup: RefinerSetup) -> None:
+    definition = read_space("default", ep="cpu")
+    dynamic = next(scheme for scheme in definition.schemes if scheme.is_dynamic)
+    ingredients = replace(setup.ingredients, definition=replace(definition, schemes=(dynamic,)))
+    refiner = replace(setup, ingredients=ingredients)()
+    assignment = {region.id: dynamic.name for region in ingredients.regions}
+    refined, notes = refiner.refine(assignment, math.inf)
+    plain = steps.builder_of(
+        ingredients.prepared, ingredients.regions, ingredients.statistics, space=ingredients.definition
+    ).build(assignment)
+    assert refined.candidate.digest == plain.digest
+    assert (refined.algorithms, notes) == ((), [])

@@ -260,3 +260,48 @@ def test_statistics_of_the_first_samples_are_those_of_a_calibration_that_was_cut
     for name, found in again.tensors.items():
         np.testing.assert_array_equal(found.counts, cut.tensors[name].counts)
     assert calibrate(prepared, samples, cache_folder=tmp_path / "cache", n_samples=6).digest == whole.digest
+
+
+DYNAMIC_SPACE = """
+schema = 1
+[ep.cpu]
+schemes = ["d"]
+op_types = ["Gemm", "LSTM", "Relu"]
+[schemes.d]
+activation = "u8:tensor:asym"
+weight = "s8:channel:sym"
+ranges = "dynamic"
+"""
+
+
+def test_a_space_of_dynamic_schemes_needs_nothing_of_calibration_but_its_samples(tmp_path: Path) -> None:
+    body = "l = LSTM<hidden_size=4>(x, w, r) y = Relu(l)"
+    made = model_of(
+        "(float[5,3,6] x) => (float y)", body, {"w": floats(1, 16, 6, scale=0.5), "r": floats(1, 16, 4, scale=0.5)}
+    )
+    model, space = saved(made, tmp_path / "lstm.onnx"), tmp_path / "space.toml"
+    space.write_text(DYNAMIC_SPACE)
+    samples = read_data(model, {"x": np.stack([floats(5, 3, 6, seed=seed) for seed in range(4)])})
+    prepared = prepare(model, samples)
+    found = find_regions(prepared, space=str(space))
+    assert [region.op_types for region in found] == [("LSTM",)]
+    statistics = calibrate(prepared, samples, space=str(space), cache_folder=tmp_path)
+    assert (statistics.n_samples, len(statistics.tensors)) == (4, 0)
+    assignment = {found[0].id: "d"}
+    candidate = build(prepared, found, statistics, assignment, space=str(space))
+    measured = measure(Bench(model, [Target()], samples.feeds), candidate, assignment, found)
+    assert isinstance(measured, Measurement)
+    assert measured.effective == assignment
+    assert 20 < measured.quality.worst_db < 80
+
+
+def test_an_lstm_is_in_no_region_where_no_scheme_is_dynamic(tmp_path: Path) -> None:
+    made = model_of(
+        "(float[5,3,6] x) => (float y)",
+        "l = LSTM<hidden_size=4>(x, w, r) y = Sigmoid(l)",
+        {"w": floats(1, 16, 6), "r": floats(1, 16, 4)},
+    )
+    prepared = prepare_without_data(saved(made, tmp_path / "lstm.onnx"), None)
+    ops = {op_type for region in find_regions(prepared, space="quick") for op_type in region.op_types}
+    assert ops == {"Sigmoid"}
+    assert "LSTM" in {op_type for region in find_regions(prepared) for op_type in region.op_types}

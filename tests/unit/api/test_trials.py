@@ -18,7 +18,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.records import a_measured, a_region
-from tests.unit.study.layouts import SCHEMES
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC
 
 IDS = tuple(RegionId(f"r{i}") for i in range(3))
 SPACE = SearchSpace(choices=dict.fromkeys(IDS, ("float", "a", "b")), schemes=SCHEMES)
@@ -65,14 +65,15 @@ def some_trials(
     sampler: BaseSampler | None = None,
     first: Sequence[Assignment] = (),
     has_prior: bool = False,
+    space: SearchSpace = SPACE,
 ) -> Trials:
     return Trials(
-        study=Study(folder / "study.journal", SPACE, sampler or RandomSampler(seed=0)),
+        study=Study(folder / "study.journal", space, sampler or RandomSampler(seed=0)),
         evaluator=answers,
         facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0),
         n_final_samples=4,
-        regions=[a_region(region) for region in IDS],
-        space=SPACE,
+        regions=[a_region(region) for region in space.choices],
+        space=space,
         deadline=Deadline(None),
         on_progress=lambda _: None,
         size_bytes=1,
@@ -119,6 +120,25 @@ def test_a_warm_start_of_one_scheme_is_no_recipe_that_regions_are_probed_under(t
     some_trials(tmp_path, answers, is_structured=True, first=[{IDS[0]: "b"}]).run(None)
     probed = {region for found in answers.seen[4:] for region, name in found.items() if name == "a"}
     assert probed == set(IDS)
+
+
+def test_what_a_dynamic_recipe_leaves_float_is_probed_under_a_static_one(tmp_path: Path) -> None:
+    ids = tuple(RegionId(f"r{i}") for i in range(4))
+    choices = dict.fromkeys(ids, ("float", "a")) | dict.fromkeys(ids[:2], ("float", "a", "d"))
+    space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
+    answers = Answers(n_most=7)  # which likes few quantized regions
+    some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[3:]]
+    assert probed == [{ids[0]: "d"}, {ids[1]: "d"}, {ids[2]: "a"}, {ids[3]: "a"}]
+
+
+def test_regions_are_probed_where_none_may_take_a_scheme_of_the_space(tmp_path: Path) -> None:
+    choices = dict.fromkeys(IDS, ("float", "a"))
+    space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
+    answers = Answers(n_most=5)
+    some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[2:]]
+    assert probed == [{region: "a"} for region in IDS]
 
 
 def test_an_assignment_is_measured_again_where_that_is_asked(tmp_path: Path) -> None:

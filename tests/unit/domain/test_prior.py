@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,3 +35,11 @@ def test_what_lacks_something_is_no_prior(key: str) -> None:
 def test_what_has_other_shapes_is_no_prior(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"no latency prior|reshape"):
         LatencyPrior.parse({**PRIOR.plain(), key: value})
+
+
+def test_a_prior_may_hold_a_third_kind() -> None:
+    change = np.hstack([PRIOR.change, PRIOR.change[:, :1]])
+    prior = replace(PRIOR, change=change, spread=change)
+    assert LatencyPrior.parse(prior.plain()).plain() == prior.plain()
+    with pytest.raises(ValueError, match="its regions have other shapes"):
+        LatencyPrior.parse({**prior.plain(), "spread": PRIOR.plain()["spread"]})

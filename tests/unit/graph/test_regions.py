@@ -1,6 +1,7 @@
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -234,3 +235,33 @@ def test_a_model_of_one_node_has_one_region() -> None:
     )
     (region,) = find_regions(Graph(model), [NodeName("only")])
     assert (region.inputs, region.outputs, region.work) == (("x",), ("y",), 1.0)
+
+
+def test_an_lstm_is_a_region_with_what_follows_it() -> None:
+    graph = Graph(
+        model_of(
+            "(float[5,3,6] x) => (float[5,3,2] y)",
+            """t = Tanh(x) l, , h = LSTM<hidden_size=4>(t, w, r) s = Squeeze(l, one) y = MatMul(s, v)
+               m = LSTM<hidden_size=4>(s, v, r, , , h)""",
+            {"w": floats(1, 16, 6), "r": floats(1, 16, 4), "v": floats(4, 2), "one": np.array([1])},
+        )
+    )
+    first, product = find_regions(graph, [NodeName(name) for name in ("t", "l", "s", "y")])[1:]
+    assert (first.nodes, first.dynamic) == (("l", "s"), ("l",))
+    assert product.dynamic == ("y",)
+    assert first.work > product.work, "it multiplies with 160 weights at every step, the other one with 8"
+    assert (first.id, product.id) in borders(graph, find_regions(graph, [NodeName(n) for n in ("t", "l", "s", "y")]))
+
+
+def test_outputs_that_nobody_wants_touch_nothing() -> None:
+    graph = Graph(
+        model_of(
+            "(float[5,3,4] x) => (float[1,3,4] y, float[1,3,4] z)",
+            ", y = LSTM<hidden_size=4>(x, w, r) , z = LSTM<hidden_size=4>(x, w, r, , , h)",
+            {"w": floats(1, 16, 4), "r": floats(1, 16, 4), "h": floats(1, 3, 4)},
+        )
+    )
+    found = find_regions(graph, every_node(graph))
+    assert len(found) == 2
+    assert borders(graph, found) == {}
+    assert [region.outputs for region in found] == [("y",), ("z",)]

@@ -12,6 +12,7 @@ from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import SCRATCH
 from autoquant.measurement.profile import Profile, kernel_us, region_us, take_profiles
 from autoquant.model.graph import Graph
+from tests.graphs import case_of, scheme
 from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
 
 FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(3)]
@@ -135,3 +136,15 @@ def test_a_model_that_onnxruntime_refuses_is_an_error_of_the_model() -> None:
 def test_a_model_that_cannot_be_run_is_said() -> None:
     with pytest.raises(ProfileError, match="a candidate cannot be run"):
         of(a_convnet(), [{"x": floats(1, 3, 9, 9)}])
+
+
+def test_a_quantization_at_run_time_belongs_to_the_region_that_reads_it() -> None:
+    given = model_of(
+        "(float[1,4,5,5] x) => (float[1,4,5,5] y, float[1,4,5,5] z)",
+        "a = Tanh(x) y = MatMul(a, w) z = MatMul(a, v)",
+        {"w": floats(5, 5), "v": floats(5, 5, seed=1)},
+    )
+    ours = case_of(given).quantized(scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic"))
+    found = by_kernel(ours.model, given, [a_region("a"), a_region("y"), a_region("z")])
+    assert found["a"] == ["Tanh"]
+    assert sorted(found["y"] + found["z"]) == ["DynamicQuantizeLinear", "MatMulIntegerToFloat", "MatMulIntegerToFloat"]

@@ -33,7 +33,8 @@ def test_the_head_has_a_name_and_an_ir_version_for_16_bit_types_even_if_the_mode
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_a_new_node_has_an_axis_where_one_is_given(axis: int | None) -> None:
-    (node,) = onnx.load_from_string(fragments.node("QuantizeLinear", ["x", "s"], ["q"], "n", axis)).graph.node
+    attributes = {} if axis is None else {"axis": axis}
+    (node,) = onnx.load_from_string(fragments.node("QuantizeLinear", ["x", "s"], ["q"], "n", **attributes)).graph.node
     assert (node.op_type, node.name, list(node.input), list(node.output)) == ("QuantizeLinear", "n", ["x", "s"], ["q"])
     assert {a.name: a.i for a in node.attribute} == ({} if axis is None else {"axis": axis})
 

@@ -79,3 +79,8 @@ def test_a_float_model_has_nothing_quantized() -> None:
 def test_a_scheme_fits_by_operators_and_type() -> None:
     found = FormatThere(DType.U8, frozenset({Operators.LINEAR}))
     assert [found.is_that_of(one) for one in (U8S8_CHANNEL, LINEAR, U16S8)] == [False, True, False]
+
+
+def test_no_dynamic_scheme_fits_what_has_fixed_ranges() -> None:
+    dynamic = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
+    assert not FormatThere(DType.U8, frozenset(Operators)).is_that_of(dynamic)

@@ -1,4 +1,4 @@
-from autoquant.domain.scheme import Operators
+from autoquant.domain.ledger import Way
 from autoquant.domain.target import Target
 from autoquant.report.ledger import ledger_view, signed_text
 from tests.records import a_border_cost, a_foresight, a_front, a_ledger, a_member, a_record, a_region_cost
@@ -14,7 +14,7 @@ def test_the_best_bargain_and_the_costliest_border_come_first() -> None:
     regions = (
         a_region_cost("slower", change_us=5.0, snr_db=60.0),
         a_region_cost("loud", change_us=-100.0, snr_db=30.0),
-        a_region_cost("quiet", change_us=-100.0, snr_db=50.0, operators=Operators.LINEAR),
+        a_region_cost("quiet", change_us=-100.0, snr_db=50.0, operators=Way.LINEAR),
     )
     borders = (a_border_cost("a", "b", change_us=-1.0), a_border_cost("b", "c", change_us=9.0))
 

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,3 +115,28 @@ def test_float_comes_first_and_once_and_the_order_of_the_file_is_kept(
     names = choices(definition(*given_rules), **{f"n{index}": op_type for index, op_type in enumerate(op_types)})
     assert names[0] == FLOAT
     assert list(names[1:]) == [name for name in NAMES if name in names]
+
+
+def with_dynamic(*op_types: str) -> SpaceDefinition:
+    space = definition(op_types=op_types)
+    dynamic = replace(space.schemes[0], name="dynamic", ranges=RangeMethod.parse("dynamic"))
+    return replace(space, schemes=(*space.schemes, dynamic))
+
+
+def dynamic_choices(space: SpaceDefinition, dynamic: Sequence[str], **nodes: str) -> tuple[str, ...]:
+    one = replace(region(**nodes), dynamic=tuple(NodeName(name) for name in dynamic))
+    return resolve(space, [one]).choices[RegionId("r")]
+
+
+def test_a_dynamic_scheme_is_a_choice_where_it_quantizes_a_node() -> None:
+    space = with_dynamic("Conv", "MatMul", "Softmax")
+    assert dynamic_choices(space, [], scores="MatMul", s="Softmax") == (FLOAT, *NAMES)
+    assert dynamic_choices(space, ["m"], m="MatMul", s="Softmax") == (FLOAT, *NAMES, "dynamic")
+    assert dynamic_choices(with_dynamic("Softmax"), ["m"], m="MatMul", s="Softmax") == (FLOAT, "all-a", "all-b")
+
+
+def test_an_lstm_with_what_moves_its_values_has_only_dynamic_schemes() -> None:
+    space = with_dynamic("LSTM", "Squeeze", "Relu", "Sigmoid")
+    assert dynamic_choices(space, ["l"], l="LSTM") == (FLOAT, "dynamic")
+    assert dynamic_choices(space, ["l"], l="LSTM", q="Squeeze", r="Relu") == (FLOAT, "dynamic")
+    assert dynamic_choices(space, ["l"], l="LSTM", s="Sigmoid") == (FLOAT, "all-a", "all-b", "dynamic")

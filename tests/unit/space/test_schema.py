@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
+from autoquant.domain.scheme import BiasCorrection, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import Group, SpaceDefinition, SpaceRule
 from autoquant.errors import SpaceError
 from autoquant.space.schema import read_space
@@ -171,7 +171,8 @@ def test_the_name_of_a_scheme_says_what_it_is() -> None:
     for scheme in read_space("extensive").schemes:
         scope = "linear" if scheme.operators is Operators.LINEAR else scheme.weight.granularity
         ranges = spelled.get(str(scheme.ranges), str(scheme.ranges))
-        assert scheme.name == f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
+        static = f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
+        assert scheme.name == (f"dynamic-{scope}" if scheme.is_dynamic else static)
 
 
 def test_every_scale_of_the_space_of_powers_of_two_is_one() -> None:
@@ -239,7 +240,7 @@ def test_an_unknown_or_missing_key_is_named(tmp_path: Path, content: str, expect
     [
         (text(rule=RULE.replace("Softmax", "Covn")), "rules[0].op_types: 'Covn' is unknown, did you mean 'Conv'?"),
         (text(section=SECTION.replace("Add", "Ad")), "ep.cpu.op_types: 'Ad' is unknown, did you mean 'Add'?"),
-        (text(section=SECTION.replace("Add", "LSTM")), "ep.cpu.op_types: 'LSTM' is unknown, choose from: Add, ArgMax,"),
+        (text(section=SECTION.replace("Add", "GRU")), "ep.cpu.op_types: 'GRU' is unknown, choose from: Add, ArgMax,"),
         (text(section=SECTION.replace('"b"', '"c"')), "ep.cpu.schemes: 'c' is unknown, choose from: a, b"),
         (text(rule=RULE.replace("float", "flaot")), "rules[0].schemes: 'flaot' is unknown, did you mean 'float'?"),
         (
@@ -277,7 +278,8 @@ def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
         ),
         (
             text(scheme_a=SCHEME_A.replace("min-max", "minmax")),
-            "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy' or 'mse'",
+            "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy', 'mse' or"
+            " 'dynamic'",
         ),
         (
             text(scheme_b=SCHEME_B.replace("linear", "liner")),
@@ -320,3 +322,41 @@ def test_a_scheme_that_cannot_be_is_refused(tmp_path: Path, content: str, expect
 )
 def test_a_rule_section_or_group_that_cannot_be_is_refused(tmp_path: Path, content: str, expected: str) -> None:
     assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
+
+
+DYNAMIC = 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "dynamic"\n'
+
+
+@pytest.mark.parametrize("accuracy", Accuracy)
+def test_no_level_of_accuracy_corrects_biases_of_a_dynamic_scheme(tmp_path: Path, accuracy: Accuracy) -> None:
+    space = read(tmp_path, text(scheme_a="\n" + DYNAMIC), accuracy=accuracy)
+    assert space.schemes[0].bias is BiasCorrection.NONE
+    assert (space.has_dynamic, space.has_static) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (DYNAMIC.replace("u8", "s8"), "goes with 'u8:tensor:asym' alone, activation is 's8:tensor:asym'"),
+        (DYNAMIC.replace("asym", "asym:pow2"), "goes with 'u8:tensor:asym' alone, activation is 'u8:tensor:asym:pow2'"),
+        (
+            DYNAMIC.replace("s8", "s16"),
+            "goes with weights of 8 bits, weight is 's16:channel:sym', write e.g. 's8:channel:sym'",
+        ),
+        (
+            DYNAMIC + 'operators = "linear"\n',
+            "quantizes linear operators and LSTM in any case, leave out operators = 'linear'",
+        ),
+        (DYNAMIC + 'bias = "mean"\n', "leaves biases in float as they are, leave out bias = 'mean'"),
+        (DYNAMIC + 'rounding = "gptq"\n', "goes with the nearest integers alone, leave out rounding = 'gptq'"),
+    ],
+)
+def test_what_means_nothing_with_dynamic_ranges_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+    assert refused(tmp_path, text(scheme_a="\n" + content)) == f"cnn.toml, schemes.a: ranges = 'dynamic' {problem}"
+
+
+@pytest.mark.parametrize("name", ["default", "extensive"])
+def test_dynamic_schemes_are_offered_on_the_cpu(name: str) -> None:
+    space = read_space(name, ep="cpu")
+    assert space.has_dynamic
+    assert "LSTM" in space.op_types

@@ -78,3 +78,10 @@ def test_of_schemes_that_are_alike_the_nearest_rounds_alike() -> None:
 
 def test_a_scheme_of_other_operators_is_never_near() -> None:
     assert nearest_scheme(scheme("old"), [scheme("linear", operators=Operators.LINEAR)]) is None
+
+
+def test_a_scheme_whose_ranges_are_found_at_run_time_is_near_its_like_alone() -> None:
+    dynamic, static = scheme("dynamic", ranges="dynamic"), scheme("static")
+    assert nearest_scheme(scheme("old", ranges="dynamic"), [static]) is None
+    assert nearest_scheme(scheme("old", ranges="dynamic"), [static, dynamic]) is dynamic
+    assert nearest_scheme(scheme("old", ranges="mse"), [dynamic, static]) is static

@@ -1,24 +1,29 @@
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
+from autoquant.domain.scheme import Scheme
 from autoquant.study.frontier import Frontier
 from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
 from autoquant.study.layout import Codes, Layout
 from autoquant.study.size import SizeTable
 from autoquant.study.steering import SizeTerm
-from tests.unit.study.layouts import a_landscape, a_layout, every_assignment
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_landscape, a_layout, every_assignment
 
 ONE = np.ones(1)
 
 
+@pytest.mark.parametrize("schemes", [SCHEMES, WITH_DYNAMIC], ids=["static", "dynamic"])
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("limit", [1e-5, 1e-4, 1e-3, 1.0])
-def test_the_integer_program_finds_the_fastest_within_a_noise_power(seed: int, n_outputs: int, limit: float) -> None:
-    layout = a_layout(seed=seed)
+def test_the_integer_program_finds_the_fastest_within_a_noise_power(
+    schemes: Mapping[str, Scheme], seed: int, n_outputs: int, limit: float
+) -> None:
+    layout = a_layout(seed=seed, schemes=schemes)
     landscape = a_landscape(layout, n_outputs=n_outputs, seed=seed)
     every = every_assignment(layout)
     allowed = every[(landscape.noise_of(every) <= limit).all(axis=1)]
@@ -43,9 +48,10 @@ def test_the_integer_program_finds_the_next_best_where_the_best_are_excluded(see
     assert len(np.unique(excluded, axis=0)) == 4
 
 
+@pytest.mark.parametrize("schemes", [SCHEMES, WITH_DYNAMIC], ids=["static", "dynamic"])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_frontier_holds_what_is_cheapest_at_any_price(seed: int) -> None:
-    layout = a_layout(seed=seed)
+def test_the_frontier_holds_what_is_cheapest_at_any_price(schemes: Mapping[str, Scheme], seed: int) -> None:
+    layout = a_layout(seed=seed, schemes=schemes)
     landscape = a_landscape(layout, seed=seed)
     every, found = every_assignment(layout), Frontier(layout).solve([landscape], ONE)
     for price in (0.1, 10.0, 1e3, 1e5):
@@ -66,6 +72,13 @@ def test_with_several_outputs_the_frontier_is_near_the_exact_one(seed: int) -> N
             for codes in (every, found)
         ]
         assert best[1] <= best[0] + 0.1
+
+
+def test_dynamic_schemes_alone_pay_no_border() -> None:
+    layout = a_layout(schemes={"other": WITH_DYNAMIC["d"], "d": WITH_DYNAMIC["d"]})
+    landscape = a_landscape(layout)
+    fastest = landscape.ratios_of(Frontier(layout).solve([landscape], ONE)).min()
+    assert fastest == pytest.approx(1 + np.where(layout.allowed, landscape.own[0], 0).min(axis=1).sum())
 
 
 def test_the_weights_of_the_targets_decide() -> None:
@@ -117,12 +130,12 @@ def test_the_integer_program_keeps_a_size(seed: int, limit: float) -> None:
     layout = a_layout(seed=seed)
     landscape, size = a_landscape(layout, seed=seed), a_size(layout, (0.3,), limit)
     every = every_assignment(layout)
-    sizes = size.table.of(every, layout.edges)
+    sizes = size.table.of(every, layout)
     may = (landscape.noise_of(every)[:, 0] <= 1e-2) & (sizes <= limit)
     assert may.any()
     found = fastest_within(landscape, ONE, 1e-2, seconds=10, size=size).codes[None]
     costs = landscape.ratios_of(every)[:, 0] + 0.3 * sizes
-    cost = landscape.ratios_of(found)[0, 0] + 0.3 * size.table.of(found, layout.edges)[0]
+    cost = landscape.ratios_of(found)[0, 0] + 0.3 * size.table.of(found, layout)[0]
     assert np.isclose(cost, costs[may].min())
 
 
@@ -138,7 +151,7 @@ def test_each_price_of_the_size_has_a_lower_hull_of_its_own() -> None:
     assert {codes.tobytes() for codes in free} <= {codes.tobytes() for codes in both}
     limit = 0.5
     fastest = {
-        name: landscape.ratios_of(codes)[table.of(codes, layout.edges) <= limit].min(initial=9.0)
+        name: landscape.ratios_of(codes)[table.of(codes, layout) <= limit].min(initial=9.0)
         for name, codes in (("free", free), ("both", both))
     }
     assert fastest["both"] <= fastest["free"]
@@ -150,4 +163,4 @@ def test_regions_that_all_touch_keep_a_size_too() -> None:
     found = Frontier(layout).solve([a_landscape(layout)], ONE, size)
     integer = found[found.any(axis=1)]
     assert len(integer)
-    assert (size.table.of(integer, layout.edges) <= 0.5 + 1e-6).all()
+    assert (size.table.of(integer, layout) <= 0.5 + 1e-6).all()

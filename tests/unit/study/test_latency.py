@@ -8,7 +8,7 @@ from autoquant.domain.scheme import TensorFormat
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Floats, Layout
 from autoquant.study.surrogate import Observations, Surrogate
-from tests.unit.study.layouts import SCHEMES, a_landscape, a_layout
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_landscape, a_layout
 
 LAYOUT = a_layout(4, share_of_edges=0.0)
 
@@ -87,3 +87,19 @@ def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
     assert predicted > 1.1
     mean = surrogate.landscape(np.random.default_rng(0), 0.0)
     assert mean.ratios_of(half[2:])[0, 0] == pytest.approx(predicted)
+
+
+def test_what_dynamic_schemes_cost_is_learned_apart_from_the_others() -> None:
+    layout = a_layout(4, share_of_edges=0.0, schemes=WITH_DYNAMIC)
+    first = a_prior()
+    dynamic, spread = np.array([[-0.3], [0.1], [0.0], [-0.2]]), np.full((4, 1), 0.1)
+    prior = replace(first, change=np.hstack([first.change, dynamic]), spread=np.hstack([first.spread, spread]))
+    codes = np.array([[3, 0, 0, 0], [3, 3, 0, 3], [1, 3, 0, 2]])
+    model = LatencyModel(layout, prior)
+    assert model.predict(codes)[0] == pytest.approx([0.6, 0.5, 0.9 - 0.2 + 0.1 - 0.05 + 0.01 + 0.03])
+    static = np.array([[0, 0, 0, 0], [1, 1, 1, 2], [2, 2, 2, 2]])
+    before = model.predict(static)[0]
+    model.fit(codes[:1], np.array([0.9]), np.array([1e-4]))
+    assert model.predict(codes)[0][0] == pytest.approx(0.9, abs=0.02)
+    moved = model.predict(static)[0] - before
+    assert moved == pytest.approx(np.full(3, moved[0])), "that may be the constant, but says nothing of static schemes"

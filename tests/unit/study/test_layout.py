@@ -1,9 +1,12 @@
+import itertools
+
 import numpy as np
 import pytest
 
 from autoquant.domain.region import RegionId
-from autoquant.study.layout import Layout
-from tests.unit.study.layouts import SCHEMES
+from autoquant.domain.scheme import RangeKind
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
 REGIONS = tuple(RegionId(f"r{i}") for i in range(4))
 
@@ -42,3 +45,23 @@ def test_regions_have_a_pattern_of_their_own_where_none_is_named() -> None:
     assert patterns[0] == patterns[2]
     assert len(set(patterns.tolist())) == 3
     assert len(set(Layout.of(choices, SCHEMES, [], work).patterns.tolist())) == 4
+
+
+def test_a_dynamic_region_looks_like_float_to_its_neighbours() -> None:
+    choices, edges = dict.fromkeys(REGIONS, ("float", *WITH_DYNAMIC)), list(itertools.pairwise(REGIONS))
+    layout = Layout.of(choices, WITH_DYNAMIC, edges, dict.fromkeys(REGIONS, 0.25))
+    assert (layout.kinds.tolist(), layout.n_kinds) == ([0, ALL, LINEAR, DYNAMIC], 3)
+    codes = np.array([[0, 3, 0, 3], [1, 3, 0, 2], [2, 1, 3, 3]])
+    assert layout.unlike(codes).tolist() == [[False] * 3, [True, False, True], [False, True, False]]
+
+
+def test_formats_are_counted_from_the_first_static_and_from_the_first_dynamic_scheme() -> None:
+    schemes = {
+        "a": a_scheme("a"),
+        "d": a_scheme("d", ranges=RangeKind.DYNAMIC, weight="s8:tensor:sym"),
+        "e": a_scheme("e", ranges=RangeKind.DYNAMIC),
+        "t": a_scheme("t", weight="s8:tensor:sym"),
+        "b": a_scheme("b"),
+    }
+    layout = Layout.of({REGIONS[0]: ("float", *schemes)}, schemes, [], {REGIONS[0]: 1.0})
+    assert layout.formats.tolist() == [0, 0, 0, 1, 2, 0]

@@ -5,15 +5,14 @@ import optuna
 import pytest
 from optuna.samplers import RandomSampler
 
-from autoquant.domain.ledger import Estimate, Ledger
+from autoquant.domain.ledger import Estimate, Ledger, Way
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import Operators
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.surrogate import Observations, Prediction
-from tests.unit.study.layouts import CHOICES, SCHEMES, a_landscape, a_layout
+from tests.unit.study.layouts import CHOICES, SCHEMES, WITH_DYNAMIC, a_landscape, a_layout
 
 FLOAT_US = {"cpu-1t": 2000.0, "cpu-2t": 1000.0}
 LAYOUT = a_layout(8)
@@ -74,15 +73,15 @@ def test_intervals_of_noise_hold_the_truth() -> None:
 
 def test_every_region_is_there_for_every_kind_that_it_may_run() -> None:
     costs = [(cost.region, cost.operators) for cost in found().regions]
-    both = [(region, kind) for region in LAYOUT.regions[:-1] for kind in (Operators.ALL, Operators.LINEAR)]
-    assert costs == [*both, (LAYOUT.regions[-1], Operators.LINEAR)]
+    both = [(region, kind) for region in LAYOUT.regions[:-1] for kind in (Way.ALL, Way.LINEAR)]
+    assert costs == [*both, (LAYOUT.regions[-1], Way.LINEAR)]
     pairs = [(LAYOUT.regions[a], LAYOUT.regions[b]) for a, b in LAYOUT.edges]
     assert [cost.regions for cost in found().borders] == pairs
 
 
 def test_shares_of_the_noise_add_up_to_one_roughly() -> None:
-    linear = [cost.noise_share.value for cost in found().regions if cost.operators is Operators.LINEAR]
-    every = [cost.noise_share.value for cost in found().regions if cost.operators is Operators.ALL]
+    linear = [cost.noise_share.value for cost in found().regions if cost.operators is Way.LINEAR]
+    every = [cost.noise_share.value for cost in found().regions if cost.operators is Way.ALL]
     assert sum(linear) == pytest.approx(1, abs=0.2)
     assert 0 < 1 - sum(every) < 1, "the last region runs its linear operators there"
 
@@ -97,7 +96,7 @@ def test_the_scheme_is_the_least_noisy_one_that_is_allowed() -> None:
     truth = Landscape(layout, noise, TRUTH.constant, TRUTH.own[..., [0, 1, 2, 1]], np.zeros((2, 0)))
     ledger = ledger_of(searched(layout, truth), FLOAT_US)
     assert ledger is not None
-    chosen = [cost.scheme for cost in ledger.regions if cost.operators is Operators.ALL]
+    chosen = [cost.scheme for cost in ledger.regions if cost.operators is Way.ALL]
     assert chosen == ["a", *["c"] * (len(regions) - 1)]
     assert ledger.borders == ()
 
@@ -148,3 +147,12 @@ def test_where_nothing_runs_on_integers_there_is_no_ledger() -> None:
     layout = Layout.of(dict.fromkeys(regions, ("float",)), SCHEMES, [], dict.fromkeys(regions, 0.5))
     truth = Landscape(layout, np.zeros((1, 2, 3)), np.ones(2), np.zeros((2, 2, 3)), np.zeros((2, 0)))
     assert ledger_of(searched(layout, truth, n_trials=2), FLOAT_US) is None
+
+
+def test_dynamic_schemes_are_a_kind_of_their_own() -> None:
+    layout = a_layout(6, schemes=WITH_DYNAMIC)
+    ledger = ledger_of(searched(layout, a_landscape(layout, n_targets=2)), FLOAT_US)
+    assert ledger is not None
+    assert [cost.scheme for cost in ledger.regions if cost.operators is Way.DYNAMIC] == ["d"] * 6
+    shares = [cost.noise_share.value for cost in ledger.regions if cost.operators is Way.DYNAMIC]
+    assert sum(shares) == pytest.approx(1, abs=0.25)

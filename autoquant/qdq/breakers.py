@@ -1,0 +1,44 @@
+"""Float operators that onnxruntime would run on integers unless something is put before them."""
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, is_linear, kind_of
+from autoquant.qdq.plan import Plan
+
+__all__ = ["needs_breaker"]
+
+_REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Float operators that onnxruntime turns into int8: between DQ and Q by its WeightBiasQuantization, a MatMul as the
+Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QDQ fusions."""
+
+
+def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
+    """Whether a float operator would be quantized unasked."""
+    if node.op_type not in _REQUANTIZED:
+        return False
+    if is_linear(node, graph):
+        return _comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
+    return all(_comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+
+
+def _comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
+    if tensor in plan.produced:
+        return True
+    producer = graph.producer.get(tensor)
+    passes = producer is not None and kind_of(producer) is Kind.SAME_RANGE
+    return passes and producer is not None and _comes_from_dq(producer.inputs[0], graph, plan)
+
+
+def _leads_to_q(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
+    return any(_quantizes(reader, tensor, graph, plan) for reader in graph.consumers.get(tensor, ()))
+
+
+def _quantizes(reader: Node, tensor: TensorName, graph: Graph, plan: Plan) -> bool:
+    if reader.index in plan.integer:
+        return True
+    if kind_of(reader) in (Kind.SAME_RANGE, Kind.CLIPPING):
+        passes = reader.inputs[0] == tensor
+    else:  # onnxruntime folds a constant summand or factor into the operator before it
+        others = [name for name in reader.inputs if name != tensor]
+        passes = reader.op_type in ("Add", "Mul") and bool(others) and all(map(graph.is_constant, others))
+    return passes and _leads_to_q(reader.outputs[0], graph, plan)

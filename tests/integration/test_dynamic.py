@@ -1,0 +1,104 @@
+"""Searches in which the ranges of activations are found when the model runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pandas as pd
+import pytest
+from onnxruntime.quantization import quantize_dynamic
+
+import autoquant
+from autoquant import Budget
+from tests.models import floats, model_of, saved
+
+SPACE = """
+schema = 1
+accuracy = "full"
+[ep.cpu]
+schemes = [{schemes}]
+op_types = ["Gemm", "MatMul", "LSTM", "Relu", "Reshape"]
+[schemes.dynamic-channel]
+activation = "u8:tensor:asym"
+weight = "s8:channel:sym"
+ranges = "dynamic"
+[schemes.static]
+activation = "u8:tensor:asym"
+weight = "s8:channel:sym"
+ranges = "min-max"
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """An LSTM and two linear layers, wide enough that integers are faster."""
+    made = model_of(
+        "(float[8,1,128] x) => (float[8,256] y)",
+        """l = LSTM<hidden_size=128>(x, w, r) flat = Constant<value = int64[2] {8, 128}>() f = Reshape(l, flat)
+           g = Gemm(f, v, b) h = Relu(g) y = Gemm<transB=1>(h, u)""",
+        {
+            "w": floats(1, 512, 128, scale=0.1),
+            "r": floats(1, 512, 128, scale=0.1, seed=1),
+            "v": floats(128, 512, scale=0.1),
+            "b": floats(512),
+            "u": floats(256, 512, scale=0.1),
+        },
+    )
+    return saved(made, tmp_path / "model.onnx")
+
+
+def searched(model: Path, schemes: str, n_trials: int) -> Path:
+    folder = model.parent
+    (folder / "space.toml").write_text(SPACE.format(schemes=schemes))
+    first, second = ({"x": np.stack([floats(8, 1, 128, seed=s + i) for i in range(8)])} for s in (0, 100))
+    autoquant.search(
+        model,
+        calibration=first,
+        evaluation=second,
+        space=str(folder / "space.toml"),
+        budget=Budget(trials=n_trials),
+        out=folder / "run",
+        cache=folder / "cache",
+    )
+    return folder / "run"
+
+
+@pytest.mark.parametrize("schemes", ['"dynamic-channel"', '"static", "dynamic-channel"'], ids=["alone", "mixed"])
+def test_no_trial_fails_and_every_member_opens(model: Path, schemes: str) -> None:
+    folder = searched(model, schemes, 8)
+    trials = pd.read_csv(folder / "trials.csv")
+    assert set(trials.state) <= {"complete", "rejected-early", "untimed"}
+    schemes_of = trials[[column for column in trials.columns if column.startswith("scheme[")]]
+    uniform = (schemes_of == "dynamic-channel").all(axis=1)
+    assert uniform.any()
+    assert trials[uniform].snr_db.min() > 25
+    for path in folder.glob("models/*.onnx"):
+        ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def test_a_member_is_made_again_by_quantize_dynamic(model: Path, tmp_path: Path) -> None:
+    folder = searched(model, '"dynamic-channel"', 6)
+    feed = {"x": floats(8, 1, 128, seed=99)}
+    n_members = 0
+    for path in folder.glob("models/*.onnx"):
+        metadata = {str(entry.key): str(entry.value) for entry in onnx.load(path).metadata_props}
+        nodes = json.loads(metadata.get("autoquant.nodes_to_quantize_dynamic", "[]"))
+        if not nodes:
+            continue
+        n_members += 1
+        assert json.loads(metadata["autoquant.nodes_to_quantize"]) == []
+        quantize_dynamic(
+            folder / "prepared.onnx",
+            tmp_path / "again.onnx",
+            per_channel=True,
+            nodes_to_quantize=[*nodes, *(f"{node}_MatMul" for node in nodes)],
+            op_types_to_quantize=["MatMul", "Gemm", "LSTM"],
+        )
+        ours, theirs = (
+            ort.InferenceSession(each, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+            for each in (path, tmp_path / "again.onnx")
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert n_members

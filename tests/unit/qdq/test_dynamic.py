@@ -1,0 +1,226 @@
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoquant.domain.region import NodeName, RegionId
+from autoquant.domain.scheme import Scheme
+from autoquant.model.ops import Kind, kind_of
+from autoquant.model.optimized import read_optimized
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, models, nodes_as_text, opened, run, scheme
+from tests.models import Array, Floats, floats, model_of, op_types
+
+SQUARE = "float[4,4]"
+CHANNEL = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
+TENSOR = scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic")
+UNSIGNED = scheme("u8:tensor:asym", "u8:tensor:asym", ranges="dynamic")
+LSTM_WEIGHTS: Mapping[str, Array | float] = {
+    "w": floats(2, 16, 6, scale=0.5),
+    "r": floats(2, 16, 4, seed=1, scale=0.5),
+    "b": floats(2, 32, seed=2, scale=0.1),
+    "h0": floats(2, 3, 4, seed=3),
+    "c0": floats(2, 3, 4, seed=4),
+}
+
+
+def a_case(signature: str, body: str, constants: Mapping[str, Array | float]) -> Case:
+    return case_of(model_of(signature, body, constants))
+
+
+def an_lstm(attributes: str = "", outputs: str = "y", dims: str = "5,2,3,4") -> Case:
+    call = f'LSTM<hidden_size=4, direction="bidirectional"{attributes}>(x, w, r, b, , h0, c0)'
+    return a_case(f"(float[5,3,6] x) => (float[{dims}] y)", f"{outputs} = {call}", LSTM_WEIGHTS)
+
+
+def snr_db(reference: list[Floats], found: list[Floats]) -> float:
+    error = sum(float(((a - b) ** 2).sum()) for a, b in zip(reference, found, strict=True))
+    return float(10 * np.log10(sum(float((a**2).sum()) for a in reference) / error)) if error else np.inf
+
+
+def loss_db(case: Case, ours: Quantized) -> float:
+    return snr_db(run(case.graph.model, case.feed), run(ours.model, case.feed))
+
+
+def kernels(model: onnx.ModelProto, folder: Path) -> tuple[frozenset[str], list[str]]:
+    """Nodes that became integer kernels, and all kernels without domain."""
+    path = folder / "optimized.onnx"
+    opened(model, str(path))
+    found = read_optimized(path)
+    return found.integer_nodes, [kernel.rpartition(":")[2] for kernel in found.kernels]
+
+
+def test_the_nodes_before_and_after_are_those_of_the_golden_file(assert_golden: Callable[[str, str], None]) -> None:
+    case = a_case(
+        f"({SQUARE} x) => ({SQUARE} y, float[1,4,3] z)",
+        """a = MatMul(x, w) g = Gemm<alpha=2.0, beta=0.5, transB=1>(x, v, b) c = Mul(a, g) y = Softmax(c)
+           sh = Constant<value = int64[3] {4, 1, 4}>() s = Reshape(g, sh)
+           , , z = LSTM<hidden_size=3>(s, lw, lr)""",
+        {"w": floats(4, 4), "v": floats(4, 4, seed=1), "b": floats(4), "lw": floats(1, 12, 4), "lr": floats(1, 12, 3)},
+    )
+    mixed = case.quantized(CHANNEL, {"c": U8S8_CHANNEL, "y": U8S8_CHANNEL})
+    assert_golden("build_dynamic.txt", f"{nodes_as_text(case.graph.model)}\n{nodes_as_text(mixed.model)}")
+
+
+@pytest.mark.parametrize("taken", [CHANNEL, TENSOR, UNSIGNED], ids=str)
+@pytest.mark.parametrize(
+    ("body", "kernel"),
+    [
+        ("y = MatMul(x, w)", "DynamicQuantizeMatMul"),
+        ("p = MatMul(x, w) y = Add(p, b)", "DynamicQuantizeMatMul"),
+        ("y = Gemm(x, w, b)", "DynamicQuantizeMatMul"),
+        ("y = Gemm<alpha=-2.0, beta=0.5, transB=1>(x, w, b)", "DynamicQuantizeMatMul"),
+        ("y = Gemm(x, w, one)", "DynamicQuantizeMatMul"),
+        ("p = Sigmoid(x) q = Gemm(p, w, b) y = Relu(q)", "DynamicQuantizeMatMul"),
+    ],
+)
+def test_one_kernel_computes_it(body: str, kernel: str, taken: Scheme, tmp_path: Path) -> None:
+    constants = {"w": floats(4, 4), "b": floats(4), "one": floats(1)}
+    case = a_case(f"({SQUARE} x) => ({SQUARE} y)", body, constants)
+    ours = case.quantized(taken)
+    integer, found = kernels(ours.model, tmp_path)
+    assert kernel in found
+    assert not {"Cast", "MatMulInteger", "Add", "DynamicQuantizeLinear"} & set(found)
+    assert (
+        integer == ours.candidate.integer_nodes == {n.name for n in case.graph.nodes if n.op_type in ("Gemm", "MatMul")}
+    )
+    assert loss_db(case, ours) > 30
+
+
+@pytest.mark.parametrize("taken", [CHANNEL, TENSOR, UNSIGNED], ids=str)
+def test_an_lstm_runs_in_its_dynamic_kernel(taken: Scheme, tmp_path: Path) -> None:
+    case = an_lstm()
+    ours = case.quantized(taken)
+    onnx.checker.check_model(ours.model)
+    assert kernels(ours.model, tmp_path)[0] == ours.candidate.integer_nodes == {"y"}
+    assert loss_db(case, ours) > 25
+
+
+def test_an_lstm_of_which_only_the_last_state_is_read_is_dynamic_too() -> None:
+    case = an_lstm(outputs=", , y", dims="2,3,4")
+    assert case.quantized(CHANNEL).plan.dynamic == {0}
+
+
+def test_the_domain_of_the_dynamic_lstm_is_imported_once() -> None:
+    case = an_lstm()
+    del case.graph.model.opset_import[1]
+    model = case.quantized(CHANNEL).model
+    assert [(known.domain, known.version) for known in model.opset_import] == [("", 21), ("com.microsoft", 1)]
+    run(model, case.feed)
+
+
+@pytest.mark.parametrize(
+    ("body", "constants"),
+    [
+        ("y = Gemm<transA=1>(x, w)", {"w": floats(4, 4)}),
+        ("y = Gemm(x, w, t)", {"w": floats(4, 4), "t": floats(4, 4)}),
+        ("y = Gemm(x, w, x)", {"w": floats(4, 4)}),
+        ("y = MatMul(x, x)", {}),
+        ("y = MatMul(w, x)", {"w": floats(4, 4)}),
+        ("p = MatMul(x, w) y = Squeeze(p)", {"w": floats(1, 4, 4)}),
+        ("y = Gemm(x, w)", {"w": np.full((4, 4), np.inf, np.float32)}),
+        ("y = Mul(x, w)", {"w": floats(4, 4)}),
+    ],
+)
+def test_what_has_no_such_kernel_stays_float(body: str, constants: Mapping[str, Array | float]) -> None:
+    case = a_case(f"({SQUARE} x) => ({SQUARE} y)", body, constants)
+    ours = case.quantized(CHANNEL)
+    assert not ours.plan.dynamic
+    assert not ours.candidate.integer_nodes
+    assert op_types(ours.model) == op_types(case.graph.model)
+
+
+def test_a_convolution_stays_float() -> None:
+    case = a_case("(float[1,4,5,5] x) => (float[1,4,5,5] y)", "y = Conv(x, w)", {"w": floats(4, 4, 1, 1)})
+    ours = case.quantized(CHANNEL)
+    assert not ours.candidate.integer_nodes
+    assert ours.candidate.float_nodes == {"y"}
+    assert loss_db(case, ours) == np.inf
+
+
+def test_an_lstm_takes_no_static_scheme() -> None:
+    ours = an_lstm().quantized(U8S8_CHANNEL)
+    assert not ours.candidate.integer_nodes
+    assert ours.candidate.float_nodes == {"y"}
+
+
+def test_one_quantization_serves_all_readers_of_a_tensor() -> None:
+    case = a_case(
+        f"({SQUARE} x) => ({SQUARE} y)",
+        "a = Gemm(x, w) b = MatMul(x, v) y = Add(a, b)",
+        {"w": floats(4, 4), "v": floats(4, 4, seed=1)},
+    )
+    assert op_types(case.quantized(CHANNEL).model).count("DynamicQuantizeLinear") == 1
+
+
+def test_a_weight_that_is_read_in_three_ways_is_kept_in_each() -> None:
+    body = "a = Gemm(x, w) b = Gemm<transB=1>(a, w) c = Gemm(b, w) d = Gemm(c, w) y = Add(d, w)"
+    case = a_case(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4, scale=0.5)})
+    ours = case.quantized(CHANNEL, {"c": U8S8_CHANNEL, "d": None, "y": None})
+    squares = [t for t in ours.model.graph.initializer if list(t.dims) == [4, 4]]
+    assert len(squares) == 3, "as it is, and its integers in both orientations"
+    assert loss_db(case, ours) > 20
+
+
+def test_new_tensors_take_no_name_that_the_model_uses() -> None:
+    body = "y_sums = Tanh(x) x_dynamic = Tanh(y_sums) p = Add(x_dynamic, x) y = Gemm(x, w, b) z = Mul(p, y)"
+    case = a_case(f"({SQUARE} x) => ({SQUARE} z)", body, {"w": floats(4, 4), "b": floats(4)})
+    assert loss_db(case, case.quantized(CHANNEL)) > 30
+
+
+def test_neighbours_on_integers_hand_over_floats(tmp_path: Path) -> None:
+    case = a_case(
+        f"({SQUARE} x) => ({SQUARE} y)",
+        "a = Sigmoid(x) g = Gemm(a, w, b) s = Softmax(g) h = Gemm(s, w) y = LeakyRelu(h)",
+        {"w": floats(4, 4), "b": floats(4)},
+    )
+    ours = case.quantized(U8S8_CHANNEL, {"g": CHANNEL})
+    assert ours.candidate.integer_nodes == kernels(ours.model, tmp_path)[0] == set("agshy")
+    assert loss_db(case, ours) > 20
+
+
+mixes = st.lists(st.sampled_from([None, U8S8_CHANNEL, U8S8_TENSOR, CHANNEL, TENSOR]), min_size=30, max_size=30)
+
+
+@settings(max_examples=60)
+@given(models(), mixes)
+def test_every_mix_runs_as_asked(
+    tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto, mix: list[Scheme | None]
+) -> None:
+    case = case_of(model)
+    ours = case.quantized(None, {n.name: mix[n.index % len(mix)] for n in case.graph.nodes})
+    onnx.checker.check_model(ours.model, full_check=True)
+    integer, _ = kernels(ours.model, tmp_path_factory.mktemp("mix"))
+    names = {case.graph.nodes[i].name for i in ours.plan.dynamic}
+    assert names <= integer
+    assert not ours.candidate.float_nodes & integer
+    unfused = opened(ours.model, is_optimized=False).run(None, dict(case.feed))
+    assert snr_db(unfused, run(ours.model, case.feed)) > 20 or float(np.abs(unfused[0]).max()) < 1e-3
+
+
+@settings(max_examples=30)
+@given(models())
+def test_dynamic_schemes_alone_leave_all_else_as_it_is(model: onnx.ModelProto) -> None:
+    case = case_of(model)
+    ours = case.quantized(CHANNEL)
+    dynamic = {case.graph.nodes[i].name for i in ours.plan.dynamic}
+    linear = {n.name for n in case.graph.nodes if kind_of(n) is Kind.LINEAR}
+    assert ours.candidate.float_nodes == linear - dynamic
+    assert not {"QuantizeLinear", "DequantizeLinear"} & set(op_types(ours.model))
+    if not dynamic:
+        np.testing.assert_array_equal(run(ours.model, case.feed)[0], run(model, case.feed)[0])
+
+
+@settings(max_examples=20)
+@given(models(), mixes)
+def test_building_again_gives_identical_bytes(model: onnx.ModelProto, mix: list[Scheme | None]) -> None:
+    case = case_of(model)
+    chosen = {n.name: mix[n.index % len(mix)] for n in case.graph.nodes}
+    schemes = {taken.name: taken for taken in [CHANNEL, *mix] if taken}
+    assignment = {RegionId(name): taken.name for name, taken in chosen.items() if taken}
+    used, fresh = case.builder(schemes), case.builder(schemes)
+    used.build({RegionId(NodeName(n.name)): CHANNEL.name for n in case.graph.nodes})
+    assert used.build(assignment).digest == fresh.build(assignment).digest
