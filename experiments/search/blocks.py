@@ -110,7 +110,7 @@ def make_blocks(n_regions: int, spread: Spread, *, seed: int, is_told: bool = Tr
         _region(region, f"p{pattern}" if is_told else region, share)
         for region, pattern, share in zip(ids, patterns, work, strict=True)
     )
-    schemes = {scheme.name: scheme for scheme in read_space("default", ep="cpu").schemes}
+    schemes = {scheme.name: scheme for scheme in read_space("default", ep="cpu").schemes if not scheme.is_dynamic}
     ends = [(ids[i], ids[i + _N_IN_BLOCK - 1]) for i in range(0, n_regions - _N_IN_BLOCK + 1, _N_IN_BLOCK)]
     problem = Problem(
         regions=regions,
