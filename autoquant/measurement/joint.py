@@ -186,8 +186,10 @@ class JointMeasurement:
         return self.deadline - time.perf_counter()
 
     def _is_worth_another(self, n_done: int) -> bool:
-        if self.is_ended() or self._left < self._opening_s + self._n_rounds * self._round_s:
+        n_affordable = (self._left - self._opening_s) / max(len(self._targets) * self._round_s, 1e-6)
+        if self.is_ended() or n_affordable < _LEAST_ROUNDS:
             return False
+        self._n_rounds = int(min(self._n_rounds, n_affordable))
         if n_done < self.least_sessions:
             return True
         return not are_narrow(self._ratios().values(), self.narrow)
@@ -197,8 +199,8 @@ class JointMeasurement:
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
             footprints = self._open(worker, number)
-            self._opening_s = time.perf_counter() - start
             worker.call("warm_up", min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left)))
+            self._opening_s = time.perf_counter() - start
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
