@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
 
-__all__ = ["N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
+__all__ = ["MOST_SHARE", "N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 
 _FINISH_SHARE = 0.3
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 REFINE_SHARE = 0.2
 """Of the budget, for refining finalists, where that is asked for."""
+MOST_SHARE = 0.5
+"""Of the budget, for both together."""
 _WRITTEN_BYTES_PER_S = 1.5e8
 """Rough: it only decides how much time is kept, and how many finalists are begun."""
 _STARTING_S = 0.5

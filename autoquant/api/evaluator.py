@@ -193,6 +193,7 @@ class Evaluator:
     def facts(self) -> BenchFacts:
         """Of the float model, timed anew: it may have been opened beside other work."""
         self.bench.time_float()
+        self.bench.time_opening()
         return BenchFacts(
             float_s=self.bench.float_s, n_samples=len(self.bench.feeds), opening_s=self.bench.float_opening_s
         )
@@ -225,7 +226,7 @@ class Evaluator:
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """SNRs of the first uniform recipes on a few samples, minus infinity where one doesn't run; nothing is timed.
 
-        Dynamic ones, which take no corrected biases, only where there are no others.
+        Dynamic ones, which take no corrected biases, only where no region may take others.
 
         Args:
             seconds: No recipe is begun after them, apart from the first.
@@ -236,8 +237,10 @@ class Evaluator:
         assert found is not None
         end, choices = time.perf_counter() + seconds, found.layout().choices
         measured: list[float] = []
-        schemes = [scheme for scheme in found.definition.schemes if not scheme.is_dynamic] or found.definition.schemes
-        for scheme in schemes[:n_most]:
+        taken = [
+            scheme for scheme in found.definition.schemes if any(scheme.name in names for names in choices.values())
+        ]
+        for scheme in ([scheme for scheme in taken if not scheme.is_dynamic] or taken)[:n_most]:
             if measured and time.perf_counter() > end:
                 break
             try:

@@ -118,7 +118,9 @@ class Preparing:
             self.notes.append(f"equalisation: {note}")
             models += [] if other is None else [self._rounded(other)]
         asked = self.configuration
-        schemes = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE).schemes
+        names = {scheme.name for scheme in self.definition.schemes}
+        uncorrected = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE).schemes
+        schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
         definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
         if definitions[False] == definitions[True]:
             del definitions[False]
@@ -141,7 +143,7 @@ class Preparing:
             if not found.tensors:
                 return None, found.note
             prepared = steps.compared(found.prepared, self.data.everything)
-            if prepared.difference_db < EQUAL_DB:
+            if self.earlier is None and prepared.difference_db < EQUAL_DB:
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             n_samples = plain.statistics.n_samples
@@ -187,6 +189,7 @@ class Preparing:
                 plain.statistics,
                 select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
                 space=self.definition,
+                is_repeatable=True,
                 seconds=math.inf if is_known else _ROUNDING_SHARE * self.configuration.budget.limit_s,
                 without=self.earlier.unrounded if self.earlier is not None and is_known else (),
             )

@@ -38,7 +38,7 @@ def refine_of(
     is_ended: Callable[[], bool],
     notes: list[str],
 ) -> Refine | None:
-    """What refines finalists; None where the level of accuracy is not ``full``.
+    """What refines finalists; None where the level of accuracy is not ``full``, or all schemes are dynamic.
 
     Args:
         ingredients: What candidates are built from.
@@ -50,7 +50,7 @@ def refine_of(
         is_ended: Whether the user wants no more of it.
         notes: Gets a sentence where something could not be refined.
     """
-    if ingredients.definition.accuracy is not Accuracy.FULL:
+    if ingredients.definition.accuracy is not Accuracy.FULL or not ingredients.definition.has_static:
         return None
     n_calibration = ingredients.statistics.n_samples
     seconds = min(REFINE_SHARE * deadline.limit_s, deadline.left / 2)
@@ -64,7 +64,11 @@ def refine_of(
     )
 
     return Refinement(
-        Worker(setup, memory_bytes=memory_bytes), lambda: end - deadline.elapsed, notes=notes, is_ended=is_ended
+        Worker(setup, memory_bytes=memory_bytes),
+        lambda: end - deadline.elapsed,
+        notes=notes,
+        is_ended=is_ended,
+        left_alone=frozenset(scheme.name for scheme in ingredients.definition.schemes if scheme.is_dynamic),
     )
 
 
@@ -77,6 +81,7 @@ class Refinement:
         left: Seconds until nothing may be begun any more.
         notes: Gets a sentence where something could not be refined.
         is_ended: Whether the user wants no more of it; what runs then is ended, too.
+        left_alone: Schemes of which nothing is refined.
         once_s: Seconds so far that another finalist will not take again.
     """
 
@@ -84,20 +89,21 @@ class Refinement:
     left: Callable[[], float]
     notes: list[str]
     is_ended: Callable[[], bool] = lambda: False
+    left_alone: frozenset[str] = frozenset()
     once_s: float = field(init=False, default=0.0)
     _is_over: bool = field(init=False, default=False)
 
     def __call__(self, assignment: Assignment) -> Refined | None:
         """The refined candidate; None where the time is over, nothing is quantized, or it cannot be done."""
-        if self._is_over or not assignment or self.left() <= 0 or self.is_ended():
+        if self._is_over or self.left_alone.issuperset(assignment.values()) or self.left() <= 0 or self.is_ended():
             return None
-        start = time.perf_counter()
+        start, before_s = time.perf_counter(), self.once_s
         try:
             with self._watched():
                 refined = self._refined(assignment)
         except Exception as error:  # whatever it is, the plain finalists are there
             self._is_over = True
-            self.once_s += time.perf_counter() - start
+            self.once_s = before_s + time.perf_counter() - start
             self.notes.append(f"refinement ended, the other finalists stay as they are: {self._reason(error)}")
             return None
         self.once_s += refined.once_s

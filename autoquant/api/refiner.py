@@ -105,17 +105,18 @@ class Refiner:
 
     def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
         """The best of the first version and the costly ones that there is time for; one that fails is not one."""
-        best, best_db = first, math.nan
+        best, best_db, source = first, math.nan, self.setup.ingredients.prepared.source
         for rounding in _COSTLY:
             needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
             is_late = end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds
             if is_late or rounding in self._failed:
                 continue
             try:
-                if math.isnan(best_db):
-                    best_db = self._snr_db(first.candidate)
-                other = self._version(assignment, rounding, end)
-                other_db = self._snr_db(other.candidate)
+                with steps.running(source):
+                    if math.isnan(best_db):
+                        best_db = self._snr_db(first.candidate)
+                    other = self._version(assignment, rounding, end)
+                    other_db = self._snr_db(other.candidate)
             except (AutoquantError, np.linalg.LinAlgError, MemoryError) as error:
                 self._failed.add(rounding)
                 reason = str(error) or "there is no memory"

@@ -226,7 +226,7 @@ class Run:
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
-            is_refined=ingredients.definition.accuracy is Accuracy.FULL,
+            is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import REFINE_SHARE, Deadline
+from autoquant.api.deadline import MOST_SHARE, REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
@@ -178,9 +178,9 @@ class Trials:
             self.facts.reading_seconds(self.evaluator.opening_s),
             self.size_bytes,
         )
-        if not self.is_refined:
-            return self.deadline.left - finish_s
-        return self.deadline.left - 2 * finish_s - REFINE_SHARE * (self.deadline.seconds or 0.0)
+        if self.is_refined and self.deadline.seconds is not None:
+            finish_s = min(2 * finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
+        return self.deadline.left - finish_s
 
     @property
     def first_seconds(self) -> float:

@@ -10,6 +10,8 @@ from scipy.special import ndtr
 __all__ = ["Demands", "covering", "evenly_spread"]
 
 Floats = npt.NDArray[np.float64]
+_LEAST_GAIN = 1e-2
+"""Of a demand: what adds less adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ def covering(
     """Points of which together as many demands as possible are expected to be met, the most important first.
 
     A point meets a demand if it is no worse in any column. Each next point is the one that adds most to what those
-    before it are expected to meet, which is at least 63 % of what the best choice of as many points would; what
-    adds nothing is taken in its order.
+    before it are expected to meet, which is at least 63 % of what the best choice of as many points would. What
+    adds nothing comes by how little it is beyond what anybody accepts, then in its order.
 
     Args:
         losses: Estimates, shape (n, d), smaller is better in every column.
@@ -62,17 +64,19 @@ def covering(
     """
     drawn = evenly_spread(n_demands, len(demands))
     meets = np.ones((len(losses), n_demands), dtype=np.float32)
+    excess = np.zeros(len(losses))
     for column, demand in enumerate(demands):
-        asked, spread = demand.at(drawn[:, column]), np.maximum(errors[:, column, None], 1e-12)
-        meets *= ndtr((asked[None] - losses[:, column, None]) / spread).astype(np.float32)
+        left, error = demand.at(drawn[:, column])[None] - losses[:, column, None], errors[:, column, None]
+        meets *= np.where(error > 0, ndtr(left / np.where(error > 0, error, 1.0)), left >= 0).astype(np.float32)
+        excess += np.maximum(0.0, losses[:, column] - demand.least) / (abs(demand.least - demand.usual) or 1.0)
     unmet = np.ones(n_demands, dtype=np.float32)
-    left = list(range(len(losses)))
+    remaining = list(range(len(losses)))
     chosen: list[int] = []
-    while left and len(chosen) < limit:
-        best = left[int(np.argmax(meets[left] @ unmet))]
-        unmet *= 1 - meets[best]
-        left.remove(best)
-        chosen.append(best)
+    while remaining and len(chosen) < limit:
+        gains = meets[remaining] @ unmet
+        i = int(np.argmax(gains) if gains.max() > _LEAST_GAIN else np.argmin(excess[remaining]))
+        unmet *= 1 - meets[remaining[i]]
+        chosen.append(remaining.pop(i))
     return chosen
 
 

@@ -18,6 +18,10 @@ _SIZE_MARGIN = 0.02
 """What estimates of the search may err by at most."""
 _USUAL_SNR_DB, _SNR_TAIL_DB = 60.0, 10.0
 """Any SNR up to the first is as likely to be asked for as another; those beyond it ever less."""
+_SNR_ERROR_DB = 1.0
+"""Standard deviation of an SNR that comes from some of the samples."""
+_USUAL_SHARE = 0.75
+"""Of all candidates: the others may have drops that nobody asks for."""
 _MOST_COMPARED = 500
 _Z95 = 1.96
 Floats = npt.NDArray[np.float64]
@@ -78,16 +82,21 @@ def _covering(
     if limit < 1 or not found:
         return []
     losses = np.array([objectives.losses(standing) for _, standing in found])
-    order = np.argsort(layers(losses), kind="stable")[: max(limit, _MOST_COMPARED)]
+    n_compared = max(limit, _MOST_COMPARED)
+    order = np.argsort(layers(losses, n_compared), kind="stable")[:n_compared]
     demands = _demands(losses[order], objectives, bounds, float_bytes)
-    errors = np.array([_errors(found[i][1], objectives) for i in order])
+    errors = np.array([_errors(found[i][1], objectives, bounds) for i in order])
     return [found[order[i]][0] for i in covering(losses[order], errors, demands, limit)]
 
 
-def _errors(standing: Standing, objectives: Objectives) -> list[float]:
-    """Standard deviations of the losses; only latencies err by themselves, SNRs of like candidates err alike."""
+def _errors(standing: Standing, objectives: Objectives, bounds: Bounds) -> list[float]:
+    """Standard deviations of the losses.
+
+    SNRs of like candidates err alike, which changes no choice among them unless an SNR is demanded.
+    """
     return [
-        *(0.0 for _ in range(objectives.n_qualities)),
+        *([0.0 if bounds.min_snr_db is None else _SNR_ERROR_DB] if objectives.has_snr else []),
+        *(0.0 for _ in objectives.metrics),
         *((latency.ratio_high - latency.ratio_low) / (2 * _Z95) for latency in standing.latency.values()),
         *([0.0] if objectives.has_size else []),
     ]
@@ -95,21 +104,21 @@ def _errors(standing: Standing, objectives: Objectives) -> list[float]:
 
 def _demands(losses: Floats, objectives: Objectives, bounds: Bounds, float_bytes: int) -> list[Demands]:
     """What anybody could ask for who keeps within the bounds; float's latency is the most that is asked for."""
-    low, high = losses.min(axis=0), losses.max(axis=0)
+    low, high, usual_high = losses.min(axis=0), losses.max(axis=0), np.quantile(losses, _USUAL_SHARE, axis=0)
     n_latencies = losses.shape[1] - objectives.n_qualities - objectives.has_size
     found: list[Demands] = []
     if objectives.has_snr:
         least_db = 0.0 if bounds.min_snr_db is None else bounds.min_snr_db
         found.append(Demands(-least_db, -max(least_db, _USUAL_SNR_DB), _SNR_TAIL_DB))
     for column, metric in enumerate(objectives.metrics, start=len(found)):
-        found.append(Demands(bounds.max_drops.get(metric.name, float(high[column])), float(low[column])))
+        found.append(Demands(bounds.max_drops.get(metric.name, float(usual_high[column])), float(low[column])))
     for column in range(objectives.n_qualities, objectives.n_qualities + n_latencies):
         slowest = max(1.0, float(high[column])) if n_latencies > 1 or objectives.has_size else 1.0
         most = slowest if bounds.max_latency_ratio is None else bounds.max_latency_ratio
         found.append(Demands(most, float(low[column])))
     if objectives.has_size:
-        largest = float(float_bytes) if bounds.max_size_bytes is None else float(bounds.max_size_bytes)
-        found.append(Demands(largest, float(low[-1])))
+        largest = max(float_bytes, high[-1]) if bounds.max_size_bytes is None else bounds.max_size_bytes
+        found.append(Demands(float(largest), float(low[-1])))
     return found
 
 

@@ -73,7 +73,7 @@ class Worker:
             return
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._scratch = tempfile.mkdtemp(prefix="autoquant-", dir=memory_folder())
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "autoquant.isolation.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -81,7 +81,8 @@ class Worker:
             env={**_environment(), SCRATCH: self._scratch},
             process_group=0 if os.name == "posix" else None,
         )
-        self._patience = Patience(None, self._process.kill)
+        self._patience = Patience(None, process.kill)
+        self._process = process
         self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
 
     def ready(self, *, seconds: float | None = None) -> None:

@@ -113,6 +113,9 @@ class DynamicWriter:
             shape = given.shape[:2] if is_per_channel else given.shape[:1]
             rows = given.reshape(int(np.prod(shape)), -1)
             params = weight_params(rows, weight_format, 0)
+            if weight_format.symmetric:  # the kernel wants one zero point, also for rows of zeros
+                middle = 0 if params.dtype.is_signed else 1 << (params.dtype.bits - 1)
+                params = replace(params, zero_point=np.full_like(params.zero_point, middle))
             values = quantize(rows, params, 0).reshape(given.shape)
             self._made[key] = QuantizedWeight(
                 values=np.ascontiguousarray(values.transpose(0, 2, 1)),

@@ -35,6 +35,7 @@ class WeightRounder:
         seconds: For all calls together; the last one may take longer.
         clock: Seconds from any start.
         without: What stays as it is, e.g. as there was no time for it in an earlier run.
+        is_repeatable: Whether moments are made of all samples, however long that takes.
         found: What was given so far, by what was asked for.
         unfinished: What there was no time for, or is in ``without``.
     """
@@ -44,6 +45,7 @@ class WeightRounder:
     seconds: float = math.inf
     clock: Callable[[], float] = time.perf_counter
     without: Collection[Asked] = ()
+    is_repeatable: bool = False
     found: dict[Asked, Rounded] = field(default_factory=dict)
     unfinished: set[Asked] = field(default_factory=set)
     _spent_s: float = 0.0
@@ -92,7 +94,7 @@ class WeightRounder:
     def problem(self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType) -> Problem:
         """What is minimised for a weight that has ``readers_of``, on a given grid; see ``__call__``."""
         end = self.clock() + _SHARE_TO_OBSERVE * self.seconds - self._spent_s
-        moment = self.moments.of(weight, lambda: self.clock() < end)
+        moment = self.moments.of(weight, lambda: self.is_repeatable or self.clock() < end)
         columns = as_columns(self.graph.constant(weight), readers_of(weight, self.graph)[0])
         shape = (len(columns), 1, columns.shape[2])
         return Problem(

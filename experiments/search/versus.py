@@ -144,7 +144,8 @@ def reached_after(growth: Growth, area: float) -> float | None:
 
 def held_by_files(run: Mapping[str, Any]) -> float | None:
     """Hypervolume of a search's files as a share of what its trials estimated at the end; None where that is none."""
-    return float(run["hypervolume"] / run["growth"][-1][1]) if run["growth"] else None
+    last = run["growth"][-1][1] if run["growth"] else 0.0
+    return float(run["hypervolume"] / last) if last else None
 
 
 def lead_by_estimates(ours: Mapping[str, Any], other: Mapping[str, Any]) -> float:

@@ -30,9 +30,9 @@ def round_weights(
     samples: Samples,
     *,
     space: str | SpaceDefinition = "default",
-    ep: str = "cpu",
     seconds: float = math.inf,
     without: Collection[Asked] = (),
+    is_repeatable: bool = False,
 ) -> RoundedWeights:
     """What ``builder_of`` needs for schemes that do not round to the nearest integers: each weight once in each format.
 
@@ -42,17 +42,19 @@ def round_weights(
         statistics: What calibration observed.
         samples: Calibration samples.
         space: Its schemes say which weights are rounded so, and in which formats.
-        ep: Execution provider whose section of the space counts.
-        seconds: For all weights together. Where half of them are over, not all samples are run; weights that there is
-            no time for are rounded to the nearest integers, and ``unfinished`` names them.
+        seconds: For all weights together. Where half of them are over, not all samples are run, unless it
+            ``is_repeatable``; weights that there is no time for are rounded to the nearest integers, and ``unfinished``
+            names them.
         without: Weights that are rounded to the nearest integers too: ``unfinished`` of an earlier call, to get what
             that gave.
+        is_repeatable: Whether another call is to give the same integers: all samples are run.
 
     Raises:
         DataError: What a weight is multiplied with is not finite.
     """
-    definition = definition_of(space, ep)
+    definition = definition_of(space, _CALIBRATION.ep)
     rounder = rounder_of(prepared, samples, seconds=seconds, without=without)
+    rounder.is_repeatable = is_repeatable
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
     choices = layout_of(prepared, found, definition).choices
     for scheme in definition.schemes:

@@ -108,3 +108,18 @@ def test_without_time_or_quantized_regions_no_process_is_begun(assignment: Assig
     worker = Worker(AFault(crash))
     assert Refinement(worker, lambda: left_s, [])(assignment) is None
     assert not worker.is_running
+
+
+def test_dynamic_regions_alone_are_not_refined() -> None:
+    worker = Worker(AFault(refuse))
+    refinement = Refinement(worker, lambda: math.inf, [], left_alone=frozenset({"s"}))
+    assert refinement(ASSIGNMENT) is None
+    assert not worker.is_running
+
+
+def test_the_start_of_a_process_counts_once_where_its_first_call_fails() -> None:
+    refinement = Refinement(Worker(AFault(refuse, n_calls=1)), lambda: math.inf, [])
+    start = time.perf_counter()
+    assert refinement(ASSIGNMENT) is None
+    assert 0 < refinement.once_s <= time.perf_counter() - start
+    refinement.close()

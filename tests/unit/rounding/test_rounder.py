@@ -131,3 +131,16 @@ def test_what_there_was_no_time_for_before_is_left_out_again() -> None:
     assert rounder(W, *GRID) is not None
     assert rounder(V, *GRID) is None
     assert rounder.unfinished == rounder.without
+
+
+def test_what_is_to_be_repeatable_is_made_of_all_samples() -> None:
+    """Another call has more time, or a slower machine less: their integers are the same."""
+    model = model_of(*GRAPHS["MatMul"][:1], f"y = {GRAPHS['MatMul'][1]}", {"w": floats(12, 5)})
+    found = []
+    for seconds in (7.0, np.inf):
+        rounder, _ = rounder_of(model, seconds=seconds, clock=count().__next__)
+        rounder.is_repeatable = True
+        rounded = rounder(W, *GRID)
+        assert rounded is not None
+        found.append(np.asarray(rounded[0]))
+    np.testing.assert_array_equal(found[0], found[1])
