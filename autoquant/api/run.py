@@ -21,7 +21,7 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.sentences import ENDINGS, outlook_sentences
+from autoquant.api.sentences import ending_sentence, outlook_sentences
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
@@ -132,7 +132,8 @@ class Run:
                 trials = self.open_trials(folder, opened)
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
                 opened.evaluator.know(known)
-                self.notes.append(ENDINGS[trials.run(self.configuration.budget.trials)])
+                ended = trials.run(self.configuration.budget.trials)
+                self.notes.append(ending_sentence(ended, trials.n_evaluations))
                 self.notes.extend(outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
 

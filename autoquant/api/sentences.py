@@ -3,10 +3,10 @@
 from autoquant.api.trials import Trials
 from autoquant.domain.objective import Objectives
 
-__all__ = ["ENDED_BY_USER", "ENDINGS", "outlook_sentences"]
+__all__ = ["ENDED_BY_USER", "ending_sentence", "outlook_sentences"]
 
 ENDED_BY_USER = "the user ended the search"
-ENDINGS = {
+_ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
     "exhausted": "no assignment is left that runs as another graph",
@@ -14,6 +14,13 @@ ENDINGS = {
     "interrupted": ENDED_BY_USER,
 }
 """By what ``Trials.run`` returns."""
+
+
+def ending_sentence(ended: str, n_evaluations: int) -> str:
+    """Why a search ended, and what to do where that was before it began."""
+    if ended == "time" and not n_evaluations:
+        return f"{_ENDINGS[ended]} before anything was evaluated; give more --time"
+    return _ENDINGS[ended]
 
 
 def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:

@@ -32,7 +32,7 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.runtime.session import open_session, ort_values
 from autoquant.space.resolve import resolve
 from experiments.accuracy.algorithms import ALGORITHMS, PLAIN, Setting, setting_of
-from experiments.accuracy.ceilings import CEILINGS, FLOAT_WEIGHTS, run_as_written
+from experiments.accuracy.ceilings import CEILINGS, FLOAT_WEIGHTS, WRITTEN, run_as_written
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.believe.subjects import Subject, subject_of
 
@@ -129,8 +129,8 @@ def render_decibels(document: Mapping[str, Any]) -> str:
 def render_ceilings(document: Mapping[str, Any]) -> str:
     """For each uniform recipe its ceilings, and what ``BEST`` won of what float weights would; then the medians.
 
-    The attainable is the better of both forms with float weights, less the plain recipe; below a decibel there is no
-    share of it.
+    The attainable is the better of both forms with float weights, less the plain recipe run as it is written, as they
+    are; below a decibel there is no share of it.
     """
     found = [row for model, part in document.get("parts", {}).items() for row in _ceiling_rows(model, part)]
     if not found:
@@ -148,7 +148,7 @@ def _ceiling_rows(model: str, part: Mapping[str, Any]) -> Iterator[dict[str, Any
     uniform = [record for record in (*part["decibels"], *part.get("ceilings", ())) if record["mix"] == 0]
     for scheme in dict.fromkeys(record["scheme"] for record in part.get("ceilings", ())):
         db = {record["algorithm"]: record["snr_db"] for record in uniform if record["scheme"] == scheme}
-        attainable = max(db[name] for name in FLOAT_WEIGHTS) - db[PLAIN]
+        attainable = max(db[name] for name in FLOAT_WEIGHTS) - db[WRITTEN]
         won = db[BEST] - db[PLAIN] if BEST in db else None
         share = won / attainable if won is not None and attainable >= _LEAST_ATTAINABLE_DB else None
         row = {name: db[name] for name in (PLAIN, *CEILINGS)}
