@@ -18,6 +18,7 @@ from autoquant.model.ops import Kind, can_be_dynamic, kind_of
 
 __all__ = ["borders", "find_regions"]
 
+_MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
 _ACROSS_BLOCKS = 4.0
 _ACROSS_SCOPES = 1.5
 _MULTIPLICATIONS_PER_VALUE = 16.0
@@ -100,7 +101,27 @@ def _units(graph: Graph, nodes: Sequence[Node], named: Mapping[int, str]) -> dic
         home[node.index] = first
         units[first].nodes.append(node.index)
         units[first].work += _work(graph, node)
-    return units
+    return _with_movers(graph, units, home)
+
+
+def _with_movers(graph: Graph, units: dict[int, _Unit], home: dict[int, int]) -> dict[int, _Unit]:
+    """Units that only move or clip values join the first unit that reads them: by themselves they decide nothing.
+
+    No quantizable node is before them, or it is in a group; integers that come from there pass through them to what
+    takes integers too.
+    """
+    for first in sorted(units, reverse=True):
+        unit = units[first]
+        if unit.group is None and all(kind_of(graph.nodes[i]) in _MOVING for i in unit.nodes):
+            read = [name for i in unit.nodes for name in graph.nodes[i].outputs]
+            readers = sorted(reader.index for name in read for reader in graph.consumers.get(name, ()))
+            others = [home[i] for i in readers if i in home and home[i] != first and units[home[i]].group is None]
+            if others:
+                units[others[0]].nodes += unit.nodes
+                units[others[0]].work += unit.work
+                home.update(dict.fromkeys(unit.nodes, others[0]))
+                del units[first]
+    return {min(unit.nodes): unit for unit in units.values()}
 
 
 def _absorbing(graph: Graph, node: Node, home: Mapping[int, int], inside: set[int]) -> int | None:

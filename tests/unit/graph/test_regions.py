@@ -265,3 +265,30 @@ def test_outputs_that_nobody_wants_touch_nothing() -> None:
     assert len(found) == 2
     assert borders(graph, found) == {}
     assert [region.outputs for region in found] == [("y",), ("z",)]
+
+
+def test_what_only_moves_floats_is_of_the_region_that_reads_it() -> None:
+    graph = Graph(
+        model_of(
+            "(float[2,8] x) => (float[4,4] y, float[8,2] z)",
+            """e = Erf(x) s = Constant<value = int64[2] {4, 4}>() r = Reshape(e, s) t = Transpose(r)
+               p = MatMul(t, w) y = Sigmoid(p) z = Transpose<perm=[1,0]>(e)""",
+            {"w": floats(4, 4)},
+        )
+    )
+    quantizable = [node.name for node in graph.nodes if node.op_type not in ("Erf", "Constant")]
+    first, last = find_regions(graph, quantizable)
+    assert first.op_types == ("Reshape", "Transpose", "MatMul", "Sigmoid")
+    assert last.op_types == ("Transpose",)
+
+
+def test_what_is_in_a_group_takes_in_no_other_node() -> None:
+    graph = Graph(
+        model_of(
+            "(float[2,8] x) => (float[2,8] y)",
+            "r = Transpose(x) t = Transpose(r) y = MatMul(t, w)",
+            {"w": floats(8, 8)},
+        )
+    )
+    found = find_regions(graph, every_node(graph), groups={"product": "y"})
+    assert [region.op_types for region in found] == [("Transpose", "Transpose"), ("MatMul",)]
