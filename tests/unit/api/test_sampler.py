@@ -109,7 +109,8 @@ def test_reseeded_samplers_draw_otherwise(found: tuple[PreparedModel, tuple[Regi
     for _ in range(8):
         sampler = autoquant.StructureSampler(*found, space="quick")
         sampler.reseed_rng()
-        proposals.add(tuple(suggested(sampler, a_study(sampler).ask()).values()))
+        study = a_study(sampler)
+        proposals.add(tuple(tuple(suggested(sampler, study.ask()).values()) for _ in range(6)))
     assert len(proposals) > 1
 
 
