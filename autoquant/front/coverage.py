@@ -10,6 +10,8 @@ from scipy.special import ndtr
 __all__ = ["Demands", "covering", "evenly_spread"]
 
 Floats = npt.NDArray[np.float64]
+_N_DEMANDS = 4096
+"""Evenly spread, and always the same ones."""
 _LEAST_GAIN = 1e-2
 """Of a demand: what adds less adds nothing."""
 
@@ -42,9 +44,7 @@ class Demands:
         return np.where(shares <= weight, inside, self.least - uniform + self.tail * np.log(np.maximum(beyond, 1e-12)))
 
 
-def covering(
-    losses: Floats, errors: Floats, demands: Sequence[Demands], limit: int, *, n_demands: int = 4096
-) -> list[int]:
+def covering(losses: Floats, errors: Floats, demands: Sequence[Demands], limit: int) -> list[int]:
     """Points of which together as many demands as possible are expected to be met, the most important first.
 
     A point meets a demand if it is no worse in any column. Each next point is the one that adds most to what those
@@ -56,20 +56,19 @@ def covering(
         errors: Their standard deviations, of the same shape; errors of different points are independent.
         demands: For each column; demands in different columns are independent.
         limit: Most points.
-        n_demands: Drawn; evenly spread, and always the same ones.
 
     References:
         Zitzler, Brockhoff and Thiele, "The hypervolume indicator revisited", EMO 2007 (weighted hypervolume).
         Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions", 1978.
     """
-    drawn = evenly_spread(n_demands, len(demands))
-    meets = np.ones((len(losses), n_demands), dtype=np.float32)
+    drawn = evenly_spread(_N_DEMANDS, len(demands))
+    meets = np.ones((len(losses), _N_DEMANDS), dtype=np.float32)
     excess = np.zeros(len(losses))
     for column, demand in enumerate(demands):
         left, error = demand.at(drawn[:, column])[None] - losses[:, column, None], errors[:, column, None]
         meets *= np.where(error > 0, ndtr(left / np.where(error > 0, error, 1.0)), left >= 0).astype(np.float32)
         excess += np.maximum(0.0, losses[:, column] - demand.least) / (abs(demand.least - demand.usual) or 1.0)
-    unmet = np.ones(n_demands, dtype=np.float32)
+    unmet = np.ones(_N_DEMANDS, dtype=np.float32)
     remaining = list(range(len(losses)))
     chosen: list[int] = []
     while remaining and len(chosen) < limit:
