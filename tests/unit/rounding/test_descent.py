@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoquant.rounding import descent
 from autoquant.rounding.descent import descend
 from autoquant.rounding.problem import Floats, Problem
 from tests.models import floats
@@ -10,8 +11,6 @@ from tests.unit.rounding.problems import a_problem, moment_of, problems
 
 TOLERANCE = 1 + 1e-4
 """Of errors in float32."""
-MUCH = 1.01
-"""Where inputs are nearly alike, float32 leaves descent more than one place to end."""
 
 
 def descended(problem: Problem) -> Floats:
@@ -27,14 +26,17 @@ def test_errors_never_rise(problem: Problem) -> None:
 
 
 @given(problems(max_inputs=12))
-def test_no_change_of_a_single_integer_lowers_an_error_by_much(problem: Problem) -> None:
-    found = descended(problem)
+def test_no_change_of_a_single_integer_lowers_an_error_any_further(problem: Problem) -> None:
+    """Once descent has come to its end, for which one problem in thousands takes more sweeps than it is given."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(descent, "_N_SWEEPS", 200)
+        found = descended(problem)
     errors = problem.errors(found)
     for row in range(found.shape[1]):
         for change in (-1, 1):
             other = found.copy()
             other[:, row] = np.clip(other[:, row] + change, problem.dtype.lowest, problem.dtype.highest)
-            assert (problem.errors(other) * MUCH >= errors).all()
+            assert (problem.errors(other) * TOLERANCE >= errors).all()
 
 
 @given(problems(), st.integers(0, 3))
