@@ -119,7 +119,8 @@ class Preparing:
             models += [] if other is None else [self._rounded(other)]
         asked = self.configuration
         names = {scheme.name for scheme in self.definition.schemes}
-        uncorrected = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE).schemes
+        space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE)
+        uncorrected = steps.fitted(space, asked.targets).schemes
         schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
         definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
         if definitions[False] == definitions[True]:

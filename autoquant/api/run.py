@@ -59,6 +59,12 @@ _LEAST_TRIAL_S = 20.0
 """A trial may take this long, or so many times what the first one should take, where the user does not say."""
 
 
+_SATURATION = (
+    "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
+    " weights take scales at which none do; on a processor that is exact, search again"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """The float model was run: candidates can be built and measured."""
@@ -108,7 +114,10 @@ class Run:
         asked = self.configuration
         for target in asked.targets:
             provider_of(target.ep)
-        self.definition = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
+        space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
+        self.definition = steps.fitted(space, asked.targets)
+        if self.definition != space:
+            self.notes.append(_SATURATION)
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
         self.data = read_search_data(asked, steps.signatures_of(asked.model))
         self.notes.extend(self.data.notes)

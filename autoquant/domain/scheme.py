@@ -102,6 +102,8 @@ class TensorFormat:
         granularity: What shares one scale.
         symmetric: Whether the zero point stands in the middle of the integers.
         power_of_two: Whether scales are powers of two, wide enough that nothing inside the range is clipped.
+        unsaturated: Whether scales of weights are wide enough that a kernel which adds the products of neighbours in 16
+            bits never saturates.
 
     >>> str(TensorFormat.parse("s8:channel:sym"))
     's8:channel:sym'
@@ -113,9 +115,11 @@ class TensorFormat:
     granularity: Granularity = Granularity.TENSOR
     symmetric: bool = False
     power_of_two: bool = False
+    unsaturated: bool = False
 
     def __str__(self) -> str:
-        symmetry, scales = "sym" if self.symmetric else "asym", ":pow2" if self.power_of_two else ""
+        symmetry = "sym" if self.symmetric else "asym"
+        scales = (":pow2" if self.power_of_two else "") + (":unsaturated" if self.unsaturated else "")
         return f"{self.dtype}:{self.granularity}:{symmetry}{scales}"
 
     @classmethod
@@ -123,9 +127,10 @@ class TensorFormat:
         """Read the spelling that ``str`` writes.
 
         Raises:
-            ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY`` or that with ``:pow2`` behind it.
+            ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY``, or that with ``:pow2``, ``:unsaturated`` or both
+                behind it.
         """
-        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)(:pow2)?", text)
+        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)(:pow2)?(:unsaturated)?", text)
         if not match:
             raise ValueError(f"'{text}' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'")
         return cls(
@@ -133,6 +138,7 @@ class TensorFormat:
             granularity=Granularity(match[2]),
             symmetric=match[3] == "sym",
             power_of_two=match[4] is not None,
+            unsaturated=match[5] is not None,
         )
 
     def integer_range(self) -> tuple[int, int]:

@@ -1,11 +1,11 @@
 """Search spaces: every choice that a search may make."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import Scheme
+from autoquant.domain.scheme import DType, Scheme
 
 __all__ = [
     "LINEAR_OP_TYPES",
@@ -88,6 +88,16 @@ class SpaceDefinition:
     groups: tuple[Group, ...]
     accuracy: Accuracy
     digest: str
+
+    def unsaturated(self) -> "SpaceDefinition":
+        """The same for kernels that add two products in 16 bits: no scale of s8 weights lets them saturate."""
+        schemes = tuple(
+            replace(scheme, weight=replace(scheme.weight, unsaturated=True))
+            if scheme.weight.dtype is DType.S8 and scheme.activation.dtype.bits == 8
+            else scheme
+            for scheme in self.schemes
+        )
+        return self if schemes == self.schemes else replace(self, schemes=schemes, digest=f"{self.digest}-unsaturated")
 
     @property
     def has_dynamic(self) -> bool:

@@ -10,6 +10,7 @@ from autoquant.domain.scheme import Granularity, TensorFormat
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import channel_axis
+from autoquant.qdq.constants import widened_for_pairs
 from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.parts import Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
@@ -113,6 +114,9 @@ class DynamicWriter:
             shape = given.shape[:2] if is_per_channel else given.shape[:1]
             rows = given.reshape(int(np.prod(shape)), -1)
             params = weight_params(rows, weight_format, 0)
+            if weight_format.unsaturated:
+                even = np.pad(given, [(0, 0), (0, 0), (0, given.shape[2] % 2)])
+                params = widened_for_pairs(params, even.reshape(rows.shape[0], -1), weight_format)
             if weight_format.symmetric:  # the kernel wants one zero point, also for rows of zeros
                 middle = 0 if params.dtype.is_signed else 1 << (params.dtype.bits - 1)
                 params = replace(params, zero_point=np.full_like(params.zero_point, middle))

@@ -6,7 +6,8 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Granularity, TensorFormat
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import activations, channel_axis, weight_of
-from autoquant.qdq.params import QuantParams, weight_params
+from autoquant.qdq.constants import constant_params
+from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
 
 __all__ = ["TYPE_NAMES", "tensor_quant_overrides"]
@@ -78,8 +79,8 @@ def _activation(key: QuantKey, planner: Planner) -> Override:
 
 def _constant(name: TensorName, graph: Graph, tensor_format: TensorFormat, axis: int | None) -> list[Override]:
     used = axis if tensor_format.granularity is Granularity.CHANNEL else None
-    if tensor_format.power_of_two:
-        return _numbers(weight_params(graph.constant(name), tensor_format, used), used)
+    if tensor_format.power_of_two or tensor_format.unsaturated:
+        return _numbers(constant_params(name, graph, tensor_format, used), used)
     override: Override = {"quant_type": TYPE_NAMES[tensor_format.dtype], "symmetric": tensor_format.symmetric}
     return [override if used is None else {**override, "axis": used}]
 

@@ -11,7 +11,8 @@ from autoquant.domain.scales import next_power_of_two
 from autoquant.domain.scheme import Granularity, Rounding, TensorFormat
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, channel_axis
-from autoquant.qdq.params import QuantParams, quantize, weight_params
+from autoquant.qdq.constants import constant_params
+from autoquant.qdq.params import QuantParams, quantize
 from autoquant.qdq.ports import Rounder
 
 __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quantize_bias"]
@@ -115,7 +116,7 @@ class Weights:
     def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:
         key = (name, tensor_format, axis)
         if key not in self._extremes:
-            self._extremes[key] = weight_params(self.graph.constant(name), tensor_format, axis)
+            self._extremes[key] = constant_params(name, self.graph, tensor_format, axis)
         return self._extremes[key]
 
 

@@ -160,6 +160,8 @@ def _activation_format(value: object) -> TensorFormat:
     tensor_format = TensorFormat.parse(str(value))
     if tensor_format.granularity is not Granularity.TENSOR:
         raise ValueError(f"'{value}' is per-channel, activations are per-tensor, write e.g. 'u8:tensor:asym'")
+    if tensor_format.unsaturated:
+        raise ValueError(f"'{value}' says how weights are scaled, leave out ':unsaturated'")
     return tensor_format
 
 
@@ -167,6 +169,8 @@ def _weight_format(value: object) -> TensorFormat:
     tensor_format = TensorFormat.parse(str(value))
     if tensor_format.granularity is Granularity.CHANNEL and not tensor_format.symmetric:
         raise ValueError(f"'{value}' is asymmetric, per-channel weights must be symmetric, write e.g. 's8:channel:sym'")
+    if tensor_format.unsaturated and tensor_format.dtype is not DType.S8:
+        raise ValueError(f"'{value}': products of other types than s8 do not saturate, leave out ':unsaturated'")
     return tensor_format
 
 

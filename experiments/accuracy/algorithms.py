@@ -10,6 +10,7 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.target import Target
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -78,7 +79,7 @@ def setting_of(
         algorithms: That will be asked for; None for all. Weights are rounded for these alone.
     """
     roundings = _roundings(ALGORITHMS if algorithms is None else algorithms)
-    found = read_space(space, ep="cpu", accuracy=Accuracy.NONE)
+    found = steps.fitted(read_space(space, ep="cpu", accuracy=Accuracy.NONE), [Target()])
     chosen = tuple(scheme for scheme in found.schemes if schemes is None or scheme.name in schemes)
     definition = replace(found, schemes=chosen)
     every = replace(

@@ -30,6 +30,7 @@ from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import BiasCorrection, DType, Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
+from autoquant.domain.target import Target
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.ports import Rounder
@@ -62,7 +63,7 @@ class Task:
     @classmethod
     def of(cls, subject: Subject, scheme: str, cache: Path) -> "Task":
         """Prepare and calibrate."""
-        space = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
+        space = steps.fitted(read_space("default", ep="cpu", accuracy=Accuracy.NONE), [Target()])
         definition = replace(space, schemes=tuple(each for each in space.schemes if each.name == scheme))
         calibration = steps.read_data(subject.model, subject.calibration)
         prepared = steps.prepare(subject.model, calibration)

@@ -17,7 +17,6 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
 from autoquant.examples import example
 from autoquant.space.resolve import resolve
-from autoquant.space.schema import read_space
 from experiments.bench.direct import DirectWorker
 from experiments.bench.lines import Line, interval_of, milliseconds, paired_ratio
 from experiments.bench.subject import SPACE, Subject, new_assignments
@@ -97,7 +96,7 @@ def measure_leaks(n_trials: int = N_LEAKING) -> tuple[list[Line], dict[str, Any]
 
 
 def _example(cache: Path) -> IsolatedEvaluator:
-    own, definition = example("digits"), read_space(SPACE, ep="cpu")
+    own, definition = example("digits"), steps.definition_of(SPACE, "cpu")
     calibration = steps.read_data(own.model, own.calibration)
     evaluation = steps.read_data(own.model, own.evaluation, role="evaluation")
     prepared = steps.prepare(own.model, calibration)

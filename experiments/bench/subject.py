@@ -15,7 +15,6 @@ from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.space.resolve import resolve
-from autoquant.space.schema import read_space
 
 __all__ = ["Subject", "new_assignments", "open_subject"]
 
@@ -69,7 +68,7 @@ def open_subject(folder: Path, cache: Path) -> Subject:
         cache: For the statistics.
     """
     model = folder / "model.onnx"
-    definition = read_space(SPACE, ep="cpu")
+    definition = steps.definition_of(SPACE, "cpu")
     calibration = steps.read_data(model, folder / "calib.npz")
     evaluation = steps.read_data(model, folder / "eval.npz", role="evaluation")
     prepared = steps.prepare(model, calibration)

@@ -32,7 +32,6 @@ from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.runtime.environment import describe_environment, differences
 from autoquant.space.resolve import resolve
-from autoquant.space.schema import read_space
 from experiments.believe.document import new_part
 from experiments.believe.subjects import Subject, subject_of
 from experiments.search.table import FAILED, Problem, Table, load_table, save_table
@@ -215,7 +214,7 @@ def open_enumeration(
     """
     if not 0 < n_samples <= MOST_SAMPLES:
         raise UsageError(f"--samples {n_samples}: it must lie in 1 to {MOST_SAMPLES}")
-    definition = read_space(space, ep="cpu")
+    definition = steps.definition_of(space, "cpu")
     calibration = steps.read_data(subject.model, subject.calibration)
     evaluation = steps.read_data(subject.model, subject.evaluation, role="evaluation")
     prepared = steps.prepare(subject.model, calibration)

@@ -1,7 +1,7 @@
 """From a file to what is searched: the preprocessed model and its regions."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
@@ -9,17 +9,20 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.target import Target
 from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
+from autoquant.measurement.saturation import is_saturating
 from autoquant.model.ops import can_be_dynamic
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.plan import is_quantizable
+from autoquant.runtime.providers import installed
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 
-__all__ = ["compared", "definition_of", "find_regions", "layout_of", "prepare", "prepare_without_data"]
+__all__ = ["compared", "definition_of", "find_regions", "fitted", "layout_of", "prepare", "prepare_without_data"]
 
 
 def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -100,5 +103,16 @@ def layout_of(prepared: PreparedModel, found: Sequence[Region], definition: Spac
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
-    """Read a space, unless it was read already."""
-    return space if isinstance(space, SpaceDefinition) else read_space(space, ep=ep)
+    """Read a space, unless it was read already, and fit it to the execution provider where that is installed."""
+    if isinstance(space, SpaceDefinition):
+        return space
+    return fitted(read_space(space, ep=ep), [Target(ep)] if ep in installed() else [])
+
+
+def fitted(definition: SpaceDefinition, targets: Iterable[Target]) -> SpaceDefinition:
+    """The space for kernels as they are on this machine: where they saturate, weights take scales at which none can.
+
+    Raises:
+        TargetError: An execution provider is not installed, or does not start.
+    """
+    return definition.unsaturated() if any(is_saturating(target) for target in targets) else definition
