@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
-from autoquant.domain.scheme import Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
@@ -33,6 +33,7 @@ __all__ = [
     "Case",
     "Quantized",
     "case_of",
+    "exact",
     "models",
     "nodes_as_text",
     "opened",
@@ -58,6 +59,13 @@ def scheme(activation: str, weight: str, operators: Operators = Operators.ALL, r
         ranges=RangeMethod.parse(ranges),
         operators=operators,
     )
+
+
+def exact(given: Scheme | None) -> Scheme | None:
+    """With weights for which kernels are exact on every processor."""
+    if given is None or given.weight.dtype is not DType.S8:
+        return given
+    return replace(given, weight=replace(given.weight, unsaturated=True))
 
 
 U8S8_TENSOR = scheme("u8:tensor:asym", "s8:tensor:sym")

@@ -102,10 +102,10 @@ class Weights:
         return self._rounded[key_of_rounded]
 
     def _answer(self, name: TensorName, tensor_format: TensorFormat, axis: int | None, rounding: Rounding) -> _Answer:
-        """What the rounder makes of a weight on the scales of its extremes; powers of two are not learned."""
+        """What the rounder makes of a weight on the scales of its format; where those must be so, none are learned."""
         if rounding is Rounding.NEAREST or self.rounder is None:
             return None
-        if rounding is Rounding.ADAQUANT and tensor_format.power_of_two:
+        if rounding is Rounding.ADAQUANT and (tensor_format.power_of_two or tensor_format.unsaturated):
             rounding = Rounding.GPTQ
         key = (name, tensor_format, axis, rounding)
         if key not in self._answers:

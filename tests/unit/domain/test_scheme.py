@@ -10,6 +10,7 @@ tensor_formats = st.builds(
     granularity=st.sampled_from(Granularity),
     symmetric=st.booleans(),
     power_of_two=st.booleans(),
+    unsaturated=st.booleans(),
 )
 percentiles = st.integers(50_0001, 99_9999).map(lambda n: RangeMethod(RangeKind.PERCENTILE, n / 10_000))
 range_methods = percentiles | st.sampled_from(

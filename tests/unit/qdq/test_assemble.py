@@ -16,6 +16,7 @@ from tests.graphs import (
     U16S8,
     Case,
     case_of,
+    exact,
     models,
     nodes_as_text,
     opened,
@@ -85,7 +86,8 @@ def _snr_db(reference: Sequence[Floats], found: Sequence[Floats]) -> float:
 def test_the_quantized_model_computes_what_the_float_model_does(name: str) -> None:
     signature, body, constants, mix = MIXES[name]
     case = case_of(model_of(signature, body, constants))
-    assert snr_db(case, case.quantized(U8S8_CHANNEL, mix).model) > 25
+    exact_mix = {node: exact(taken) for node, taken in mix.items()}
+    assert snr_db(case, case.quantized(exact(U8S8_CHANNEL), exact_mix).model) > 25
 
 
 mixes = st.lists(st.sampled_from([None, U8S8_CHANNEL, U8S8_TENSOR, U16S8]), min_size=30, max_size=30)
@@ -155,7 +157,7 @@ def test_large_constants_stay_outside_and_small_ones_inside() -> None:
 def test_a_weight_that_two_axes_share_is_quantized_along_each() -> None:
     body = "a = Gemm(x, w) y = Gemm<transB=1>(a, w)"
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4)}))
-    graph = Graph(case.quantized(U8S8_CHANNEL).model)
+    graph = Graph(case.quantized(exact(U8S8_CHANNEL)).model)
     axes = [graph.producer[n.inputs[1]].attributes["axis"] for n in graph.nodes if n.op_type == "Gemm"]
     assert axes == [1, 0]
     assert snr_db(case, graph.model) > 25

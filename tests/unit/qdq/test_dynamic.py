@@ -11,12 +11,24 @@ from autoquant.domain.region import NodeName, RegionId
 from autoquant.domain.scheme import Scheme
 from autoquant.model.ops import Kind, kind_of
 from autoquant.model.optimized import read_optimized
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, models, nodes_as_text, opened, run, scheme
+from tests.graphs import (
+    U8S8_CHANNEL,
+    U8S8_TENSOR,
+    Case,
+    Quantized,
+    case_of,
+    exact,
+    models,
+    nodes_as_text,
+    opened,
+    run,
+    scheme,
+)
 from tests.models import Array, Floats, floats, model_of, op_types
 
 SQUARE = "float[4,4]"
-CHANNEL = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
-TENSOR = scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic")
+CHANNEL = scheme("u8:tensor:asym", "s8:channel:sym:unsaturated", ranges="dynamic")
+TENSOR = scheme("u8:tensor:asym", "s8:tensor:sym:unsaturated", ranges="dynamic")
 UNSIGNED = scheme("u8:tensor:asym", "u8:tensor:asym", ranges="dynamic")
 LSTM_WEIGHTS: Mapping[str, Array | float] = {
     "w": floats(2, 16, 6, scale=0.5),
@@ -99,7 +111,7 @@ def test_an_lstm_runs_in_its_dynamic_kernel(taken: Scheme, tmp_path: Path) -> No
     assert loss_db(case, ours) > 25
 
 
-@pytest.mark.parametrize("weight", ["u8:channel:sym", "s8:channel:sym", "u8:tensor:sym"])
+@pytest.mark.parametrize("weight", ["u8:channel:sym", "s8:channel:sym:unsaturated", "u8:tensor:sym"])
 def test_an_lstm_with_rows_of_zeros_has_one_zero_point(weight: str) -> None:
     """As its kernel demands."""
     rows = floats(2, 16, 6, scale=0.5)
@@ -169,7 +181,7 @@ def test_one_quantization_serves_all_readers_of_a_tensor() -> None:
 def test_a_weight_that_is_read_in_three_ways_is_kept_in_each() -> None:
     body = "a = Gemm(x, w) b = Gemm<transB=1>(a, w) c = Gemm(b, w) d = Gemm(c, w) y = Add(d, w)"
     case = a_case(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4, scale=0.5)})
-    ours = case.quantized(CHANNEL, {"c": U8S8_CHANNEL, "d": None, "y": None})
+    ours = case.quantized(CHANNEL, {"c": exact(U8S8_CHANNEL), "d": None, "y": None})
     squares = [t for t in ours.model.graph.initializer if list(t.dims) == [4, 4]]
     assert len(squares) == 3, "as it is, and its integers in both orientations"
     assert loss_db(case, ours) > 20
