@@ -32,6 +32,8 @@ _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
 _LEAST_GAIN_DB, _MOST_DB = 1.0, 60.0
 """Less may be chance: where a model has few outputs, errors cancel or add up from recipe to recipe."""
+_LEAST_EXPONENT = 2
+"""Channels that differ by a factor of two at most gain nothing that could be told from chance."""
 _LONG_SHARE = 0.1
 """Of the budget: another form is not tried where making and sending it should take more."""
 _EQUALISING_SHARE = 0.5
@@ -143,6 +145,8 @@ class Preparing:
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
                 return None, found.note
+            if self.earlier is None and found.largest_exponent < _LEAST_EXPONENT:
+                return None, f"{found.note}, which is too little to be tried"
             prepared = steps.compared(found.prepared, self.data.everything)
             if self.earlier is None and prepared.difference_db < EQUAL_DB:
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"

@@ -19,7 +19,7 @@ from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.target import Target
-from autoquant.equalisation.equalise import Equalised
+from autoquant.equalisation.equalise import Equalised, equalise
 from autoquant.errors import ProfileError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_constants
@@ -67,7 +67,7 @@ def make(asked: Configuration, data: SearchData, tmp_path: Path) -> Make:
         accuracy: Accuracy = Accuracy.FAST,
     ) -> Preparing:
         configuration = replace(asked, budget=budget or asked.budget, cache=tmp_path)
-        space = read_space("quick", ep="cpu", accuracy=accuracy)
+        space = steps.fitted(read_space("quick", ep="cpu", accuracy=accuracy), asked.targets)
         return Preparing(
             configuration=configuration,
             definition=replace(space, schemes=tuple(replace(each, rounding=rounding) for each in space.schemes)),
@@ -222,7 +222,7 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
             prepared=replace(prepared, graph=graph),
             tensors=(TensorName("h"),),
             n_constants=1,
-            largest_exponent=1,
+            largest_exponent=2,
             note="",
         )
 
@@ -230,6 +230,16 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
     preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
     assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
     assert any(note.startswith("equalisation: the outputs of the float model would differ") for note in preparing.notes)
+
+
+def test_factors_of_two_are_not_worth_a_comparison(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slight(prepared: Any, statistics: Any) -> Equalised:
+        return replace(equalise(prepared, statistics.channels), largest_exponent=1, note="up to 2^1")
+
+    monkeypatch.setattr("autoquant.api.steps.equalise", slight)
+    preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
+    assert "equalisation: up to 2^1, which is too little to be tried" in preparing.notes
 
 
 def test_another_form_is_not_made_where_there_is_no_time_for_it(make: Make) -> None:
