@@ -174,7 +174,8 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
 def can_be_dynamic(node: Node, graph: Graph) -> bool:
     """Whether a kernel quantizes what the operator reads with the range of each input.
 
-    Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float.
+    Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float. onnxruntime takes a
+    constant that widens a column for the bias of the product, which then fails.
     """
     if node.op_type not in ("Gemm", "MatMul", "LSTM"):
         return False
@@ -187,7 +188,20 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
         and not node.attributes.get("transA", 0)
         and not node.attributes.get("layout", 0)
         and has_constant_bias(node, graph)
+        and not (_n_outputs(node, graph) == 1 and _is_widened(node, graph))
     )
+
+
+def _is_widened(node: Node, graph: Graph) -> bool:
+    """Whether a vector is added to what the node writes."""
+    added = [
+        graph.shape(name) or ()
+        for reader in graph.consumers.get(node.outputs[0], ())
+        if reader.op_type == "Add"
+        for name in reader.inputs
+        if graph.is_constant(name)
+    ]
+    return any(len(shape) == 1 and shape[0] > 1 for shape in added)
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:
