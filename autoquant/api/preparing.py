@@ -104,7 +104,8 @@ class Preparing:
         self.tell("equalise")
         forms = self._forms(first, evaluator.loading_s)
         if self.earlier is not None:
-            chosen = forms[self.earlier.form, self.earlier.has_mean_biases]
+            is_corrected = self.earlier.has_mean_biases and (self.earlier.form, True) in forms
+            chosen = forms[self.earlier.form, is_corrected]
         else:
             with self.deadline.phase("equalise"):
                 chosen = self._best(forms, evaluator)
@@ -126,9 +127,9 @@ class Preparing:
         schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
         definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
         if definitions[False] == definitions[True]:
-            del definitions[False]
+            del definitions[True]
         return {
-            (model.form, has_mean_biases): replace(model, definition=definition)
+            (model.form, has_mean_biases): replace(model, definition=definition, has_mean_biases=has_mean_biases)
             for has_mean_biases, definition in definitions.items()
             for model in models
         }

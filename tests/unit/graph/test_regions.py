@@ -248,7 +248,8 @@ def test_an_lstm_is_a_region_with_what_follows_it() -> None:
     )
     first, product = find_regions(graph, [NodeName(name) for name in ("t", "l", "s", "y")])[1:]
     assert (first.nodes, first.dynamic) == (("l", "s"), ("l",))
-    assert product.dynamic == ("y",)
+    assert first.static == (), "the Squeeze has no integers to move"
+    assert product.dynamic == product.static == product.linear == ("y",)
     assert first.work > product.work, "it multiplies with 160 weights at every step, the other one with 8"
     assert (first.id, product.id) in borders(graph, find_regions(graph, [NodeName(n) for n in ("t", "l", "s", "y")]))
 
@@ -280,6 +281,21 @@ def test_what_only_moves_floats_is_of_the_region_that_reads_it() -> None:
     first, last = find_regions(graph, quantizable)
     assert first.op_types == ("Reshape", "Transpose", "MatMul", "Sigmoid")
     assert last.op_types == ("Transpose",)
+    assert (first.static, first.linear, last.static) == (("p", "y"), ("p",), ())
+
+
+def test_integers_reach_what_is_behind_a_kernel_of_another_region() -> None:
+    graph = Graph(
+        model_of(
+            "(float[4,4] x) => (float[4,4] y)",
+            "m = MatMul(x, x) t = Transpose(m) r = Relu(t) g = Gemm<alpha=2.0>(r, w) y = Relu(g)",
+            {"w": floats(4, 4)},
+        )
+    )
+    product, moved, scaled = find_regions(graph, every_node(graph), groups={"moved": "[tr]"})
+    assert (product.static, product.linear) == (("m",), ())
+    assert moved.static == ("t", "r")
+    assert (scaled.nodes, scaled.static, scaled.dynamic) == (("g", "y"), (), ("g",))
 
 
 def test_what_is_in_a_group_takes_in_no_other_node() -> None:
