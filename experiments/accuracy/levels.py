@@ -2,7 +2,7 @@
 
 ``python -m experiments.accuracy.levels ZOO OUT MODEL [MODEL ...] [--time 120s] [--levels none fast full] [--seed 0]``
 searches each model with each level, in random order and with nothing calibrated before. Then ``experiments.remeasure``,
-which has nothing of autoquant, measures the files of all levels together in a fresh process: mean savings come from
+which has nothing of autoquant, measures the files of all levels together in fresh processes: mean savings come from
 there. OUT gets ``levels.json`` with a part for each model and time, ``levels.md``, and the runs. Exit code 1: a search
 failed; 2: a model is missing.
 """
