@@ -50,7 +50,8 @@ def find_regions(
         groups: Regular expressions by region name; matching nodes form that region.
 
     Returns:
-        Regions in topological order; every quantizable node is in exactly one, ids are stable.
+        Regions in topological order; ids are stable. Every quantizable node is in exactly one, but for those that only
+        move or clip floats on their way to what no scheme changes.
 
     Raises:
         SpaceError: A group matches no quantizable node, or two match the same one.
@@ -60,11 +61,16 @@ def find_regions(
     if not nodes:
         return ()
     named = _named(nodes, groups or {})
-    units = _units(graph, nodes, named)
+    static = _static(graph, nodes)
+    changed = static | {node.index for node in nodes if can_be_dynamic(node, graph)}
+    units = {
+        first: unit
+        for first, unit in _units(graph, nodes, named).items()
+        if unit.group is not None or not changed.isdisjoint(unit.nodes)
+    }
     _merge(graph, units, n_regions)
     total = sum(unit.work for unit in units.values()) or 1.0
     ordered = sorted(units.values(), key=lambda unit: min(unit.nodes))
-    static = _static(graph, nodes)
     return tuple(_region(graph, unit, i, total, static) for i, unit in enumerate(ordered))
 
 
