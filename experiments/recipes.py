@@ -2,7 +2,8 @@
 
 ``python -m experiments.recipes MODEL CALIBRATION OUT`` prepares the model as onnxruntime advises (shapes frozen to
 those of the data, ``quant_pre_process``) and writes one file a recipe: static QDQ of u8s8 and s8s8 per channel and u8u8
-per tensor, each with MinMax, Entropy and Percentile; u8s8 per tensor and u16s8 per channel with MinMax; dynamic s8.
+per tensor, each with MinMax, Entropy and Percentile; u8s8 per tensor and u16s8 per channel with MinMax; dynamic s8;
+and for processors without VNNI, whose kernels saturate, u8s8 per channel and dynamic s8 with ``reduce_range``.
 """
 
 import argparse
@@ -60,17 +61,20 @@ class Recipe:
         weight: Key of ``DTYPES``.
         per_channel: Whether each channel of a weight has a scale of its own.
         method: Name of a ``CalibrationMethod``, or empty for dynamic quantization.
+        reduce_range: Whether weights have 7 bits.
     """
 
     activation: str
     weight: str
     per_channel: bool
     method: str
+    reduce_range: bool = False
 
     @property
     def name(self) -> str:
         """Such as ``u8s8_channel_minmax``."""
         scale = "channel" if self.per_channel else "tensor"
+        scale += "_reduced" if self.reduce_range else ""
         if not self.activation:
             return f"dynamic_{self.weight}_{scale}"
         return f"{self.activation}{self.weight}_{scale}_{self.method.lower()}"
@@ -83,6 +87,11 @@ RECIPES = (
     Recipe(activation="u8", weight="s8", per_channel=False, method="MinMax"),
     Recipe(activation="u16", weight="s8", per_channel=True, method="MinMax"),
     Recipe(activation="", weight="s8", per_channel=True, method=""),
+    *(
+        Recipe(activation="u8", weight="s8", per_channel=True, method=method, reduce_range=True)
+        for method in ("MinMax", "Percentile")
+    ),
+    Recipe(activation="", weight="s8", per_channel=True, method="", reduce_range=True),
 )
 
 
@@ -179,7 +188,13 @@ def _raise_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 def _build(recipe: Recipe, prepared: Path, feeds: Sequence[Feed], path: Path) -> None:
     if not recipe.activation:
-        quantize_dynamic(prepared, path, weight_type=DTYPES[recipe.weight], per_channel=recipe.per_channel)
+        quantize_dynamic(
+            prepared,
+            path,
+            weight_type=DTYPES[recipe.weight],
+            per_channel=recipe.per_channel,
+            reduce_range=recipe.reduce_range,
+        )
         return
     cache = {"calibration_cache_path": path.with_name(f"{recipe.method}.json")} if HAS_CALIBRATION_CACHE else {}
     quantize_static(
@@ -191,6 +206,7 @@ def _build(recipe: Recipe, prepared: Path, feeds: Sequence[Feed], path: Path) ->
         weight_type=DTYPES[recipe.weight],
         per_channel=recipe.per_channel,
         calibrate_method=CalibrationMethod[recipe.method],
+        reduce_range=recipe.reduce_range,
         **cache,
     )
 
