@@ -1,6 +1,6 @@
 """Which nodes run on integers under an assignment, and which tensors carry them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,14 +71,29 @@ class Plan:
 
 
 class Planner:
-    """Plans assignments of one graph."""
+    """Plans assignments of one graph.
 
-    def __init__(self, graph: Graph, op_types: frozenset[str], ranges: Ranges) -> None:
+    Args:
+        graph: The prepared float model.
+        op_types: Operators that have an integer kernel on the target.
+        ranges: Gives calibration ranges.
+        unbounded: Activations that no range covers: what reads or writes them stays float.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        op_types: frozenset[str],
+        ranges: Ranges,
+        unbounded: Collection[TensorName] = frozenset(),
+    ) -> None:
         self.graph = graph
         self._ranges = ranges
         self._params: dict[QuantKey, QuantParams] = {}
         known = [node for node in graph.nodes if node.op_type in op_types]
-        self._candidates = {node.index for node in known if is_quantizable(node, graph)}
+        self._candidates = {
+            node.index for node in known if is_quantizable(node, graph) and not _touches(node, graph, unbounded)
+        }
         self._dynamic = {node.index for node in known if can_be_dynamic(node, graph)}
 
     def params(self, key: QuantKey) -> QuantParams:
@@ -198,6 +213,10 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     if kind is Kind.CLIPPING:
         return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
     return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
+def _touches(node: Node, graph: Graph, tensors: Collection[TensorName]) -> bool:
+    return any(name in tensors for name in (*activations(node, graph), *node.outputs))
 
 
 def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, RegionId]) -> bool:
