@@ -207,3 +207,11 @@ def test_what_a_subgraph_reads_keeps_its_name() -> None:
     model = case.quantized(U8S8_TENSOR).model
     onnx.checker.check_model(model, full_check=True)
     assert snr_db(case, model) > 25
+
+
+def test_float_operators_of_other_domains_keep_their_domain() -> None:
+    body = "a = MatMul(x, w) b = com.microsoft.FastGelu(a) y = MatMul(b, w)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4)}))
+    model = case.quantized(U8S8_TENSOR).model
+    assert [(node.domain, node.op_type) for node in model.graph.node if node.domain] == [("com.microsoft", "FastGelu")]
+    run(model, case.feed)
