@@ -159,6 +159,17 @@ def test_batch_normalization_and_hard_swish_are_folded_into_what_a_kernel_takes(
     assert_equals_original(prepared, feeds_of(1, 3, 6, 6))
 
 
+def test_weights_that_onnxruntime_casts_from_float16_are_constants(path: Path) -> None:
+    half = {"w": floats(4, 3, 3, 3).astype(np.float16), "b": floats(4).astype(np.float16)}
+    body = "h = Cast<to=10>(x) c = Conv(h, w, b) r = Relu(c) y = Cast<to=1>(r)"
+    model = model_of("(float[1,3,5,5] x) => (float[1,4,3,3] y)", body, half)
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 5, 5))
+    assert prepared.difference_db >= 60
+    conv = next(node for node in prepared.graph.nodes if node.op_type == "Conv")
+    assert [prepared.graph.dtype(name) for name in conv.inputs[1:]] == ["float32", "float32"]
+    assert all(prepared.graph.is_constant(name) for name in conv.inputs[1:])
+
+
 def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:
     model = model_of(
         "(float[1,4] x, bool p) => (float[1,5] y, float[1,4] z)",
