@@ -74,6 +74,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
     shapes, checked = _common_shapes(feeds), tuple(feeds[:N_CHECKED])
     reference = _outputs(path, checked)
+    _refuse_non_finite(path, original, reference)
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
@@ -145,6 +146,22 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
         yield f"constants are not folded: {reasons[-1]}"
     if difference < 100:
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
+    fused = _fused(Graph(model))
+    if fused:
+        yield (
+            f"{len(fused)} nodes with weights are fusions of onnxruntime's own, such as {fused[0]}, and stay float:"
+            " give the model as it was before it was optimised by onnxruntime"
+        )
+
+
+def _fused(graph: Graph) -> list[str]:
+    """Operator types of nodes with a constant matrix or kernel that ONNX does not define."""
+    return [
+        node.op_type
+        for node in graph.nodes
+        if node.op_type.startswith("com.microsoft")
+        and any(graph.is_constant(name) and len(graph.shape(name) or ()) > 1 for name in node.inputs)
+    ]
 
 
 def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
@@ -169,6 +186,16 @@ def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArra
         raise ModelError(
             f"{where}: onnxruntime cannot run it on these data: {' '.join(str(error).split())[:300]}"
         ) from error
+
+
+def _refuse_non_finite(path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]]) -> None:
+    for i, outputs in enumerate(reference):
+        for value, array in zip(model.graph.output, outputs, strict=True):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ModelError(
+                    f"{path}: output '{value.name}' holds NaN or infinity on sample {i}, so that nothing can be"
+                    " compared with it; remove the sample, or cut the model before that output's mask or logarithm"
+                )
 
 
 def _difference_db(

@@ -170,6 +170,27 @@ def test_weights_that_onnxruntime_casts_from_float16_are_constants(path: Path) -
     assert all(prepared.graph.is_constant(name) for name in conv.inputs[1:])
 
 
+def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
+    body = 't = com.microsoft.FusedConv<activation="Relu">(x, w) y = Conv(t, v)'
+    model = model_of(
+        "(float[1,3,5,5] x) => (float[1,4,1,1] y)", body, {"w": floats(4, 3, 3, 3), "v": floats(4, 4, 3, 3)}
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 5, 5))
+    assert [note for note in prepared.notes if "fusions" in note] == [
+        "1 nodes with weights are fusions of onnxruntime's own, such as com.microsoft:FusedConv, and stay float: give"
+        " the model as it was before it was optimised by onnxruntime"
+    ]
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None:
+    body = "a = Relu(x) y = Add(a, mask)"
+    mask = np.array([0, 0, 0, value], np.float32)
+    model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
+    with pytest.raises(ModelError, match="output 'y' holds NaN or infinity on sample 0"):
+        prepare(saved(model, path), feeds_of(1, 4))
+
+
 def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:
     model = model_of(
         "(float[1,4] x, bool p) => (float[1,5] y, float[1,4] z)",
