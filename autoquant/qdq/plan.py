@@ -161,7 +161,10 @@ class Planner:
         return bool(np.rint(low / scale) + zero_point <= params.dtype.lowest and above)
 
     def _prefer_float_outputs(self, plan: Plan) -> None:
-        """A Gemm or MatMul writes integers only where every reader takes them."""
+        """A Gemm or MatMul writes integers where every reader takes them, or where one quantizes them anyway.
+
+        With a QuantizeLinear among other readers of its floats, onnxruntime would run it in float.
+        """
         wanted: dict[TensorName, bool] = {}
         for node in reversed(self.graph.nodes):
             for out in node.outputs:
@@ -175,10 +178,17 @@ class Planner:
             if passes and node.inputs[0] not in plan.produced:
                 plan.integer.discard(node.index)
             if (passes and node.index not in plan.integer) or (
-                can_emit_float(node, self.graph) and not wanted[node.outputs[0]]
+                can_emit_float(node, self.graph)
+                and not wanted[node.outputs[0]]
+                and not self._is_entered(node.outputs[0], plan)
             ):
                 for out in node.outputs:
                     plan.produced.pop(out, None)
+
+    def _is_entered(self, tensor: TensorName, plan: Plan) -> bool:
+        """Whether an operator with a kernel of its own reads a tensor as integers."""
+        readers = self.graph.consumers.get(tensor, ())
+        return any(reader.index in plan.integer and kind_of(reader) is not Kind.SAME_RANGE for reader in readers)
 
     def _takes_integers(self, reader: Node, plan: Plan, wanted: dict[TensorName, bool]) -> bool:
         if reader.index in plan.absorbed:
