@@ -7,14 +7,24 @@ runs once, in random order; a ratio is the median of the rounds' ratios to the f
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
-__all__ = ["DEMANDS_DB", "FLOAT", "Row", "mean_saving", "open_session", "remeasure", "saving_at", "worst_snr_db"]
+__all__ = [
+    "DEMANDS_DB",
+    "FLOAT",
+    "Row",
+    "mean_saving",
+    "open_session",
+    "remeasure",
+    "saving_at",
+    "together",
+    "worst_snr_db",
+]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +68,7 @@ def remeasure(
     rounds: int = 25,
     limit_s: float = 300,
     seed: int = 0,
+    has_snr: bool = True,
 ) -> list[Row]:
     """Measure models against their float model, all in the same interleaved rounds on the CPU provider.
 
@@ -69,6 +80,7 @@ def remeasure(
         rounds: How many rounds; fewer, but at least 5, where ``limit_s`` is over.
         limit_s: Seconds after which no round begins.
         seed: Of the order within rounds and of the bootstrap.
+        has_snr: Whether the samples are run for the SNR, which is NaN otherwise.
 
     Returns:
         The float model's row, then one for each file in order; a file that doesn't load or run is logged and left out.
@@ -80,18 +92,35 @@ def remeasure(
         raise ValueError(f"A file can't be named {FLOAT!r}, which is the name of the float model's row.")
     baseline = open_session(model, threads)
     feeds = _read_feeds(evaluation, baseline)
-    reference = [baseline.run(None, feed) for feed in feeds]
+    judged = feeds if has_snr else feeds[:1]
+    reference = [baseline.run(None, feed) for feed in judged]
     sessions, snr_db = {FLOAT: baseline}, {FLOAT: float("inf")}
     for name, path in files.items():
         try:
             session = open_session(path, threads)
-            snr_db[name] = worst_snr_db(reference, (session.run(None, feed) for feed in feeds))
+            snr_db[name] = worst_snr_db(reference, (session.run(None, feed) for feed in judged))
             sessions[name] = session
         except Exception as error:  # another tool's broken model is a result
             log.warning("%s doesn't run: %s", name, next(iter(str(error).splitlines()), "")[:200])
     rng = np.random.default_rng(seed)
     seconds = _time_interleaved(sessions, feeds, rounds, limit_s, rng)
-    return [_row(name, snr_db[name], seconds[name], seconds[FLOAT], rng) for name in sessions]
+    return [
+        _row(name, snr_db[name] if has_snr else float("nan"), seconds[name], seconds[FLOAT], rng) for name in sessions
+    ]
+
+
+def together(rows: Sequence[Row]) -> Row:
+    """One model in several processes: the median of the ratios, all intervals, and the SNR of the first process.
+
+    Where the memory of a session lies may decide its latency, for as long as it lives.
+    """
+    return replace(
+        rows[0],
+        median_ms=float(np.median([row.median_ms for row in rows])),
+        ratio=float(np.median([row.ratio for row in rows])),
+        ratio_low=min(row.ratio_low for row in rows),
+        ratio_high=max(row.ratio_high for row in rows),
+    )
 
 
 def worst_snr_db(reference: Iterable[Arrays], quantized: Iterable[Arrays]) -> float:

@@ -1,7 +1,7 @@
 """What autoquant finds on the models of the zoo, against onnxruntime's own recipes, measured independently.
 
 ``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1]`` searches each model,
-builds the recipes, measures both in the same interleaved rounds of a fresh process, and writes ``results.json`` and
+builds the recipes, measures both in the same interleaved rounds of fresh processes, and writes ``results.json`` and
 ``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.environment import read_environment
-from experiments.remeasure import FLOAT, Row, mean_saving, remeasure
+from experiments.remeasure import FLOAT, Row, mean_saving, remeasure, together
 from experiments.results_table import render_results
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
+N_PROCESSES = 3
 SNR_LIMIT_DB = 200.0  # stands for equal outputs, as in front.json
 SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
@@ -152,10 +153,17 @@ def run_python(
 def remeasure_alone(
     model: Path, evaluation: Path, files: Mapping[str, Path], *, threads: int, rounds: int = 25
 ) -> dict[str, Row]:
-    """``remeasure`` in a process of its own, whose memory nothing has used before."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        rows = pool.submit(remeasure, model, evaluation, files, threads=threads, rounds=rounds).result()
-    return {row.name: row for row in rows}
+    """``remeasure`` in processes of their own, one after the other, which share the rounds; the first gives the SNR."""
+    found: dict[str, list[Row]] = {}
+    n_rounds = -(-rounds // N_PROCESSES)
+    for seed in range(N_PROCESSES):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            rows = pool.submit(
+                remeasure, model, evaluation, files, threads=threads, rounds=n_rounds, seed=seed, has_snr=seed == 0
+            )
+            for row in rows.result():
+                found.setdefault(row.name, []).append(row)
+    return {name: together(rows) for name, rows in found.items()}
 
 
 def read_members(run: Path) -> list[dict[str, Any]]:

@@ -72,6 +72,7 @@ class Ingredients:
         statistics: Of its activations.
         definition: The space.
         form: Of the model.
+        has_mean_biases: Whether biases are corrected where the space says nothing of them.
         rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
     """
 
@@ -80,6 +81,7 @@ class Ingredients:
     statistics: Statistics
     definition: SpaceDefinition
     form: Form = Form.PLAIN
+    has_mean_biases: bool = False
     rounder: RoundedWeights | None = None
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:

@@ -11,6 +11,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
+from autoquant.measurement.saturation import is_saturating
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.model.optimized import read_optimized_nodes
@@ -79,14 +80,18 @@ def _inspect(path: Path, target: Target) -> Inspection:
     model = load_any(path)
     is_named = has_named_nodes(model)
     named = model if is_named else name_nodes(model)
+    saturates = is_saturating(target)
     with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"
         try:
-            open_session(path if is_named else to_bytes(named), target, optimized_path=file)
+            source = path if is_named else to_bytes(named)
+            open_session(source, target, optimized_path=file, keeps_constants=saturates)
         except ModelError as error:
             raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error
-        optimized = read_optimized_nodes(file)
-    return inspect_graphs(_readable(named), optimized, ep=target.ep, machine=platform.machine())
+        optimized = read_optimized_nodes(file, has_constants=saturates)
+    return inspect_graphs(
+        _readable(named), optimized, ep=target.ep, machine=platform.machine(), is_saturating=saturates
+    )
 
 
 def _readable(model: Model) -> Graph:

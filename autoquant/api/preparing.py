@@ -32,6 +32,8 @@ _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
 _LEAST_GAIN_DB, _MOST_DB = 1.0, 60.0
 """Less may be chance: where a model has few outputs, errors cancel or add up from recipe to recipe."""
+_LEAST_EXPONENT = 2
+"""Channels that differ by a factor of two at most gain nothing that could be told from chance."""
 _LONG_SHARE = 0.1
 """Of the budget: another form is not tried where making and sending it should take more."""
 _EQUALISING_SHARE = 0.5
@@ -107,7 +109,8 @@ class Preparing:
         self.tell("equalise")
         forms = self._forms(first, evaluator.loading_s)
         if self.earlier is not None:
-            chosen = forms[self.earlier.form, self.earlier.has_mean_biases]
+            is_corrected = self.earlier.has_mean_biases and (self.earlier.form, True) in forms
+            chosen = forms[self.earlier.form, is_corrected]
         else:
             with self.deadline.phase("equalise"):
                 chosen = self._best(forms, evaluator)
@@ -129,9 +132,9 @@ class Preparing:
         schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
         definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
         if definitions[False] == definitions[True]:
-            del definitions[False]
+            del definitions[True]
         return {
-            (model.form, has_mean_biases): replace(model, definition=definition)
+            (model.form, has_mean_biases): replace(model, definition=definition, has_mean_biases=has_mean_biases)
             for has_mean_biases, definition in definitions.items()
             for model in models
         }
@@ -148,6 +151,8 @@ class Preparing:
             found = steps.equalise(plain.prepared, plain.statistics)
             if not found.tensors:
                 return None, found.note
+            if self.earlier is None and found.largest_exponent < _LEAST_EXPONENT:
+                return None, f"{found.note}, which is too little to be tried"
             prepared = steps.compared(found.prepared, self.data.everything)
             if self.earlier is None and prepared.difference_db < EQUAL_DB:
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"

@@ -106,7 +106,7 @@ class Refiner:
     def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
         """The best of the first version and the costly ones that there is time for; one that fails is not one."""
         best, best_db, source = first, math.nan, self.setup.ingredients.prepared.source
-        for rounding in _COSTLY:
+        for rounding in self._costly:
             needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
             is_late = end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds
             if is_late or rounding in self._failed:
@@ -125,6 +125,13 @@ class Refiner:
             if other_db > best_db:
                 best, best_db = other, other_db
         return best
+
+    @property
+    def _costly(self) -> Sequence[Rounding]:
+        """Without those that would learn scales, where none is free."""
+        schemes = [scheme for scheme in self.setup.ingredients.definition.schemes if not scheme.is_dynamic]
+        has_free_scales = any(scheme.weight.has_free_scales for scheme in schemes)
+        return [rounding for rounding in _COSTLY if rounding is not Rounding.ADAQUANT or has_free_scales]
 
     def _version(self, assignment: Assignment, rounding: Rounding, end: float) -> Refined:
         builder = self._builder(rounding, _ROUNDING_SHARE * max(0.0, end - time.perf_counter()))

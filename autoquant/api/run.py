@@ -389,7 +389,7 @@ class Run:
             "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,
             "form": ingredients.form,
-            "mean_biases": ingredients.definition == self.definition,
+            "mean_biases": ingredients.has_mean_biases,
             "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,

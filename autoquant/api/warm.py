@@ -108,6 +108,14 @@ class QuantizedFile:
         note = f"{n_quantized} of {len(regions)} regions are quantized there"
         if n_quantized > len(assignment):
             note += f", {n_quantized - len(assignment)} of them in a way that the space does not have"
+        dynamic = {region for region, name in assignment.items() if space.schemes[name].is_dynamic}
+        n_there = len(self.found.dynamic)
+        n_lost = n_there - sum(len(region.dynamic) for region in regions if region.id in dynamic)
+        if n_lost:
+            note += (
+                f"; {n_lost} of {n_there} operators with ranges found at run time are not taken over: all such"
+                " operators of a region have them or none, and the space has to have a scheme of this kind"
+            )
         return WarmStart((assignment,) if assignment else (), note)
 
 

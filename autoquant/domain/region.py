@@ -26,6 +26,8 @@ class Region:
         pattern: Digest of operator types, shapes and edges; equal patterns may share a scheme.
         op_types: Operator type of each node, in the order of ``nodes``.
         work: Estimated share of the model's arithmetic, 0 to 1.
+        static: Those of ``nodes`` that a scheme with calibrated ranges changes.
+        linear: Those of ``static`` that one with ``operators = "linear"`` quantizes.
         dynamic: Those of ``nodes`` that a scheme with ``ranges = "dynamic"`` quantizes.
     """
 
@@ -36,6 +38,8 @@ class Region:
     pattern: str
     op_types: tuple[str, ...]
     work: float
+    static: tuple[NodeName, ...] = ()
+    linear: tuple[NodeName, ...] = ()
     dynamic: tuple[NodeName, ...] = ()
 
     def __post_init__(self) -> None:

@@ -141,6 +141,11 @@ class TensorFormat:
             unsaturated=match[5] is not None,
         )
 
+    @property
+    def has_free_scales(self) -> bool:
+        """Whether a rounding may learn other scales than those of the extremes."""
+        return not (self.power_of_two or self.unsaturated)
+
     def integer_range(self) -> tuple[int, int]:
         """Lowest and highest integer that the scale is made for: symmetric signed types leave out the lowest."""
         lowest = self.dtype.lowest + (1 if self.symmetric and self.dtype.is_signed else 0)

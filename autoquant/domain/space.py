@@ -8,33 +8,20 @@ from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import DType, Scheme
 
 __all__ = [
-    "LINEAR_OP_TYPES",
-    "MOVING_OP_TYPES",
     "QUANTIZABLE_OP_TYPES",
-    "RECURRENT_OP_TYPES",
     "Group",
     "SearchSpace",
     "SpaceDefinition",
     "SpaceRule",
 ]
 
-LINEAR_OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
-"""What ``operators = "linear"`` quantizes."""
-
-RECURRENT_OP_TYPES = frozenset({"LSTM"})
-"""What only schemes with ``ranges = "dynamic"`` quantize."""
-
 # fmt: off
-MOVING_OP_TYPES = frozenset({
-    "AveragePool", "Clip", "Flatten", "Gather", "MaxPool", "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze",
-    "Transpose", "Unsqueeze",
+QUANTIZABLE_OP_TYPES = frozenset({
+    "Add", "ArgMax", "AveragePool", "Clip", "Concat", "Conv", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu",
+    "Gemm", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LSTM", "LeakyRelu", "MatMul", "MaxPool", "Mul", "Pad",
+    "ReduceMean", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh",
+    "Transpose", "Unsqueeze", "Where",
 })
-"""What takes integers only from an operator before it: it moves, selects or clips them."""
-
-QUANTIZABLE_OP_TYPES = LINEAR_OP_TYPES | MOVING_OP_TYPES | RECURRENT_OP_TYPES | {
-    "Add", "ArgMax", "Concat", "ConvTranspose", "Div", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
-    "LeakyRelu", "Mul", "Pad", "ReduceMean", "Sigmoid", "Softmax", "Sub", "Tanh", "Where",
-}
 # fmt: on
 """Operator types that the builder knows; a space file may name no other."""
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, can_be_dynamic, kind_of
+from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
 
 __all__ = ["borders", "find_regions"]
 
@@ -50,7 +50,8 @@ def find_regions(
         groups: Regular expressions by region name; matching nodes form that region.
 
     Returns:
-        Regions in topological order; every quantizable node is in exactly one, ids are stable.
+        Regions in topological order; ids are stable. Every quantizable node is in exactly one, but for those that only
+        move or clip floats on their way to what no scheme changes.
 
     Raises:
         SpaceError: A group matches no quantizable node, or two match the same one.
@@ -60,11 +61,28 @@ def find_regions(
     if not nodes:
         return ()
     named = _named(nodes, groups or {})
-    units = _units(graph, nodes, named)
+    static = _static(graph, nodes)
+    changed = static | {node.index for node in nodes if can_be_dynamic(node, graph)}
+    units = {
+        first: unit
+        for first, unit in _units(graph, nodes, named).items()
+        if unit.group is not None or not changed.isdisjoint(unit.nodes)
+    }
     _merge(graph, units, n_regions)
     total = sum(unit.work for unit in units.values()) or 1.0
     ordered = sorted(units.values(), key=lambda unit: min(unit.nodes))
-    return tuple(_region(graph, unit, i, total) for i, unit in enumerate(ordered))
+    return tuple(_region(graph, unit, i, total, static) for i, unit in enumerate(ordered))
+
+
+def _static(graph: Graph, nodes: Sequence[Node]) -> set[int]:
+    """Indices of nodes that integers can reach: kernels that make some, and what moves or clips them behind these."""
+    found = set[int]()
+    for node in nodes:
+        if is_quantizable(node, graph):
+            producer = graph.producer.get(node.inputs[0])
+            if kind_of(node) not in _MOVING or (producer is not None and producer.index in found):
+                found.add(node.index)
+    return found
 
 
 def _named(nodes: Sequence[Node], groups: Mapping[str, str]) -> dict[int, str]:
@@ -236,7 +254,7 @@ def _touching(graph: Graph, home: Mapping[int, int]) -> dict[tuple[int, int], se
     return pairs
 
 
-def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:
+def _region(graph: Graph, unit: _Unit, position: int, total: float, static: set[int]) -> Region:
     indices = sorted(unit.nodes)
     nodes = [graph.nodes[i] for i in indices]
     inside = set(indices)
@@ -257,6 +275,8 @@ def _region(graph: Graph, unit: _Unit, position: int, total: float) -> Region:
         pattern=_pattern(graph, nodes),
         op_types=tuple(node.op_type for node in nodes),
         work=unit.work / total,
+        static=tuple(node.name for node in nodes if node.index in static),
+        linear=tuple(node.name for node in nodes if node.index in static and is_linear(node, graph)),
         dynamic=tuple(node.name for node in nodes if can_be_dynamic(node, graph)),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.products import wrong_numbers
+from autoquant.inspection.saturation import LARGEST_PAIR, saturating_pairs
 from autoquant.inspection.scopes import Scope, scopes
 from autoquant.inspection.written import Written, dequantizer, quantization_of
 from autoquant.model.bodies import n_body_nodes
@@ -50,22 +51,24 @@ class Inspection:
         return tuple(node for node in self.nodes if not node.is_as_written)
 
 
-def inspect_graphs(given: Graph, optimized: Graph, *, ep: str, machine: str) -> Inspection:
+def inspect_graphs(given: Graph, optimized: Graph, *, ep: str, machine: str, is_saturating: bool) -> Inspection:
     """Compare a file with what onnxruntime makes of it.
 
     Args:
         given: The file, its nodes named uniquely, constants as initializers, types inferred.
-        optimized: What onnxruntime runs.
+        optimized: What onnxruntime runs, with the values of its constants where kernels saturate.
         ep: Execution provider.
         machine: ``platform.machine()``.
+        is_saturating: Whether its kernels add products of u8 and s8 in 16 bits.
     """
     found = {scope.path: scope for scope in scopes(given, optimized)}
     nodes = {path: tuple(inspect_nodes(scope, ep=ep, machine=machine)) for path, scope in found.items()}
+    remarks = [remark for path, inside in nodes.items() for remark in _remarks(found[path], inside)]
     return Inspection(
         nodes=tuple(node for inside in nodes.values() for node in inside),
         kernels=_kernels((found[path], inside) for path, inside in nodes.items()),
         dequantized=tuple(constant for scope in found.values() for constant in _dequantized(scope)),
-        remarks=tuple(remark for path, inside in nodes.items() for remark in _remarks(found[path], inside)),
+        remarks=(*remarks, *(_saturating(found.values()) if is_saturating else ())),
     )
 
 
@@ -118,6 +121,22 @@ def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
             name=scope.place(node.name),
             text=f"the {n_body_nodes(scope.given, node)} nodes inside it are not inspected: onnxruntime took the"
             f" {node.op_type} away, or put one of its bodies in its place",
+        )
+
+
+def _saturating(found: Iterable[Scope]) -> Iterator[Remark]:
+    """One text for all nodes, so that they are one finding."""
+    pairs = [pair for scope in found for pair in saturating_pairs(scope)]
+    largest = max((n for _, n in pairs), default=0)
+    for name, _ in pairs:
+        yield Remark(
+            name=name,
+            text=(
+                "kernels here add two products of u8 and s8 in 16 bits, as on x86-64 without VNNI, which these weights"
+                f" can saturate (two neighbours sum up to {largest}, {LARGEST_PAIR} fits): outputs may be wrong here,"
+                " right elsewhere; search here, quantize with reduce_range=True or u8 weights, or set"
+                " session.x64quantprecision=1, which does not help QLinear operators in the file"
+            ),
         )
 
 

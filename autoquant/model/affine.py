@@ -46,20 +46,45 @@ class _Edit:
 def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with constant factors and summands folded where that does not change what it computes.
 
-    Behind Conv and Gemm a constant per channel goes into weight and bias. Before them a scalar factor goes into the
-    weight, and a scalar summand into the bias unless zero padding would then be shifted too. onnxruntime folds only
-    constants that have the channel's shape; PP-LCNet-like networks hold many scalars.
+    ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv and Gemm a
+    constant per channel goes into weight and bias. Before them a scalar factor goes into the weight, and a scalar
+    summand into the bias unless zero padding would then be shifted too. onnxruntime folds only constants that have the
+    channel's shape; PP-LCNet-like networks hold many scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
         edit = _Edit(graph)
         for node in graph.nodes:
-            if _is_foldable(graph, node):
+            if not _fold_factors(edit, node) and _is_foldable(graph, node):
                 _ = _fold_behind(edit, node) or _fold_before(edit, node)
         if not edit.nodes:
             return model
         model = _applied(model, edit)
     return model
+
+
+def _fold_factors(edit: _Edit, node: Node) -> bool:
+    """``alpha`` into a constant matrix, ``beta`` into a constant bias."""
+    graph = edit.graph
+    factors = {
+        i: (attribute, np.float32(node.attributes[attribute]))
+        for i, attribute in ((1, "alpha"), (2, "beta"))
+        if node.op_type == "Gemm" and node.attributes.get(attribute, 1.0) != 1.0 and _is_float(graph, node.inputs[i:])
+    }
+    if not factors or not edit.claim(node):
+        return False
+    proto = onnx.NodeProto()
+    proto.CopyFrom(graph.model.graph.node[node.index])
+    for i, (name, factor) in factors.items():
+        proto.input[i] = edit.constant(f"{node.name}_{name}", graph.constant(node.inputs[i]) * factor)
+        next(known for known in proto.attribute if known.name == name).f = 1.0
+    edit.nodes[node.index] = [proto]
+    return True
+
+
+def _is_float(graph: Graph, names: Sequence[TensorName]) -> bool:
+    """Whether the first of the names is that of a float constant."""
+    return bool(names) and graph.is_constant(names[0]) and graph.constant(names[0]).dtype == np.float32
 
 
 def _is_foldable(graph: Graph, node: Node) -> bool:

@@ -19,9 +19,11 @@ __all__ = [
     "can_emit_float",
     "channel_axes",
     "channel_axis",
+    "clip_bounds",
     "has_constant_bias",
     "is_float_constant",
     "is_linear",
+    "is_quantizable",
     "kind_of",
     "weight_of",
 ]
@@ -151,10 +153,29 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
     return node.op_type == "Gemm" or (node.op_type == "MatMul" and not is_linear(node, graph))
 
 
+def is_quantizable(node: Node, graph: Graph) -> bool:
+    """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions."""
+    kind = kind_of(node)
+    if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
+        return False
+    if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
+        return False
+    if kind is Kind.LINEAR:
+        return _is_quantizable_linear(node, graph)
+    if kind is Kind.SAME_RANGE:
+        return not graph.is_constant(node.inputs[0]) and not (
+            node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest"
+        )
+    if kind is Kind.CLIPPING:
+        return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
+    return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
 def can_be_dynamic(node: Node, graph: Graph) -> bool:
     """Whether a kernel quantizes what the operator reads with the range of each input.
 
-    Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float.
+    Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float. onnxruntime takes a
+    constant that widens a column for the bias of the product, which then fails.
     """
     if node.op_type not in ("Gemm", "MatMul", "LSTM"):
         return False
@@ -167,7 +188,20 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
         and not node.attributes.get("transA", 0)
         and not node.attributes.get("layout", 0)
         and has_constant_bias(node, graph)
+        and not (_n_outputs(node, graph) == 1 and _is_widened(node, graph))
     )
+
+
+def _is_widened(node: Node, graph: Graph) -> bool:
+    """Whether a vector is added to what the node writes."""
+    added = [
+        graph.shape(name) or ()
+        for reader in graph.consumers.get(node.outputs[0], ())
+        if reader.op_type == "Add"
+        for name in reader.inputs
+        if graph.is_constant(name)
+    ]
+    return any(len(shape) == 1 and shape[0] > 1 for shape in added)
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:
@@ -186,6 +220,28 @@ def has_constant_bias(node: Node, graph: Graph) -> bool:
     shape = graph.shape(bias) or (1,)
     sizes = (1, _n_outputs(node, graph))
     return is_float_constant(bias, graph) and math.prod(shape) == shape[-1] and shape[-1] in sizes
+
+
+def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
+    weight = weight_of(node, graph)
+    if weight is None:
+        return node.op_type == "MatMul" and not any(graph.is_constant(name) for name in node.inputs)
+    if not is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
+        return False
+    if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
+        return False
+    return has_constant_bias(node, graph)
+
+
+def clip_bounds(node: Node, graph: Graph) -> tuple[float, float]:
+    """What Relu or Clip lets pass; infinite where a bound is not constant."""
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    bounds = [float(node.attributes.get("min", -np.inf)), float(node.attributes.get("max", np.inf))]
+    for i, name in enumerate(node.inputs[1:3]):
+        if name:
+            bounds[i] = float(graph.constant(name).reshape(())) if graph.is_constant(name) else np.nan
+    return bounds[0], bounds[1]
 
 
 def _n_outputs(node: Node, graph: Graph) -> int:

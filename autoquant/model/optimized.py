@@ -44,9 +44,14 @@ def read_optimized(path: Path) -> OptimizedGraph:
     )
 
 
-def read_optimized_nodes(path: Path) -> Graph:
-    """The same file as a graph to walk; values of constants that the session left out cannot be read."""
-    return Graph(onnx.load(path, load_external_data=False))
+def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
+    """The same file as a graph to walk; values of constants that the session left out cannot be read.
+
+    Args:
+        path: Of the file.
+        has_constants: Whether the session kept all of them, beside the file.
+    """
+    return Graph(onnx.load(path, load_external_data=has_constants))
 
 
 def original_name(name: str) -> str:

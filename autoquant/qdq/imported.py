@@ -7,11 +7,13 @@ from typing import Any
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, activations, can_emit_float, is_linear, kind_of, weight_of
+from autoquant.model.ops import Kind, activations, can_be_dynamic, can_emit_float, is_linear, kind_of, weight_of
+from autoquant.model.optimized import original_name
 from autoquant.qdq.overrides import TYPE_NAMES
 
 __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
 
+_DYNAMIC = ("MatMulInteger", "ConvInteger", "com.microsoft:DynamicQuantizeLSTM")
 _RENAMED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
 
@@ -26,6 +28,7 @@ class Quantized:
         received: By tensor and name of the node that reads it, where it is not that of ``types``.
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
+        dynamic: Operators that find the range of what they read when the model runs, by their names in the float model.
     """
 
     types: Mapping[TensorName, DType]
@@ -33,6 +36,12 @@ class Quantized:
     received: Mapping[tuple[TensorName, NodeName], DType] = field(default_factory=dict)
     written: frozenset[TensorName] = frozenset()
     constants: frozenset[TensorName] | None = None
+    dynamic: frozenset[NodeName] = frozenset()
+
+    def name_of_dynamic(self, node: Node) -> NodeName | None:
+        """Under which of ``dynamic`` a node of the float model is there; None where it is none of them."""
+        names = (node.name, NodeName(original_name(node.name)))
+        return next((name for name in names if name in self.dynamic), None)
 
     def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
         """With which type a node of the float model reads an activation; None for floats."""
@@ -46,7 +55,7 @@ class Quantized:
 
 
 def of_graph(graph: Graph) -> Quantized:
-    """What a model with QuantizeLinear and DequantizeLinear nodes stores as integers."""
+    """What a model stores as integers by QuantizeLinear nodes, and which operators find their ranges themselves."""
     types: dict[TensorName, DType] = {}
     read: dict[tuple[TensorName, TensorName], DType] = {}
     for node in graph.nodes:
@@ -58,7 +67,8 @@ def of_graph(graph: Graph) -> Quantized:
         for output in _readers(node, graph):
             read[tensor, output] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
-    return Quantized(types=types, read=read, written=written)
+    dynamic = frozenset(_name_before(node.name) for node in graph.nodes if node.op_type in _DYNAMIC)
+    return Quantized(types=types, read=read, written=written, dynamic=dynamic)
 
 
 def of_overrides(overrides: Mapping[str, Sequence[Mapping[str, Any]]]) -> Quantized:
@@ -86,21 +96,24 @@ class FormatThere:
     Attributes:
         activation: Type of its activations.
         operators: Which operators of it are, as a scheme says it; several where that makes no difference.
+        is_dynamic: Whether they find the range of what they read when the model runs.
     """
 
     activation: DType
     operators: frozenset[Operators]
+    is_dynamic: bool = False
 
     def is_that_of(self, scheme: Scheme) -> bool:
-        """Whether a scheme quantizes the same operators with activations of the same type and fixed ranges."""
+        """Whether a scheme quantizes the same operators with activations of the same type and ranges of that kind."""
         is_alike = scheme.operators in self.operators and scheme.activation.dtype is self.activation
-        return is_alike and not scheme.is_dynamic
+        return is_alike and scheme.is_dynamic is self.is_dynamic
 
 
 def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> FormatThere | None:
     """How a region is quantized in another model.
 
-    Its linear operators decide, or all of them where none is linear; the others say whether all operators are.
+    Operators with ranges found at run time decide where there are any. Else its linear operators do, or all of them
+    where none is linear; the others say whether all operators are.
 
     Args:
         nodes: Of the region.
@@ -110,6 +123,9 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
     Returns:
         None where it is float, or quantized in part or with several types.
     """
+    dynamic = [found.name_of_dynamic(node) is not None for node in nodes if can_be_dynamic(node, graph)]
+    if any(dynamic):
+        return FormatThere(DType.U8, frozenset(Operators), is_dynamic=True) if all(dynamic) else None
     linear = [node for node in nodes if is_linear(node, graph)]
     others = [node for node in nodes if kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and node not in linear]
     deciding = linear or [node for node in nodes if kind_of(node) is not Kind.CLIPPING]
@@ -151,6 +167,11 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
+
+
+def _name_before(name: str) -> NodeName:
+    """The name of a node before ``quantize_dynamic``, which makes a MatMul of a Gemm first; our own members keep it."""
+    return NodeName(name.removesuffix("_quant").removesuffix("_MatMul") if name.endswith("_quant") else name)
 
 
 def _type_of(quantize: Node, graph: Graph) -> DType | None:

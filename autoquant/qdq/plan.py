@@ -14,16 +14,15 @@ from autoquant.model.ops import (
     activations,
     can_be_dynamic,
     can_emit_float,
-    has_constant_bias,
-    is_float_constant,
+    clip_bounds,
     is_linear,
+    is_quantizable,
     kind_of,
-    weight_of,
 )
 from autoquant.qdq.params import QuantParams, activation_params
 from autoquant.qdq.ports import Ranges
 
-__all__ = ["Plan", "Planner", "QuantKey", "clip_bounds", "is_clipped", "is_quantizable"]
+__all__ = ["Plan", "Planner", "QuantKey", "is_clipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +206,6 @@ class Planner:
                 plan.entries.setdefault((tensor, dtype), QuantKey(root, scheme.activation, scheme.ranges))
 
 
-def is_quantizable(node: Node, graph: Graph) -> bool:
-    """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions."""
-    kind = kind_of(node)
-    if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
-        return False
-    if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
-        return False
-    if kind is Kind.LINEAR:
-        return _is_quantizable_linear(node, graph)
-    if kind is Kind.SAME_RANGE:
-        return not graph.is_constant(node.inputs[0]) and not (
-            node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest"
-        )
-    if kind is Kind.CLIPPING:
-        return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
-    return not all(graph.is_constant(name) for name in activations(node, graph))
-
-
 def _touches(node: Node, graph: Graph, tensors: Collection[TensorName]) -> bool:
     return any(name in tensors for name in (*activations(node, graph), *node.outputs))
 
@@ -236,25 +217,3 @@ def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, Re
         return False
     region = region_of.get(producer.name)
     return region is not None and region == region_of.get(readers[0].name)
-
-
-def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
-    weight = weight_of(node, graph)
-    if weight is None:
-        return node.op_type == "MatMul" and not any(graph.is_constant(name) for name in node.inputs)
-    if not is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
-        return False
-    if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:
-        return False
-    return has_constant_bias(node, graph)
-
-
-def clip_bounds(node: Node, graph: Graph) -> tuple[float, float]:
-    """What Relu or Clip lets pass; infinite where a bound is not constant."""
-    if node.op_type == "Relu":
-        return 0.0, np.inf
-    bounds = [float(node.attributes.get("min", -np.inf)), float(node.attributes.get("max", np.inf))]
-    for i, name in enumerate(node.inputs[1:3]):
-        if name:
-            bounds[i] = float(graph.constant(name).reshape(())) if graph.is_constant(name) else np.nan
-    return bounds[0], bounds[1]

@@ -105,7 +105,7 @@ class Weights:
         """What the rounder makes of a weight on the scales of its format; where those must be so, none are learned."""
         if rounding is Rounding.NEAREST or self.rounder is None:
             return None
-        if rounding is Rounding.ADAQUANT and (tensor_format.power_of_two or tensor_format.unsaturated):
+        if rounding is Rounding.ADAQUANT and not tensor_format.has_free_scales:
             rounding = Rounding.GPTQ
         key = (name, tensor_format, axis, rounding)
         if key not in self._answers:

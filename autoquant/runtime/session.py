@@ -45,6 +45,7 @@ def open_session(
     *,
     initializers: Initializers | None = None,
     optimized_path: Path | None = None,
+    keeps_constants: bool = False,
     profile_prefix: Path | None = None,
 ) -> ort.InferenceSession:
     """Open a model with default session options apart from threads, logging and what the target says.
@@ -58,6 +59,7 @@ def open_session(
         initializers: Values of initializers whose TensorProto says EXTERNAL.
         optimized_path: Where onnxruntime writes the graph that it really runs; what is in its constants of 1 KB and
             more is lost, apart from their shape and type.
+        keeps_constants: Whether that is written too, beside that graph.
         profile_prefix: Kernel times are written to a file whose name begins so, until ``end_profiling`` is called.
 
     Raises:
@@ -72,7 +74,7 @@ def open_session(
     if initializers:
         options.add_external_initializers(list(initializers), list(initializers.values()))
     if optimized_path is not None:
-        _write_optimized(options, optimized_path)
+        _write_optimized(options, optimized_path, keeps_constants)
     if profile_prefix is not None:
         options.enable_profiling = True
         options.profile_file_prefix = str(profile_prefix)
@@ -93,12 +95,14 @@ def open_session(
     return session
 
 
-def _write_optimized(options: ort.SessionOptions, path: Path) -> None:
+def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: bool) -> None:
     """Have the optimised graph written; its large constants, nearly all of it, go to a null device where that works."""
     options.optimized_model_filepath = str(path)
     data = path.with_name(path.name + ".data")
     options.add_session_config_entry(_EXTERNAL + "file_name", data.name)
     options.add_session_config_entry(_EXTERNAL + "min_size_in_bytes", "1024")
+    if keeps_constants:
+        return
     with contextlib.suppress(OSError):  # where links are not allowed, the constants are written after all
         data.symlink_to(os.devnull)
 

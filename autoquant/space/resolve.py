@@ -5,14 +5,7 @@ from collections.abc import Sequence
 
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
-from autoquant.domain.space import (
-    LINEAR_OP_TYPES,
-    MOVING_OP_TYPES,
-    RECURRENT_OP_TYPES,
-    SearchSpace,
-    SpaceDefinition,
-    SpaceRule,
-)
+from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
 __all__ = ["resolve"]
 
@@ -21,7 +14,7 @@ def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpa
     """Decide which schemes each region may take.
 
     For each node the last rule that matches it decides; a region may take what all its nodes may. A scheme that would
-    quantize none of a region's operators is left out: it is float under another name.
+    change none of a region's operators is left out: it is float under another name.
     """
     return SearchSpace(
         choices={region.id: (FLOAT, *_allowed(definition, region)) for region in regions},
@@ -39,15 +32,9 @@ def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
 
 
 def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> bool:
-    if scheme.is_dynamic:
-        kinds = dict(zip(region.nodes, region.op_types, strict=True))
-        return any(kinds[node] in definition.op_types for node in region.dynamic)
-    op_types = definition.op_types - RECURRENT_OP_TYPES
-    if not RECURRENT_OP_TYPES.isdisjoint(region.op_types):
-        op_types -= MOVING_OP_TYPES  # there are no integers behind an LSTM
-    if scheme.operators is Operators.LINEAR:
-        op_types &= LINEAR_OP_TYPES
-    return not op_types.isdisjoint(region.op_types)
+    changed = region.static if scheme.operators is Operators.ALL else region.linear
+    kinds = dict(zip(region.nodes, region.op_types, strict=True))
+    return any(kinds[node] in definition.op_types for node in (region.dynamic if scheme.is_dynamic else changed))
 
 
 def _matches(rule: SpaceRule, node: str, op_type: str) -> bool:

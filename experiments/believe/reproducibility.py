@@ -3,7 +3,7 @@
 ``python -m experiments.believe.reproducibility OUT.json FOLDER MODEL [MODEL ...] [--time 60s] [--seeds 5]`` searches
 each model with several seeds, each with an empty cache, into FOLDER. The yardstick is the mean latency saving over the
 SNR demands 10, 15, ..., 60 dB. Then ``experiments.remeasure``, which has nothing of autoquant, measures every delivered
-file in a fresh process: whether its ratio lies in the interval that the search stated, and its SNR within 0.1 dB.
+file in fresh processes: whether its ratio lies in the interval that the search stated, and its SNR within 0.1 dB.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SNR_TOLERANCE_DB = 0.1
 
 
 def search_and_remeasure(subject: Subject, out: Path, *, time_limit: str, seed: int) -> dict[str, Any]:
-    """One search, and its files in a fresh process.
+    """One search, and its files in fresh processes.
 
     Args:
         subject: The model.

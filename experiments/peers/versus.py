@@ -3,7 +3,7 @@
 ``python -m experiments.peers.versus ZOO OUT MODEL [MODEL ...] [--time 180s]`` takes the models that
 ``experiments.peers.make`` left in OUT, measures them quickly to leave out what another model of the same tool beats
 by far, searches with autoquant, nothing calibrated before, and measures all that is left together with our front in
-one fresh process by ``experiments.remeasure``, which has nothing of autoquant. OUT gets ``versus.json`` with a part
+fresh processes by ``experiments.remeasure``, which has nothing of autoquant. OUT gets ``versus.json`` with a part
 for each model, and ``versus.md``. Exit code 1: a search failed; 2: a model or what others made of it is missing.
 """
 

@@ -4,7 +4,7 @@
 [--samplers NAME ...]`` searches each model with each sampler and seed, everything else alike and nothing calibrated
 before; the samplers of one seed follow each other in random order. MODEL is the name of a folder in ZOO, or
 ``example:digits``. Then ``experiments.remeasure``, which has nothing of autoquant, measures all files of one seed
-together in a fresh process: mean saving and hypervolume (``experiments.search.yardsticks``) of the table come from
+together in fresh processes: mean saving and hypervolume (``experiments.search.yardsticks``) of the table come from
 there. With ``--ours-time`` ours stops sooner than the others, so that its files of a fifth of the time meet theirs of
 all of it.
 

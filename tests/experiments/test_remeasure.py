@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from experiments.remeasure import DEMANDS_DB, FLOAT, mean_saving, remeasure, saving_at, worst_snr_db
+from experiments.remeasure import DEMANDS_DB, FLOAT, Row, mean_saving, remeasure, saving_at, together, worst_snr_db
 
 SCALER = """<ir_version: 8, opset_import: ["" : 13]>
 scaler (float[batch, 4] x) => (float[batch, 4] y)
@@ -75,6 +75,22 @@ def test_files_are_measured_against_the_float_model(tmp_path: Path) -> None:
     assert same.snr_db == math.inf
     assert coarse.snr_db == pytest.approx(20, abs=1e-3)  # a tenth of the amplitude
     assert coarse.ratio_low <= coarse.ratio <= coarse.ratio_high
+
+
+def test_without_the_snr_latencies_alone_are_measured(tmp_path: Path) -> None:
+    model, samples = save_scaler(tmp_path / "float.onnx", 2.0), save_samples(tmp_path / "samples.npz")
+    rows = remeasure(model, samples, {"same": model}, rounds=5, has_snr=False)
+    assert all(math.isnan(row.snr_db) and row.ratio > 0 for row in rows)
+
+
+def test_of_several_processes_the_median_counts_and_every_interval() -> None:
+    def a_row(ratio: float, snr_db: float = math.nan) -> Row:
+        return Row(
+            name="a", snr_db=snr_db, median_ms=2 * ratio, ratio=ratio, ratio_low=ratio - 0.1, ratio_high=ratio + 0.1
+        )
+
+    found = together([a_row(0.6, 40.0), a_row(0.9), a_row(0.5)])
+    assert found == Row(name="a", snr_db=40.0, median_ms=1.2, ratio=0.6, ratio_low=0.4, ratio_high=1.0)
 
 
 def test_a_file_that_does_not_load_is_logged_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -49,7 +49,7 @@ def model(tmp_path: Path) -> Path:
     return saved(made, tmp_path / "model.onnx")
 
 
-def searched(model: Path, schemes: str, n_trials: int) -> Path:
+def searched(model: Path, schemes: str, n_trials: int, run: str = "run", warm_start: Path | None = None) -> Path:
     folder = model.parent
     (folder / "space.toml").write_text(SPACE.format(schemes=schemes))
     first, second = ({"x": np.stack([floats(8, 1, 128, seed=s + i) for i in range(8)])} for s in (0, 100))
@@ -59,15 +59,17 @@ def searched(model: Path, schemes: str, n_trials: int) -> Path:
         evaluation=second,
         space=str(folder / "space.toml"),
         budget=Budget(trials=n_trials),
-        out=folder / "run",
+        out=folder / run,
         cache=folder / "cache",
+        warm_start=warm_start,
     )
-    return folder / "run"
+    return folder / run
 
 
 @pytest.mark.parametrize("schemes", ['"dynamic-channel"', '"static", "dynamic-channel"'], ids=["alone", "mixed"])
 def test_no_trial_fails_and_every_member_opens(model: Path, schemes: str) -> None:
     folder = searched(model, schemes, 8)
+    assert "static" in schemes or not json.loads((folder / "run.json").read_text())["mean_biases"]
     trials = pd.read_csv(folder / "trials.csv")
     assert set(trials.state) <= {"complete", "rejected-early", "untimed"}
     schemes_of = trials[[column for column in trials.columns if column.startswith("scheme[")]]
@@ -78,7 +80,21 @@ def test_no_trial_fails_and_every_member_opens(model: Path, schemes: str) -> Non
         ort.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-def test_a_member_is_made_again_by_quantize_dynamic(model: Path, tmp_path: Path) -> None:
+def test_a_member_is_a_warm_start_with_its_dynamic_regions(model: Path) -> None:
+    folder = searched(model, '"dynamic-channel"', 6)
+    member = json.loads((folder / "front.json").read_text())["members"][0]
+    assert set(member["assignment"].values()) == {"dynamic-channel"}
+    again = searched(model, '"dynamic-channel"', 3, "again", folder / "models" / f"{member['id']}.onnx")
+    (note,) = (n for n in json.loads((again / "run.json").read_text())["notes"] if n.startswith("warm start"))
+    assert f"{len(member['assignment'])} of " in note
+    assert "not taken over" not in note
+
+
+def test_a_member_is_made_again_by_quantize_dynamic(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for scales that it cannot be told, those of weights for kernels that saturate."""
+    monkeypatch.setattr("autoquant.api.steps.preparation.is_saturating", lambda _: False)
     folder = searched(model, '"dynamic-channel"', 6)
     feed = {"x": floats(8, 1, 128, seed=99)}
     n_members = 0

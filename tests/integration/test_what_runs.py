@@ -118,6 +118,11 @@ def test_what_a_delivered_model_keeps_in_float_runs_in_float(run: autoquant.Sear
         assert [node.name for node in kept if not node.is_as_written] == [], member["id"]
 
 
+def test_no_delivered_model_can_saturate(run: autoquant.SearchResult) -> None:
+    for member, path in members_of(run):
+        assert inspect_model(path).inspection.remarks == (), member["id"]
+
+
 def test_what_a_delivered_model_quantizes_runs_on_integers(run: autoquant.SearchResult) -> None:
     for member, path in members_of(run):
         found = inspect_model(path).inspection

@@ -13,7 +13,7 @@ from autoquant.domain.scheme import Scheme
 from autoquant.model.graph import Graph
 from autoquant.model.ops import bias_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, models, opened, run, scheme, uses
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, exact, models, opened, run, scheme, uses
 from tests.models import floats, model_of
 from tests.parity.quantizer import quantized_by_onnxruntime
 
@@ -211,7 +211,7 @@ def test_the_factor_that_a_gemm_gives_its_bias_is_multiplied_in(taken: Scheme) -
     )
     case = case_of(model)
     (reference,) = run(model, case.feed)
-    assert snr_db(reference, run(case.quantized(taken).model, case.feed)[0]) > 35
+    assert snr_db(reference, run(case.quantized(exact(taken)).model, case.feed)[0]) > 35
     assert snr_db(reference, run(quantized_by_onnxruntime(case, per_channel=False), case.feed)[0]) < 15
 
 
@@ -223,7 +223,7 @@ def test_a_gemm_with_a_bias_of_one_row_is_quantized_per_channel() -> None:
         {"w": floats(8, 8), "b": floats(1, 8)},
     )
     case = case_of(model)
-    assert snr_db(run(model, case.feed)[0], run(case.quantized(U8S8_CHANNEL).model, case.feed)[0]) > 35
+    assert snr_db(run(model, case.feed)[0], run(case.quantized(exact(U8S8_CHANNEL)).model, case.feed)[0]) > 35
     with pytest.raises(ValueError, match="ambiguous"):
         quantized_by_onnxruntime(case, per_channel=True)
 

@@ -1,6 +1,7 @@
 """Kernels of this processor on products that are as large as they get."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from autoquant.domain.scheme import Scheme
 from autoquant.domain.target import Target
 from autoquant.measurement.saturation import is_saturating
 from tests.graphs import Case, case_of, run, scheme
+from tests.inspected import inspected
 from tests.models import Floats, floats, model_of
 
 CHANNEL, TENSOR = "s8:channel:sym", "s8:tensor:sym"
@@ -71,14 +73,29 @@ def test_others_saturate_where_the_processor_does(name: str, ranges: str) -> Non
     assert (found < 25) is is_saturating(Target())
 
 
+@pytest.mark.parametrize("weight", [CHANNEL, TENSOR, f"{CHANNEL}:unsaturated", "u8:tensor:asym"])
+@pytest.mark.parametrize("activation", ["u8:tensor:asym", "s8:tensor:sym"])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_inspection_remarks_upon_exactly_the_models_that_are_wrong_here(
+    name: str, activation: str, weight: str, tmp_path: Path
+) -> None:
+    case, chosen = largest(name), scheme(activation, weight)
+    remarks = inspected(case.quantized(chosen).model, tmp_path).remarks
+    assert any("can saturate" in remark.text for remark in remarks) is (snr_db(case, chosen) < 25)
+
+
 @pytest.mark.parametrize("weight", [CHANNEL, TENSOR])
-def test_an_lstm_with_unsaturated_weights_gives_what_float_gives(weight: str) -> None:
+def test_an_lstm_with_unsaturated_weights_gives_what_float_gives(weight: str, tmp_path: Path) -> None:
     """Its gates are small, so that the products, not their sigmoids, decide: weights that cancel in pairs of pairs."""
     signs = np.array([1, 1, -1, -1, 1], np.float32)
     constants = {"w": full(1, 16, 5) * signs * np.float32(0.2), "r": full(1, 16, 4) * signs[:4] * np.float32(0.2)}
     signature = "(float[5,3,5] x) => (float[5,1,3,4] y)"
     case = case_of(model_of(signature, "y = LSTM<hidden_size=4>(x, w, r)", constants))
     case = case_of(case.graph.model, {"x": full(5, 3, 5)})
-    assert snr_db(case, scheme("u8:tensor:asym", f"{weight}:unsaturated", ranges="dynamic")) > 30
+    safe = scheme("u8:tensor:asym", f"{weight}:unsaturated", ranges="dynamic")
+    assert snr_db(case, safe) > 30
+    assert inspected(case.quantized(safe).model, tmp_path).remarks == ()
+    unsafe = scheme("u8:tensor:asym", weight, ranges="dynamic")
+    assert bool(inspected(case.quantized(unsafe).model, tmp_path).remarks) is is_saturating(Target())
     if is_saturating(Target()):
-        assert snr_db(case, scheme("u8:tensor:asym", weight, ranges="dynamic")) < 25
+        assert snr_db(case, unsafe) < 25

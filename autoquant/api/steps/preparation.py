@@ -14,9 +14,8 @@ from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
-from autoquant.model.ops import can_be_dynamic
+from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
-from autoquant.qdq.plan import is_quantizable
 from autoquant.runtime.providers import installed
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space

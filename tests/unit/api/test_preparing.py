@@ -19,7 +19,7 @@ from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.target import Target
-from autoquant.equalisation.equalise import Equalised
+from autoquant.equalisation.equalise import Equalised, equalise
 from autoquant.errors import ProfileError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_constants
@@ -67,7 +67,7 @@ def make(asked: Configuration, data: SearchData, tmp_path: Path) -> Make:
         accuracy: Accuracy = Accuracy.FAST,
     ) -> Preparing:
         configuration = replace(asked, budget=budget or asked.budget, cache=tmp_path)
-        space = read_space("quick", ep="cpu", accuracy=accuracy)
+        space = steps.fitted(read_space("quick", ep="cpu", accuracy=accuracy), asked.targets)
         return Preparing(
             configuration=configuration,
             definition=replace(space, schemes=tuple(replace(each, rounding=rounding) for each in space.schemes)),
@@ -174,6 +174,7 @@ def test_nothing_is_done_where_the_space_wants_nothing_done(make: Make) -> None:
     preparing, evaluating = make(accuracy=Accuracy.NONE), Evaluating([])
     plain = preparing.ingredients()
     assert preparing.in_best_form(plain, evaluating.real) is plain
+    assert not plain.has_mean_biases
     assert evaluating.loaded == []
 
 
@@ -194,6 +195,7 @@ def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
     found = preparing.in_best_form(preparing.ingredients(), evaluating.real)
     assert found.form is form
     assert (found.definition == preparing.definition) is has_mean_biases
+    assert found.has_mean_biases is has_mean_biases
     assert evaluating.loaded[-1] is found
     assert evaluating.is_settled
     if len(decibels) < 4:
@@ -204,6 +206,34 @@ def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
 def test_the_form_of_an_earlier_run_is_taken_without_a_comparison(make: Make, form: Form) -> None:
     preparing, evaluating = make(earlier=an_earlier(form)), Evaluating([])
     assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is form
+
+
+DYNAMIC_SPACE = """
+schema = 1
+[ep.cpu]
+schemes = ["d"]
+op_types = ["Gemm"]
+[schemes.d]
+activation = "u8:tensor:asym"
+weight = "s8:channel:sym"
+ranges = "dynamic"
+"""
+
+
+@pytest.mark.parametrize("earlier", [None, an_earlier(Form.PLAIN)], ids=["first", "resumed"])
+def test_no_biases_are_said_to_be_corrected_where_no_scheme_could(
+    make: Make, earlier: Earlier | None, tmp_path: Path
+) -> None:
+    (tmp_path / "space.toml").write_text(DYNAMIC_SPACE)
+    space, preparing = str(tmp_path / "space.toml"), make(earlier=earlier)
+    preparing = replace(
+        preparing,
+        configuration=replace(preparing.configuration, space=space),
+        definition=steps.fitted(read_space(space, ep="cpu"), preparing.configuration.targets),
+    )
+    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0], [25.0]]).real)
+    assert not found.has_mean_biases
+    assert not any("corrected biases" in note for note in preparing.notes)
 
 
 def test_the_difference_to_the_users_model_is_that_of_the_form_in_use(make: Make) -> None:
@@ -222,7 +252,7 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
             prepared=replace(prepared, graph=graph),
             tensors=(TensorName("h"),),
             n_constants=1,
-            largest_exponent=1,
+            largest_exponent=2,
             note="",
         )
 
@@ -230,6 +260,16 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
     preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
     assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
     assert any(note.startswith("equalisation: the outputs of the float model would differ") for note in preparing.notes)
+
+
+def test_factors_of_two_are_not_worth_a_comparison(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slight(prepared: Any, statistics: Any) -> Equalised:
+        return replace(equalise(prepared, statistics.channels), largest_exponent=1, note="up to 2^1")
+
+    monkeypatch.setattr("autoquant.api.steps.equalise", slight)
+    preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
+    assert "equalisation: up to 2^1, which is too little to be tried" in preparing.notes
 
 
 def test_another_form_is_not_made_where_there_is_no_time_for_it(make: Make) -> None:

@@ -162,6 +162,19 @@ def test_a_rounding_that_fails_last_takes_nothing_from_the_better_one_before(
     assert tried == [Rounding.GPTQ, Rounding.ADAQUANT, Rounding.ADAROUND]
 
 
+def test_scales_that_must_be_wide_enough_are_not_learned(setup: RefinerSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingredients, round_weights, tried = setup.ingredients, steps.round_weights, []
+    wide = replace(setup, ingredients=replace(ingredients, definition=ingredients.definition.unsaturated()))
+
+    def noted(*parts: Any, space: Any, **others: Any) -> RoundedWeights:
+        tried.append(space.schemes[0].rounding)
+        return round_weights(*parts, space=space, **others)
+
+    monkeypatch.setattr("autoquant.api.steps.round_weights", noted)
+    wide().refine(uniform(wide), math.inf)
+    assert tried == [Rounding.GPTQ, Rounding.ADAROUND]
+
+
 def test_what_is_done_once_is_counted_with_the_first_finalist_alone(setup: RefinerSetup) -> None:
     refiner = setup()
     first, again = (refiner.refine(uniform(setup), math.inf)[0] for _ in range(2))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from onnxruntime.quantization import quantize_dynamic
 
 from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
@@ -12,10 +13,12 @@ from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
+from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.report.front_json import front_json
 from autoquant.space.translation import KnownRegion
-from tests.models import a_convnet
+from tests.graphs import scheme
+from tests.models import a_convnet, floats, model_of
 from tests.records import a_front, a_member, a_region
 from tests.unit.study.layouts import SCHEMES, a_scheme
 
@@ -96,3 +99,27 @@ def test_a_float_model_quantizes_nothing(tmp_path: Path) -> None:
         node.name = name
     found = source.assignments(regions, space, Graph(model))
     assert (found.assignments, found.note) == ((), "0 of 2 regions are quantized there")
+
+
+def test_regions_with_ranges_found_at_run_time_are_taken_over_or_named(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[4,4] x) => (float[4,4] y)",
+        "a = MatMul(x, w) b = MatMul(a, w) s = Sigmoid(b) c = MatMul(s, w) y = MatMul(c, w)",
+        {"w": floats(4, 4)},
+    )
+    onnx.save(model, tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "m.onnx", nodes_to_quantize=["a", "b", "c"])
+    graph, dynamic = Graph(model), scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
+    first, last = find_regions(graph, [node.name for node in graph.nodes], n_regions=2)
+    assert (first.dynamic, last.dynamic) == (("a", "b"), ("c", "y"))
+    choices = ("float", "a", dynamic.name)
+    space = SearchSpace(choices=dict.fromkeys((first.id, last.id), choices), schemes={**SCHEMES, dynamic.name: dynamic})
+    source = read_warm_start(tmp_path / "m.onnx")
+    found = source.assignments([first, last], space, graph)
+    assert found.assignments == ({first.id: dynamic.name},)
+    assert found.note.startswith("1 of 2 regions are quantized there; 1 of 3 operators with ranges found at run time")
+    without = source.assignments(
+        [first, last], replace(space, choices=dict.fromkeys(space.choices, choices[:2])), graph
+    )
+    assert without.assignments == ()
+    assert "3 of 3 operators with ranges found at run time are not taken over" in without.note

@@ -12,6 +12,7 @@ from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.errors import SpaceError
 from autoquant.graph.regions import borders, find_regions
 from autoquant.model.graph import Graph
+from autoquant.model.ops import Kind, is_quantizable, kind_of
 from tests.models import a_convnet, a_residual_net, floats, model_of
 
 
@@ -59,10 +60,21 @@ def is_connected(graph: Graph, region: Region) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(graph=graphs(), data=st.data(), n_regions=st.integers(1, 6))
-def test_every_quantizable_node_is_in_exactly_one_region(graph: Graph, data: st.DataObject, n_regions: int) -> None:
+def test_every_node_that_a_scheme_changes_is_in_exactly_one_region(
+    graph: Graph, data: st.DataObject, n_regions: int
+) -> None:
     chosen = data.draw(st.lists(st.sampled_from(every_node(graph)), unique=True))
     found = find_regions(graph, chosen, n_regions=n_regions)
-    assert Counter(name for region in found for name in region.nodes) == Counter(chosen)
+    n_times = Counter(name for region in found for name in region.nodes)
+    assert set(n_times) <= set(chosen)
+    assert set(n_times.values()) <= {1}
+    kernels = {
+        node.name
+        for node in graph.nodes
+        if node.name in chosen and kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and is_quantizable(node, graph)
+    }
+    assert kernels <= set(n_times)
+    assert all(region.static or region.dynamic for region in found)
     assert len(found) <= n_regions
     assert len({region.id for region in found}) == len(found)
     assert found == find_regions(graph, reversed(chosen), n_regions=n_regions)
@@ -224,17 +236,18 @@ def test_there_is_a_border_wherever_one_region_reads_what_another_writes(graph: 
     assert set(borders(graph, found)) == expected
 
 
-def test_a_model_of_one_node_has_one_region() -> None:
+@pytest.mark.parametrize(("op_type", "n_regions"), [("Sigmoid", 1), ("Relu", 0)])
+def test_a_model_of_one_node_has_a_region_where_that_has_a_kernel(op_type: str, n_regions: int) -> None:
     model = helper.make_model(
         helper.make_graph(
-            [helper.make_node("Relu", ["x"], ["y"], name="only")],
+            [helper.make_node(op_type, ["x"], ["y"], name="only")],
             "g",
             [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
             [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])],
         )
     )
-    (region,) = find_regions(Graph(model), [NodeName("only")])
-    assert (region.inputs, region.outputs, region.work) == (("x",), ("y",), 1.0)
+    found = find_regions(Graph(model), [NodeName("only")])
+    assert [(region.inputs, region.outputs, region.work) for region in found] == [(("x",), ("y",), 1.0)] * n_regions
 
 
 def test_an_lstm_is_a_region_with_what_follows_it() -> None:
@@ -248,7 +261,8 @@ def test_an_lstm_is_a_region_with_what_follows_it() -> None:
     )
     first, product = find_regions(graph, [NodeName(name) for name in ("t", "l", "s", "y")])[1:]
     assert (first.nodes, first.dynamic) == (("l", "s"), ("l",))
-    assert product.dynamic == ("y",)
+    assert first.static == (), "the Squeeze has no integers to move"
+    assert product.dynamic == product.static == product.linear == ("y",)
     assert first.work > product.work, "it multiplies with 160 weights at every step, the other one with 8"
     assert (first.id, product.id) in borders(graph, find_regions(graph, [NodeName(n) for n in ("t", "l", "s", "y")]))
 
@@ -277,9 +291,23 @@ def test_what_only_moves_floats_is_of_the_region_that_reads_it() -> None:
         )
     )
     quantizable = [node.name for node in graph.nodes if node.op_type not in ("Erf", "Constant")]
-    first, last = find_regions(graph, quantizable)
-    assert first.op_types == ("Reshape", "Transpose", "MatMul", "Sigmoid")
-    assert last.op_types == ("Transpose",)
+    (found,) = find_regions(graph, quantizable)
+    assert found.op_types == ("Reshape", "Transpose", "MatMul", "Sigmoid")
+    assert (found.static, found.linear) == (("p", "y"), ("p",))
+
+
+def test_integers_reach_what_is_behind_a_kernel_of_another_region() -> None:
+    graph = Graph(
+        model_of(
+            "(float[4,4] x) => (float[4,4] y)",
+            "m = MatMul(x, x) t = Transpose(m) r = Relu(t) g = Gemm<alpha=2.0>(r, w) y = Relu(g)",
+            {"w": floats(4, 4)},
+        )
+    )
+    product, moved, scaled = find_regions(graph, every_node(graph), groups={"moved": "[tr]"})
+    assert (product.static, product.linear) == (("m",), ())
+    assert moved.static == ("t", "r")
+    assert (scaled.nodes, scaled.static, scaled.dynamic) == (("g", "y"), (), ("g",))
 
 
 def test_what_is_in_a_group_takes_in_no_other_node() -> None:
@@ -291,4 +319,4 @@ def test_what_is_in_a_group_takes_in_no_other_node() -> None:
         )
     )
     found = find_regions(graph, every_node(graph), groups={"product": "y"})
-    assert [region.op_types for region in found] == [("Transpose", "Transpose"), ("MatMul",)]
+    assert [region.op_types for region in found] == [("MatMul",)]

@@ -246,14 +246,28 @@ def test_constants_around_a_gemm_are_folded(attributes: str, bias: str) -> None:
     assert_folds_to(model, ["Gemm"])
 
 
-@pytest.mark.parametrize("attributes", ["alpha=0.5", "beta=2.0"])
-def test_a_gemm_that_scales_by_itself_is_left_alone(attributes: str) -> None:
+@pytest.mark.parametrize("attributes", ["alpha=0.5", "beta=2.0", "alpha=-1.5, beta=0.0, transB=1"])
+def test_factors_of_a_gemm_go_into_its_constants_as_what_is_around_it_does(attributes: str) -> None:
     model = model_of(
-        "(float[2,3] x) => (float[2,5] y)",
+        "(float[2,5] x) => (float[2,5] y)",
         f"t = Gemm<{attributes}>(x, w, b) y = Mul(t, c)",
-        {"w": floats(3, 5), "b": floats(5), "c": 2.0},
+        {"w": floats(5, 5), "b": floats(5), "c": 2.0},
     )
-    assert op_types(fold_affine(model)) == ["Gemm", "Mul"]
+    folded = assert_folds_to(model, ["Gemm"])
+    assert {known.f for known in folded.graph.node[0].attribute if known.name in ("alpha", "beta")} == {1.0}
+
+
+@pytest.mark.parametrize("call", ["Gemm<alpha=0.5>(x, x, b)", "Gemm<beta=0.5>(x, w, x)"])
+def test_factors_of_what_is_no_constant_stay(call: str) -> None:
+    model = model_of("(float[5,5] x) => (float[5,5] y)", f"y = {call}", {"w": floats(5, 5), "b": floats(5)})
+    assert fold_affine(model) is model
+
+
+def test_gemms_that_share_a_weight_keep_their_own_factors() -> None:
+    model = model_of(
+        "(float[2,5] x) => (float[2,5] y)", "t = Gemm<alpha=0.5>(x, w) y = Gemm(t, w)", {"w": floats(5, 5)}
+    )
+    assert_folds_to(model, ["Gemm", "Gemm"])
 
 
 @pytest.mark.parametrize("bias", [(2, 5), (5, 1), (1, 1)])

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
@@ -115,6 +116,14 @@ def test_the_optimised_graph_can_be_walked_although_its_large_constants_are_gone
     (conv,) = (node for node in graph.nodes if node.op_type.endswith("Conv"))
     assert graph.dtype(conv.inputs[1]) == "float32"
     assert graph.shape(conv.inputs[1]) is not None
+
+
+def test_its_large_constants_are_read_where_the_session_kept_them(tmp_path: Path) -> None:
+    model = model_of("(float[4,30] x) => (float[4,30] y)", "y = MatMul(x, w)", {"w": floats(30, 30)})
+    path = tmp_path / "optimized.onnx"
+    open_session(model.SerializeToString(), Target(), optimized_path=path, keeps_constants=True)
+    graph = read_optimized_nodes(path, has_constants=True)
+    np.testing.assert_array_equal(graph.constant(graph.nodes[0].inputs[1]), floats(30, 30))
 
 
 def test_the_order_in_which_reorders_were_put_in_does_not_count(tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ def test_the_domain_of_the_dynamic_lstm_is_imported_once() -> None:
         ("p = MatMul(x, w) y = Squeeze(p)", {"w": floats(1, 4, 4)}),
         ("y = Gemm(x, w)", {"w": np.full((4, 4), np.inf, np.float32)}),
         ("y = Mul(x, w)", {"w": floats(4, 4)}),
+        ("p = MatMul(x, w) y = Add(b, p)", {"w": floats(4, 1), "b": floats(4)}),
     ],
 )
 def test_what_has_no_such_kernel_stays_float(body: str, constants: Mapping[str, Array | float]) -> None:
@@ -153,6 +154,15 @@ def test_what_has_no_such_kernel_stays_float(body: str, constants: Mapping[str, 
     assert not ours.plan.dynamic
     assert not ours.candidate.integer_nodes
     assert op_types(ours.model) == op_types(case.graph.model)
+
+
+@pytest.mark.parametrize("added", [floats(4, 4), floats(1)], ids=["matrix", "number"])
+def test_a_product_of_one_column_is_dynamic_where_no_vector_widens_it(added: Floats) -> None:
+    body = "p = MatMul(x, w) a = Add(p, b) y = Mul(a, x)"
+    case = a_case(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 1), "b": added})
+    ours = case.quantized(CHANNEL)
+    assert ours.plan.dynamic == {0}
+    assert run(ours.model, case.feed)[0].shape == (4, 4)
 
 
 def test_a_convolution_stays_float() -> None:
@@ -204,7 +214,9 @@ def test_neighbours_on_integers_hand_over_floats(tmp_path: Path) -> None:
     assert loss_db(case, ours) > 20
 
 
-mixes = st.lists(st.sampled_from([None, U8S8_CHANNEL, U8S8_TENSOR, CHANNEL, TENSOR]), min_size=30, max_size=30)
+mixes = st.lists(
+    st.sampled_from([None, exact(U8S8_CHANNEL), exact(U8S8_TENSOR), CHANNEL, TENSOR]), min_size=30, max_size=30
+)
 
 
 @settings(max_examples=60)

@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
+from onnxruntime.quantization import quantize_dynamic
 
 from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.fragments import inline_external
@@ -82,5 +84,48 @@ def test_a_scheme_fits_by_operators_and_type() -> None:
 
 
 def test_no_dynamic_scheme_fits_what_has_fixed_ranges() -> None:
-    dynamic = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
-    assert not FormatThere(DType.U8, frozenset(Operators)).is_that_of(dynamic)
+    assert not FormatThere(DType.U8, frozenset(Operators)).is_that_of(DYNAMIC)
+
+
+DYNAMIC = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
+RECURRENT = model_of(
+    f"({SQUARE} x) => ({SQUARE} y, float[1,1,4,3] z)",
+    """a = Gemm(x, wa, b) s = Sigmoid(a) m = MatMul(s, wm) y = Gemm(m, wy)
+       sh = Constant<value = int64[3] {1, 4, 4}>() f = Reshape(y, sh) z = LSTM<hidden_size=3>(f, w, r)""",
+    {
+        **{f"w{k}": floats(4, 4, seed=i) for i, k in enumerate("amy")},
+        "b": floats(4),
+        "w": floats(1, 12, 4),
+        "r": floats(1, 12, 3),
+    },
+)
+
+
+def dynamic_by_recipe(folder: Path, **options: Any) -> Quantized:
+    onnx.save(RECURRENT, folder / "float.onnx")
+    quantize_dynamic(folder / "float.onnx", folder / "dynamic.onnx", **options)
+    return of_graph(Graph(onnx.load(folder / "dynamic.onnx")))
+
+
+def test_what_finds_its_ranges_at_run_time_in_our_own_models_is_known() -> None:
+    ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": DYNAMIC, "s": DYNAMIC, "z": DYNAMIC})
+    found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
+    assert found.dynamic == {"a", "z"}
+    assert there("a s", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators), is_dynamic=True)
+    assert there("m", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators))
+    assert there("f z", found, RECURRENT) == there("z", found, RECURRENT) == there("a", found, RECURRENT)
+    assert there("a m", found, RECURRENT) is None, "in part"
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_what_quantize_dynamic_writes_is_known_by_the_names_of_the_float_model(
+    tmp_path: Path, per_channel: bool
+) -> None:
+    found = dynamic_by_recipe(tmp_path, per_channel=per_channel)
+    assert found.dynamic == {"a", "m", "y", "z"}
+    assert there("a s m y z", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators), is_dynamic=True)
+
+
+def test_dynamic_schemes_alone_fit_what_has_ranges_found_at_run_time() -> None:
+    found = FormatThere(DType.U8, frozenset(Operators), is_dynamic=True)
+    assert [found.is_that_of(one) for one in (U8S8_CHANNEL, LINEAR, DYNAMIC)] == [False, False, True]

@@ -10,7 +10,7 @@ from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, activations, kind_of
-from autoquant.qdq.plan import Planner, QuantKey, clip_bounds, is_quantizable
+from autoquant.qdq.plan import Planner, QuantKey
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, models, scheme
 from tests.models import Array, floats, model_of
 
@@ -21,64 +21,6 @@ A, R, T, X = (TensorName(name) for name in "artx")
 
 def graph_of(signature: str, body: str, constants: dict[str, Array | float] | None = None) -> Graph:
     return Graph(model_of(signature, body, constants))
-
-
-# What can be quantized
-
-
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        ("Gemm(x, w, b)", True),
-        ("Gemm(x, w)", True),
-        ("Gemm(x, w, row)", True),
-        ("Gemm(x, w, one)", True),
-        ("Gemm(x, w, column)", False),
-        ("Gemm(x, w, full)", False),
-        ("Gemm(x, w, x)", False),
-        ("Gemm<alpha=2.0>(x, w)", False),
-        ("Gemm<beta=2.0>(x, w, b)", True),
-        ("Gemm(w, w)", False),
-        ("MatMul(x, w)", True),
-        ("MatMul(w, x)", False),
-        ("MatMul(x, x)", True),
-        ("MatMul(x, infinite)", False),
-        ("Add(x, w)", True),
-        ("Add(x, infinite)", False),
-        ("Add(w, w)", False),
-        ("Tanh(x)", True),
-        ("Erf(x)", False),
-        ("Transpose(x)", True),
-        ("Transpose(w)", False),
-        ("Relu(x)", True),
-        ("Clip(x, zero, one)", True),
-        ("Clip(x, one, )", False),
-        ("Clip(x, zero, bound)", False),
-    ],
-)
-def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, expected: bool) -> None:
-    constants: dict[str, Array | float] = {
-        "w": floats(4, 4),
-        "b": floats(4),
-        "row": floats(1, 4),
-        "column": floats(4, 1),
-        "full": floats(4, 4),
-        "one": 1.0,
-        "zero": 0.0,
-        "infinite": np.full((4, 4), -np.inf, np.float32),
-    }
-    graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", f"y = {call}", constants)
-    assert is_quantizable(graph.nodes[0], graph) == expected
-
-
-def test_integers_are_not_quantized() -> None:
-    graph = graph_of("(int64[4] x) => (int64[4] y)", "y = Add(x, x)")
-    assert not is_quantizable(graph.nodes[0], graph)
-
-
-def test_relu_lets_pass_what_is_not_negative() -> None:
-    graph = graph_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Relu(x) b = Clip(a, , six) y = Clip(b)", {"six": 6.0})
-    assert [clip_bounds(node, graph) for node in graph.nodes] == [(0, np.inf), (-np.inf, 6), (-np.inf, np.inf)]
 
 
 # Decisions

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import numpy_helper
 
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
@@ -72,6 +73,13 @@ def test_the_optimized_graph_is_written_where_asked_without_its_large_constants(
     assert written.graph.node
     assert any(t.data_location == onnx.TensorProto.EXTERNAL for t in written.graph.initializer)
     assert path.stat().st_size < a_convnet().ByteSize()
+
+
+def test_the_optimized_graph_has_its_large_constants_where_they_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "optimized.onnx"
+    model = model_of("(float[4,30] x) => (float[4,30] y)", "y = MatMul(x, w)", {"w": floats(30, 30)})
+    open_session(model.SerializeToString(), Target(), optimized_path=path, keeps_constants=True)
+    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), floats(30, 30))
 
 
 def test_basic_optimization_folds_constants_and_keeps_what_is_computed() -> None:

@@ -50,6 +50,8 @@ def region(**nodes: str) -> Region:
         pattern="p",
         op_types=tuple(nodes.values()),
         work=1.0,
+        static=tuple(NodeName(name) for name, op_type in nodes.items() if op_type != "LSTM"),
+        linear=tuple(NodeName(name) for name, op_type in nodes.items() if op_type in ("Conv", "MatMul")),
     )
 
 
@@ -135,8 +137,10 @@ def test_a_dynamic_scheme_is_a_choice_where_it_quantizes_a_node() -> None:
     assert dynamic_choices(with_dynamic("Softmax"), ["m"], m="MatMul", s="Softmax") == (FLOAT, "all-a", "all-b")
 
 
-def test_an_lstm_with_what_moves_its_values_has_only_dynamic_schemes() -> None:
-    space = with_dynamic("LSTM", "Squeeze", "Relu", "Sigmoid")
-    assert dynamic_choices(space, ["l"], l="LSTM") == (FLOAT, "dynamic")
-    assert dynamic_choices(space, ["l"], l="LSTM", q="Squeeze", r="Relu") == (FLOAT, "dynamic")
-    assert dynamic_choices(space, ["l"], l="LSTM", s="Sigmoid") == (FLOAT, "all-a", "all-b", "dynamic")
+def test_a_static_scheme_is_a_choice_where_it_changes_a_node() -> None:
+    space, whole = with_dynamic("Gemm", "Add"), replace(region(g="Gemm", a="Add"), dynamic=(NodeName("g"),))
+    linear = replace(whole, linear=(NodeName("g"),))
+    behind = replace(whole, static=(NodeName("a"),), linear=())
+    neither = replace(behind, static=())
+    found = [resolve(space, [one]).choices[one.id] for one in (linear, behind, neither)]
+    assert found == [(FLOAT, *NAMES, "dynamic"), (FLOAT, "all-a", "all-b", "dynamic"), (FLOAT, "dynamic")]
