@@ -37,6 +37,8 @@ OPSET = 21
 EQUAL_DB = 60.0
 """A preprocessed model further from the original than this is not used."""
 N_CHECKED = 3
+_CHOOSING = ("NonMaxSuppression", "TopK")
+"""Operators that choose among results and put them in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,12 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
             f"{len(fused)} nodes with weights are fusions of onnxruntime's own, such as {fused[0]}, and stay float:"
             " give the model as it was before it was optimised by onnxruntime"
         )
+    yield from (
+        f"SNR compares outputs element by element, so that behind {op_type} a result more or less, or two that change"
+        " places, count as noise: cut the model before it, or judge by a --metric of your own"
+        for op_type in _CHOOSING
+        if any(node.op_type == op_type for node in model.graph.node)
+    )
 
 
 def _fused(graph: Graph) -> list[str]:

@@ -182,6 +182,12 @@ def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
     ]
 
 
+def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> None:
+    model = model_of("(float[1,8] x) => (float[1,3] y, int64[1,3] i)", "y, i = TopK(x, k)", {"k": np.array([3])})
+    prepared = prepare(saved(model, path), feeds_of(1, 8))
+    assert [note for note in prepared.notes if "element by element" in note and "behind TopK" in note] != []
+
+
 @pytest.mark.parametrize("value", [-np.inf, np.nan])
 def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None:
     body = "a = Relu(x) y = Add(a, mask)"
