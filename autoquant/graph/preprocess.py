@@ -27,6 +27,8 @@ from autoquant.model.rewrite import (
     name_nodes,
     opset_of,
     to_bytes,
+    with_outputs,
+    with_types,
 )
 from autoquant.runtime.session import open_session, optimize_basic
 
@@ -125,7 +127,7 @@ def _apply(
         model = convert_opset(model, OPSET)
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
-        model = infer_shapes(name_nodes(_folded(model)))
+        model = _typed(infer_shapes(name_nodes(_folded(model))))
         model = lower_matmul(fold_affine(fuse_hard_swish(model)))
     return name_nodes(infer_shapes(model))
 
@@ -137,6 +139,17 @@ def _folded(model: Model) -> Model:
     if any(node.op_type == "Cast" and node.input[0] in weights for node in folded.graph.node):
         folded = from_bytes(optimize_basic(to_bytes(folded)))
     return folded
+
+
+def _typed(model: Model) -> Model:
+    """With the float tensors that ONNX cannot infer, behind operators of other domains, but onnxruntime can."""
+    graph = Graph(model)
+    unknown = [name for node in graph.nodes for name in node.outputs if name and graph.dtype(name) is None]
+    if not unknown:
+        return model
+    session = open_session(to_bytes(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
+    floats = {output.name: output.shape for output in session.get_outputs() if output.type == "tensor(float)"}
+    return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
 
 
 def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence[str]) -> Iterator[str]:

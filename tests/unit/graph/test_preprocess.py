@@ -182,6 +182,16 @@ def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
     ]
 
 
+def test_types_and_shapes_behind_operators_that_onnx_does_not_know_are_onnxruntimes(path: Path) -> None:
+    body = "a = MatMul(x, w) g = com.microsoft.BiasGelu(a, b) m = MatMul(g, w) y = Relu(m)"
+    model = model_of("(float[1,4] x) => (float[1,4] y)", body, {"w": floats(4, 4), "b": floats(4)})
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    gelu = next(node for node in prepared.graph.nodes if "Gelu" in node.op_type)
+    assert gelu.outputs[0] in prepared.graph.float_tensors
+    assert prepared.graph.shape(gelu.outputs[0]) == (1, 4)
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
 def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> None:
     model = model_of("(float[1,8] x) => (float[1,3] y, int64[1,3] i)", "y, i = TopK(x, k)", {"k": np.array([3])})
     prepared = prepare(saved(model, path), feeds_of(1, 8))
