@@ -84,6 +84,11 @@ class Preparing:
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
+        if statistics.unbounded:
+            self.notes.append(
+                f"what reads or writes {_enumerated(sorted(statistics.unbounded))} stays float: it holds minus"
+                " infinity, as an attention mask does"
+            )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )

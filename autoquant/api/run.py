@@ -21,7 +21,7 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.sentences import ending_sentence, outlook_sentences
+from autoquant.api.sentences import ending_sentence, failure_sentences, outlook_sentences
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
@@ -143,6 +143,7 @@ class Run:
                 opened.evaluator.know(known)
                 ended = trials.run(self.configuration.budget.trials)
                 self.notes.append(ending_sentence(ended, trials.n_evaluations))
+                self.notes.extend(failure_sentences(trials.study.evaluations))
                 self.notes.extend(outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
 

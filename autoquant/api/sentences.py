@@ -1,9 +1,13 @@
 """Sentences in which a run says how it ended."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from autoquant.api.trials import Trials
+from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 
-__all__ = ["ENDED_BY_USER", "ending_sentence", "outlook_sentences"]
+__all__ = ["ENDED_BY_USER", "ending_sentence", "failure_sentences", "outlook_sentences"]
 
 ENDED_BY_USER = "the user ended the search"
 _ENDINGS = {
@@ -21,6 +25,16 @@ def ending_sentence(ended: str, n_evaluations: int) -> str:
     if ended == "time" and not n_evaluations:
         return f"{_ENDINGS[ended]} before anything was evaluated; give more --time"
     return _ENDINGS[ended]
+
+
+def failure_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
+    """How many trials failed, and why most of them did."""
+    reasons = Counter(e.outcome.reason for e in evaluations if isinstance(e.outcome, Failure))
+    if not reasons:
+        return []
+    (reason, n_alike), n_failed = reasons.most_common(1)[0], reasons.total()
+    share = "" if n_alike == n_failed else f", {n_alike} of them"
+    return [f"{n_failed} of {len(evaluations)} trials failed{share} for this reason: {reason}"]
 
 
 def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:

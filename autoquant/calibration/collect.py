@@ -53,11 +53,11 @@ def collect(
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
-        Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a value
-        they are those of a tensor without values: minimum, maximum and limit are 0.
+        Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a finite
+        value they are those of a tensor without values: minimum, maximum and limit are 0.
 
     Raises:
-        DataError: There is no sample, or an activation holds NaN or infinity.
+        DataError: There is no sample, or an activation holds NaN or plus infinity.
     """
     histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
@@ -120,7 +120,8 @@ def _observe(
                     " leave the sample out or correct its preprocessing"
                 )
         if tensor in channels:
-            channels[tensor].add(values)
+            with np.errstate(invalid="ignore"):  # the mean of a channel that holds infinities is none
+                channels[tensor].add(values)
 
 
 class _Scratch:
@@ -143,12 +144,15 @@ class _Histogram:
         self._limit = 0.0
         self._counts = np.zeros(N_BINS, np.int64)
         self._n_zeros = 0
+        self._n_masked = 0
 
     def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        """Count 1 to ``_CHUNK`` values; whether all are finite, if not nothing is counted."""
+        """Count 1 to ``_CHUNK`` values, minus infinity apart; False where one is NaN or plus infinity."""
         low, high = float(values.min()), float(values.max())
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if math.isnan(low) or high == math.inf:
             return False
+        if low == -math.inf:
+            return self._add_finite(values, scratch)
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
         if low == high == 0:
@@ -157,6 +161,11 @@ class _Histogram:
         self._widen(max(-low, high))
         self._count(values, scratch)
         return True
+
+    def _add_finite(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
+        finite = values[np.isfinite(values)]
+        self._n_masked += values.size - finite.size
+        return finite.size == 0 or self.add(finite, scratch)
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)
@@ -193,4 +202,5 @@ class _Histogram:
             limit=self._limit,
             counts=self._counts,
             n_zeros=self._n_zeros,
+            n_masked=self._n_masked,
         )

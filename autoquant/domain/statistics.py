@@ -25,6 +25,7 @@ class TensorStatistics:
         limit: The histogram covers [-limit, limit); a power of two, 0 where every value is 0.
         counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it.
         n_zeros: How many values are exactly 0.
+        n_masked: How many values are minus infinity, as an attention mask has; all of the above leaves them out.
     """
 
     minimum: float
@@ -32,10 +33,11 @@ class TensorStatistics:
     limit: float
     counts: npt.NDArray[np.int64]
     n_zeros: int
+    n_masked: int = 0
 
     @property
     def n_values(self) -> int:
-        """How many values were seen."""
+        """How many finite values were seen."""
         return int(self.counts.sum()) + self.n_zeros
 
 
@@ -80,3 +82,8 @@ class Statistics:
     channels: Mapping[TensorName, ChannelStatistics] = field(default_factory=dict)
     digest: str
     n_samples: int
+
+    @property
+    def unbounded(self) -> frozenset[TensorName]:
+        """Activations that held minus infinity, as scores behind an attention mask do: no range covers them."""
+        return frozenset(name for name, found in self.tensors.items() if found.n_masked)

@@ -27,6 +27,8 @@ from autoquant.model.rewrite import (
     name_nodes,
     opset_of,
     to_bytes,
+    with_outputs,
+    with_types,
 )
 from autoquant.runtime.session import open_session, optimize_basic
 
@@ -37,6 +39,8 @@ OPSET = 21
 EQUAL_DB = 60.0
 """A preprocessed model further from the original than this is not used."""
 N_CHECKED = 3
+_CHOOSING = ("NonMaxSuppression", "TopK")
+"""Operators that choose among results and put them in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
     shapes, checked = _common_shapes(feeds), tuple(feeds[:N_CHECKED])
     reference = _outputs(path, checked)
+    _refuse_non_finite(path, original, reference)
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
@@ -122,9 +127,29 @@ def _apply(
         model = convert_opset(model, OPSET)
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
-        model = infer_shapes(name_nodes(from_bytes(optimize_basic(to_bytes(model)))))
+        model = _typed(infer_shapes(name_nodes(_folded(model))))
         model = lower_matmul(fold_affine(fuse_hard_swish(model)))
     return name_nodes(infer_shapes(model))
+
+
+def _folded(model: Model) -> Model:
+    """Casts of weights too, which onnxruntime writes behind its folding where it has no float16 kernel."""
+    folded = from_bytes(optimize_basic(to_bytes(model)))
+    weights = {tensor.name for tensor in folded.graph.initializer}
+    if any(node.op_type == "Cast" and node.input[0] in weights for node in folded.graph.node):
+        folded = from_bytes(optimize_basic(to_bytes(folded)))
+    return folded
+
+
+def _typed(model: Model) -> Model:
+    """With the float tensors that ONNX cannot infer, behind operators of other domains, but onnxruntime can."""
+    graph = Graph(model)
+    unknown = [name for node in graph.nodes for name in node.outputs if name and graph.dtype(name) is None]
+    if not unknown:
+        return model
+    session = open_session(to_bytes(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
+    floats = {output.name: output.shape for output in session.get_outputs() if output.type == "tensor(float)"}
+    return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
 
 
 def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence[str]) -> Iterator[str]:
@@ -136,6 +161,28 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence
         yield f"constants are not folded: {reasons[-1]}"
     if difference < 100:
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
+    fused = _fused(Graph(model))
+    if fused:
+        yield (
+            f"{len(fused)} nodes with weights are fusions of onnxruntime's own, such as {fused[0]}, and stay float:"
+            " give the model as it was before it was optimised by onnxruntime"
+        )
+    yield from (
+        f"SNR compares outputs element by element, so that behind {op_type} a result more or less, or two that change"
+        " places, count as noise: cut the model before it, or judge by a --metric of your own"
+        for op_type in _CHOOSING
+        if any(node.op_type == op_type for node in model.graph.node)
+    )
+
+
+def _fused(graph: Graph) -> list[str]:
+    """Operator types of nodes with a constant matrix or kernel that ONNX does not define."""
+    return [
+        node.op_type
+        for node in graph.nodes
+        if node.op_type.startswith("com.microsoft")
+        and any(graph.is_constant(name) and len(graph.shape(name) or ()) > 1 for name in node.inputs)
+    ]
 
 
 def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
@@ -160,6 +207,16 @@ def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArra
         raise ModelError(
             f"{where}: onnxruntime cannot run it on these data: {' '.join(str(error).split())[:300]}"
         ) from error
+
+
+def _refuse_non_finite(path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]]) -> None:
+    for i, outputs in enumerate(reference):
+        for value, array in zip(model.graph.output, outputs, strict=True):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ModelError(
+                    f"{path}: output '{value.name}' holds NaN or infinity on sample {i}, so that nothing can be"
+                    " compared with it; remove the sample, or cut the model before that output's mask or logarithm"
+                )
 
 
 def _difference_db(

@@ -1,6 +1,6 @@
 """Rewrites of a whole model: each leaves its argument untouched."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ __all__ = [
     "to_bytes",
     "with_constants",
     "with_outputs",
+    "with_types",
 ]
 
 Model = onnx.ModelProto
@@ -205,13 +206,27 @@ def with_constants(
     return copy
 
 
-def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None]) -> Model:
-    """The model with further float tensors as outputs."""
+def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None], *, is_typed: bool = True) -> Model:
+    """The model with further tensors as outputs, float ones unless their type is to be inferred."""
     copy = _copy(model)
     present = {value.name for value in copy.graph.output}
     copy.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        if is_typed
+        else onnx.ValueInfoProto(name=name)
         for name, shape in tensors.items()
         if name not in present
+    )
+    return copy
+
+
+def with_types(model: Model, tensors: Mapping[str, Sequence[int | str | None]]) -> Model:
+    """The model with float tensors said to be such, and their shapes."""
+    copy = _copy(model)
+    kept = [value for value in copy.graph.value_info if value.name not in tensors]
+    del copy.graph.value_info[:]
+    copy.graph.value_info.extend(kept)
+    copy.graph.value_info.extend(
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in tensors.items()
     )
     return copy

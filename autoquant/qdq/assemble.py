@@ -142,7 +142,7 @@ class _Draft:
                 inputs[0] = self._breaker(node, inputs[0])
         outputs = [self._written(self.renamed.get(name, name)) for name in node.outputs]
         proto = self.home.graph.model.graph.node[node.index]
-        op_type = "Sum" if self._is_plain_sum(node) else node.op_type
+        op_type = "Sum" if self._is_plain_sum(node) else None
         key = ("node", node.index, op_type, tuple(inputs), tuple(outputs), tuple(attributes))
         self.parts.add(key, lambda: fragments.rewired(proto, inputs, outputs, op_type=op_type, **attributes))
         for name in node.outputs:

@@ -1,11 +1,11 @@
 """From an assignment to a candidate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.region import Assignment, NodeName, Region
+from autoquant.domain.region import Assignment, NodeName, Region, TensorName
 from autoquant.domain.scheme import FLOAT, Rounding, Scheme
 from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
@@ -30,6 +30,7 @@ class Builder:
         ranges: Gives calibration ranges.
         means: Gives means of channels; without them the schemes' bias correction changes nothing.
         rounder: Rounds the weights of schemes that don't round to the nearest integer.
+        unbounded: Activations that no range covers: what reads or writes them stays float under static schemes.
 
     Raises:
         UsageError: There is such a scheme, but no rounder.
@@ -44,6 +45,7 @@ class Builder:
         ranges: Ranges,
         means: Means = lambda *_: None,
         rounder: Rounder | None = None,
+        unbounded: Collection[TensorName] = frozenset(),
     ) -> None:
         for scheme in schemes.values() if rounder is None else ():
             if scheme.rounding is not Rounding.NEAREST:
@@ -53,7 +55,7 @@ class Builder:
                 )
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
-        self.planner = Planner(graph, op_types, ranges)
+        self.planner = Planner(graph, op_types, ranges, unbounded)
         self._assembler = Assembler(graph, self.planner, means, rounder)
 
     @property

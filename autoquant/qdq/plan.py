@@ -1,6 +1,6 @@
 """Which nodes run on integers under an assignment, and which tensors carry them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,14 +70,29 @@ class Plan:
 
 
 class Planner:
-    """Plans assignments of one graph."""
+    """Plans assignments of one graph.
 
-    def __init__(self, graph: Graph, op_types: frozenset[str], ranges: Ranges) -> None:
+    Args:
+        graph: The prepared float model.
+        op_types: Operators that have an integer kernel on the target.
+        ranges: Gives calibration ranges.
+        unbounded: Activations that no range covers: what reads or writes them stays float.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        op_types: frozenset[str],
+        ranges: Ranges,
+        unbounded: Collection[TensorName] = frozenset(),
+    ) -> None:
         self.graph = graph
         self._ranges = ranges
         self._params: dict[QuantKey, QuantParams] = {}
         known = [node for node in graph.nodes if node.op_type in op_types]
-        self._candidates = {node.index for node in known if is_quantizable(node, graph)}
+        self._candidates = {
+            node.index for node in known if is_quantizable(node, graph) and not _touches(node, graph, unbounded)
+        }
         self._dynamic = {node.index for node in known if can_be_dynamic(node, graph)}
 
     def params(self, key: QuantKey) -> QuantParams:
@@ -145,7 +160,10 @@ class Planner:
         return bool(np.rint(low / scale) + zero_point <= params.dtype.lowest and above)
 
     def _prefer_float_outputs(self, plan: Plan) -> None:
-        """A Gemm or MatMul writes integers only where every reader takes them."""
+        """A Gemm or MatMul writes integers where every reader takes them, or where one quantizes them anyway.
+
+        With a QuantizeLinear among other readers of its floats, onnxruntime would run it in float.
+        """
         wanted: dict[TensorName, bool] = {}
         for node in reversed(self.graph.nodes):
             for out in node.outputs:
@@ -159,10 +177,17 @@ class Planner:
             if passes and node.inputs[0] not in plan.produced:
                 plan.integer.discard(node.index)
             if (passes and node.index not in plan.integer) or (
-                can_emit_float(node, self.graph) and not wanted[node.outputs[0]]
+                can_emit_float(node, self.graph)
+                and not wanted[node.outputs[0]]
+                and not self._is_entered(node.outputs[0], plan)
             ):
                 for out in node.outputs:
                     plan.produced.pop(out, None)
+
+    def _is_entered(self, tensor: TensorName, plan: Plan) -> bool:
+        """Whether an operator with a kernel of its own reads a tensor as integers."""
+        readers = self.graph.consumers.get(tensor, ())
+        return any(reader.index in plan.integer and kind_of(reader) is not Kind.SAME_RANGE for reader in readers)
 
     def _takes_integers(self, reader: Node, plan: Plan, wanted: dict[TensorName, bool]) -> bool:
         if reader.index in plan.absorbed:
@@ -179,6 +204,10 @@ class Planner:
             if not self.graph.is_constant(tensor) and not (own and own.format.dtype is dtype):
                 root = own.root if own else tensor
                 plan.entries.setdefault((tensor, dtype), QuantKey(root, scheme.activation, scheme.ranges))
+
+
+def _touches(node: Node, graph: Graph, tensors: Collection[TensorName]) -> bool:
+    return any(name in tensors for name in (*activations(node, graph), *node.outputs))
 
 
 def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, RegionId]) -> bool:

@@ -55,7 +55,7 @@ def calibrate(
         n_samples: So many of the first samples, e.g. those that an earlier call had time for; all by default.
 
     Raises:
-        DataError: An activation holds NaN or infinity.
+        DataError: An activation holds NaN or plus infinity.
     """
     tensors = _observed(prepared, definition_of(space, ep))
     cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
@@ -95,7 +95,7 @@ def _cache(folder: Path) -> joblib.Memory:
 
 def _observer_version() -> str:
     """Of what makes the statistics: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels"
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels masks"
 
 
 def _statistics(

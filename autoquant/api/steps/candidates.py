@@ -62,7 +62,9 @@ def builder_of(
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
     ranges, means = ranges_of(statistics), means_of(statistics)
-    return Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder)
+    return Builder(
+        prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded=statistics.unbounded
+    )
 
 
 def build(

@@ -248,6 +248,32 @@ def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignme
             assert build(prepared, regions, statistics, chosen).skeleton
 
 
+def test_an_attention_behind_a_mask_of_infinities_is_quantized_around_it(tmp_path: Path) -> None:
+    """As exporters write that of a causal decoder."""
+    body = (
+        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt)"
+        " m = Where(seen, s, never) p = Softmax(m) y = MatMul(p, x)"
+    )
+    constants = {
+        "wq": floats(4, 4, seed=1),
+        "wk": floats(4, 4, seed=2),
+        "seen": np.tri(3, dtype=np.bool_),
+        "never": np.array(-np.inf, np.float32),
+    }
+    model = saved(model_of("(float[1,3,4] x) => (float[1,3,4] y)", body, constants), tmp_path / "model.onnx")
+    samples = read_data(model, {"x": floats(4, 3, 4)})
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    assert len(statistics.unbounded) == 1
+    assignment = {region.id: "u8s8-channel-minmax" for region in found}
+    measured = measure(
+        Bench(model, [Target()], samples.feeds), build(prepared, found, statistics, assignment), assignment, found
+    )
+    assert isinstance(measured, Measurement)
+    assert 25 < measured.quality.worst_db < 60
+
+
 def test_statistics_of_the_first_samples_are_those_of_a_calibration_that_was_cut_off_there(
     model: Path, samples: Samples, tmp_path: Path
 ) -> None:

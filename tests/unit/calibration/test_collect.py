@@ -167,11 +167,25 @@ def test_float16_activations_are_observed() -> None:
     assert (statistics.minimum, statistics.maximum) == (-2, 0.5)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_nan_and_infinity_name_the_tensor_and_the_sample(bad: float) -> None:
-    feeds = [feed_of(np.ones(2, np.float32)), feed_of(floats_of(1, bad)), feed_of(np.ones(2, np.float32))]
+@pytest.mark.parametrize("bad", [(1, np.nan), (1, np.inf), (np.nan, -np.inf), (np.inf, -np.inf)])
+def test_nan_and_plus_infinity_name_the_tensor_and_the_sample(bad: tuple[float, ...]) -> None:
+    feeds = [feed_of(np.ones(2, np.float32)), feed_of(floats_of(*bad)), feed_of(np.ones(2, np.float32))]
     with pytest.raises(DataError, match=r"sample 1: activation 'doubled' holds NaN or infinity"):
         collect(Doubling(), [DOUBLED], feeds, digest="")
+
+
+def test_minus_infinity_is_counted_apart() -> None:
+    found = observe(floats_of(1, -np.inf, -2), floats_of(-np.inf, -np.inf))
+    assert_equal(found, observe(floats_of(1, -2)))
+    assert (found.n_masked, found.n_values) == (3, 2)
+
+
+def test_channels_with_minus_infinity_have_no_finite_mean_and_warn_of_nothing() -> None:
+    feeds = [feed_of(floats_of(1, -np.inf).reshape(1, 2)), feed_of(floats_of(1, -np.inf).reshape(1, 2))]
+    found = collect(Doubling(), [X], feeds, digest="", channel_axes={X: 1})
+    assert found.unbounded == {X}
+    assert found.channels[X].mean[0] == 1
+    assert not np.isfinite(found.channels[X].mean[1])
 
 
 def test_no_sample_at_all_is_an_error() -> None:

@@ -159,6 +159,54 @@ def test_batch_normalization_and_hard_swish_are_folded_into_what_a_kernel_takes(
     assert_equals_original(prepared, feeds_of(1, 3, 6, 6))
 
 
+def test_weights_that_onnxruntime_casts_from_float16_are_constants(path: Path) -> None:
+    half = {"w": floats(4, 3, 3, 3).astype(np.float16), "b": floats(4).astype(np.float16)}
+    body = "h = Cast<to=10>(x) c = Conv(h, w, b) r = Relu(c) y = Cast<to=1>(r)"
+    model = model_of("(float[1,3,5,5] x) => (float[1,4,3,3] y)", body, half)
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 5, 5))
+    assert prepared.difference_db >= 60
+    conv = next(node for node in prepared.graph.nodes if node.op_type == "Conv")
+    assert [prepared.graph.dtype(name) for name in conv.inputs[1:]] == ["float32", "float32"]
+    assert all(prepared.graph.is_constant(name) for name in conv.inputs[1:])
+
+
+def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
+    body = 't = com.microsoft.FusedConv<activation="Relu">(x, w) y = Conv(t, v)'
+    model = model_of(
+        "(float[1,3,5,5] x) => (float[1,4,1,1] y)", body, {"w": floats(4, 3, 3, 3), "v": floats(4, 4, 3, 3)}
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 5, 5))
+    assert [note for note in prepared.notes if "fusions" in note] == [
+        "1 nodes with weights are fusions of onnxruntime's own, such as com.microsoft:FusedConv, and stay float: give"
+        " the model as it was before it was optimised by onnxruntime"
+    ]
+
+
+def test_types_and_shapes_behind_operators_that_onnx_does_not_know_are_onnxruntimes(path: Path) -> None:
+    body = "a = MatMul(x, w) g = com.microsoft.BiasGelu(a, b) m = MatMul(g, w) y = Relu(m)"
+    model = model_of("(float[1,4] x) => (float[1,4] y)", body, {"w": floats(4, 4), "b": floats(4)})
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    gelu = next(node for node in prepared.graph.nodes if "Gelu" in node.op_type)
+    assert gelu.outputs[0] in prepared.graph.float_tensors
+    assert prepared.graph.shape(gelu.outputs[0]) == (1, 4)
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
+def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> None:
+    model = model_of("(float[1,8] x) => (float[1,3] y, int64[1,3] i)", "y, i = TopK(x, k)", {"k": np.array([3])})
+    prepared = prepare(saved(model, path), feeds_of(1, 8))
+    assert [note for note in prepared.notes if "element by element" in note and "behind TopK" in note] != []
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None:
+    body = "a = Relu(x) y = Add(a, mask)"
+    mask = np.array([0, 0, 0, value], np.float32)
+    model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
+    with pytest.raises(ModelError, match="output 'y' holds NaN or infinity on sample 0"):
+        prepare(saved(model, path), feeds_of(1, 4))
+
+
 def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:
     model = model_of(
         "(float[1,4] x, bool p) => (float[1,5] y, float[1,4] z)",

@@ -21,6 +21,7 @@ from autoquant.model.rewrite import (
     to_bytes,
     with_constants,
     with_outputs,
+    with_types,
 )
 from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
@@ -145,6 +146,16 @@ def test_further_outputs_are_added_once() -> None:
     model = with_outputs(a_convnet(), {"a_relu": (1, 8, 8, 8), "y": (1, 5), "c": None})
     assert [value.name for value in model.graph.output] == ["y", "a_relu", "c"]
     assert [out.shape for out in outputs_of(model, feed_of(model))] == [(1, 5), (1, 8, 8, 8), (1, 8, 8, 8)]
+
+
+def test_types_of_further_outputs_may_be_left_to_onnxruntime_and_be_noted_then() -> None:
+    model = with_outputs(a_convnet(), {"a": None}, is_typed=False)
+    assert not model.graph.output[-1].HasField("type")
+    for shape in ([1, 8, None, "width"], [1, 8, 8, 8]):
+        model = with_types(model, {"a": shape})
+    (noted,) = (value for value in model.graph.value_info if value.name == "a")
+    assert [dim.dim_value for dim in noted.type.tensor_type.shape.dim] == [1, 8, 8, 8]
+    assert noted.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
 def test_constants_of_nodes_become_initializers() -> None:

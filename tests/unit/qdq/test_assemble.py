@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -207,3 +208,23 @@ def test_what_a_subgraph_reads_keeps_its_name() -> None:
     model = case.quantized(U8S8_TENSOR).model
     onnx.checker.check_model(model, full_check=True)
     assert snr_db(case, model) > 25
+
+
+def test_float_operators_of_other_domains_keep_their_domain() -> None:
+    body = "a = MatMul(x, w) b = com.microsoft.FastGelu(a) y = MatMul(b, w)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"w": floats(4, 4)}))
+    model = case.quantized(U8S8_TENSOR).model
+    assert [(node.domain, node.op_type) for node in model.graph.node if node.domain] == [("com.microsoft", "FastGelu")]
+    run(model, case.feed)
+
+
+@pytest.mark.parametrize("outputs", [f"{SQUARE} y", f"{SQUARE} y, {SQUARE} g"])
+def test_a_gemm_of_which_one_reader_takes_integers_runs_on_integers(tmp_path: Path, outputs: str) -> None:
+    """As before a hard swish, whose gate has no integer kernel while its product has one."""
+    body = "g = Gemm(x, w, b) h = HardSigmoid(g) y = Mul(g, h)"
+    case = case_of(model_of(f"({SQUARE} x) => ({outputs})", body, {"w": floats(4, 4), "b": floats(4)}))
+    quantized = case.quantized(U8S8_TENSOR, {"h": None})
+    opened(quantized.model, str(tmp_path / "optimized.onnx"))
+    kernels = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert {"QGemm", "QLinearMul", "HardSigmoid"} <= set(kernels)
+    assert "Gemm" not in kernels

@@ -40,6 +40,18 @@ def test_an_operator_without_an_integer_kernel_on_the_target_stays_float() -> No
     assert plan.integer == {0}
 
 
+def test_what_reads_or_writes_a_tensor_without_bounds_stays_float() -> None:
+    body = "s = MatMul(x, x) m = Add(s, mask) t = Transpose(m) p = Softmax(t) y = MatMul(p, x)"
+    case = case_of(model_of(f"({SQUARE} x, {SQUARE} mask) => ({SQUARE} y)", body))
+    scheme_of = dict.fromkeys((node.name for node in case.graph.nodes), U8S8_TENSOR)
+    names = {"mask", "m", "t"}
+    planner = Planner(case.graph, OP_TYPES, case.ranges, unbounded={TensorName(name) for name in names})
+    plan = planner.plan(scheme_of)
+    assert plan.integer == {0, 4}
+    assert names.isdisjoint(plan.produced)
+    assert names.isdisjoint(name for name, _ in plan.entries)
+
+
 def test_the_linear_scheme_quantizes_only_operators_with_weights_and_what_they_absorb() -> None:
     body = "a = Conv(x, w) r = Relu(a) s = Sigmoid(r) y = Conv(s, w)"
     case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {"w": floats(4, 4, 1, 1)}))
