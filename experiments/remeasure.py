@@ -116,6 +116,7 @@ def together(rows: Sequence[Row]) -> Row:
     """
     return replace(
         rows[0],
+        snr_db=next((row.snr_db for row in rows if not np.isnan(row.snr_db)), float("nan")),
         median_ms=float(np.median([row.median_ms for row in rows])),
         ratio=float(np.median([row.ratio for row in rows])),
         ratio_low=min(row.ratio_low for row in rows),

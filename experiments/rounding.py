@@ -32,7 +32,6 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.runtime.session import Session, open_session, ort_values
-from autoquant.space.schema import read_space
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.believe.subjects import Subject, subject_of
 
@@ -61,7 +60,7 @@ def measure_rounding(subject: Subject, *, n_mixes: int = 24, n_samples: int = 16
     prepared = _with_inner(steps.prepare(subject.model, samples))
     regions, statistics_ = steps.find_regions(prepared), steps.calibrate(prepared, samples)
     schemes = [_scheme(recipe, rounding) for recipe in _RECIPES for rounding in _COMPARED]
-    space = replace(read_space("default", ep="cpu"), schemes=tuple(schemes))
+    space = steps.fitted(replace(steps.definition_of("default", "cpu"), schemes=tuple(schemes)), [Target()])
     start = time.process_time()
     one = replace(space, schemes=(_scheme("channel-minmax", Rounding.GPTQ),))
     steps.round_weights(prepared, regions, statistics_, samples, space=one)

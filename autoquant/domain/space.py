@@ -77,9 +77,12 @@ class SpaceDefinition:
     digest: str
 
     def unsaturated(self) -> "SpaceDefinition":
-        """The same for kernels that add two products in 16 bits: no scale of s8 weights lets them saturate."""
+        """The same for kernels that add two products in 16 bits: no scale of s8 weights lets them saturate.
+
+        Such weights are symmetric, as kernels multiply what is stored, zero point and all.
+        """
         schemes = tuple(
-            replace(scheme, weight=replace(scheme.weight, unsaturated=True))
+            replace(scheme, weight=replace(scheme.weight, unsaturated=True, symmetric=True))
             if scheme.weight.dtype is DType.S8 and scheme.activation.dtype.bits == 8
             else scheme
             for scheme in self.schemes

@@ -76,10 +76,15 @@ def _fold_factors(edit: _Edit, node: Node) -> bool:
     proto = onnx.NodeProto()
     proto.CopyFrom(graph.model.graph.node[node.index])
     for i, (name, factor) in factors.items():
-        proto.input[i] = edit.constant(f"{node.name}_{name}", graph.constant(node.inputs[i]) * factor)
+        proto.input[i] = edit.constant(f"{node.name}_{name}", _scaled(graph.constant(node.inputs[i]), factor))
         next(known for known in proto.attribute if known.name == name).f = 1.0
     edit.nodes[node.index] = [proto]
     return True
+
+
+def _scaled(values: npt.NDArray[np.float32], factor: np.float32) -> npt.NDArray[np.float32]:
+    """Nothing is left where the factor is 0, whatever the values are."""
+    return values * factor if factor else np.zeros_like(values)
 
 
 def _is_float(graph: Graph, names: Sequence[TensorName]) -> bool:

@@ -17,8 +17,10 @@ def columns_of(op_type: str, weight: _Numbers, attributes: Mapping[str, Any]) ->
     A convolution goes through the channels of one kernel position before those of the next one.
 
     Returns:
-        None for depthwise convolutions, whose kernels add in 32 bits, and for other operators.
+        None for depthwise convolutions, whose kernels add in 32 bits, for empty weights, and for other operators.
     """
+    if weight.size == 0:
+        return None
     if op_type == "Conv":
         if weight.shape[0] == attributes.get("group", 1) and weight.shape[1] == 1:
             return None

@@ -201,7 +201,7 @@ def _is_widened(node: Node, graph: Graph) -> bool:
         for name in reader.inputs
         if graph.is_constant(name)
     ]
-    return any(len(shape) == 1 and shape[0] > 1 for shape in added)
+    return any(math.prod(shape) == shape[-1] > 1 for shape in added if shape)
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:

@@ -8,7 +8,7 @@ from autoquant.domain.scales import next_power_of_two
 from autoquant.domain.scheme import TensorFormat
 from autoquant.model.columns import columns_of, pair_sums
 from autoquant.model.graph import Graph
-from autoquant.model.ops import weight_of
+from autoquant.model.ops import channel_axis, weight_of
 from autoquant.qdq.params import QuantParams, weight_params
 
 __all__ = ["constant_params", "widened_for_pairs"]
@@ -30,7 +30,9 @@ def constant_params(name: TensorName, graph: Graph, tensor_format: TensorFormat,
     """
     params = weight_params(graph.constant(name), tensor_format, axis)
     if tensor_format.unsaturated:
-        for reader in (node for node in graph.consumers.get(name, ()) if weight_of(node, graph) == name):
+        for reader in graph.consumers.get(name, ()):
+            if weight_of(reader, graph) != name or axis not in (None, channel_axis(reader, graph)):
+                continue
             columns = columns_of(reader.op_type, graph.constant(name), reader.attributes)
             if columns is not None:
                 params = widened_for_pairs(params, columns if axis is not None else columns.reshape(-1), tensor_format)
@@ -46,8 +48,8 @@ def widened_for_pairs(params: QuantParams, columns: Floats, tensor_format: Tenso
             each other, shape ``(*S, n)``; those of an odd length have a zero behind them.
         tensor_format: Of the scales.
     """
-    largest = np.abs(pair_sums(columns)).max(axis=-1, initial=0.0)
-    least = np.asarray(largest / np.float32(_LARGEST_PAIR), np.float32)
+    half = np.abs(pair_sums(columns / 2)).max(axis=-1, initial=0.0)  # the sum of two may be no float32
+    least = np.asarray(half / np.float32(_LARGEST_PAIR / 2), np.float32)
     if tensor_format.power_of_two:
         least = next_power_of_two(least)
     return QuantParams(np.maximum(params.scale, least), params.zero_point, params.dtype)

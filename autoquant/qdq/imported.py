@@ -13,7 +13,9 @@ from autoquant.qdq.overrides import TYPE_NAMES
 
 __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
 
-_DYNAMIC = ("MatMulInteger", "ConvInteger", "com.microsoft:DynamicQuantizeLSTM")
+_DYNAMIC = ("MatMulInteger", "com.microsoft:DynamicQuantizeLSTM")
+_SUFFIXES = ("", "_quant", "_MatMul_quant")
+"""What ``quantize_dynamic`` appends to the names of such operators, which makes a MatMul of a Gemm first."""
 _RENAMED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
 
@@ -28,7 +30,7 @@ class Quantized:
         received: By tensor and name of the node that reads it, where it is not that of ``types``.
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
-        dynamic: Operators that find the range of what they read when the model runs, by their names in the float model.
+        dynamic: Operators that find the range of what they read when the model runs, by their names there.
     """
 
     types: Mapping[TensorName, DType]
@@ -40,7 +42,7 @@ class Quantized:
 
     def name_of_dynamic(self, node: Node) -> NodeName | None:
         """Under which of ``dynamic`` a node of the float model is there; None where it is none of them."""
-        names = (node.name, NodeName(original_name(node.name)))
+        names = [NodeName(f"{name}{end}") for name in (node.name, original_name(node.name)) for end in _SUFFIXES]
         return next((name for name in names if name in self.dynamic), None)
 
     def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
@@ -67,7 +69,7 @@ def of_graph(graph: Graph) -> Quantized:
         for output in _readers(node, graph):
             read[tensor, output] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
-    dynamic = frozenset(_name_before(node.name) for node in graph.nodes if node.op_type in _DYNAMIC)
+    dynamic = frozenset(node.name for node in graph.nodes if node.op_type in _DYNAMIC)
     return Quantized(types=types, read=read, written=written, dynamic=dynamic)
 
 
@@ -167,11 +169,6 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
-
-
-def _name_before(name: str) -> NodeName:
-    """The name of a node before ``quantize_dynamic``, which makes a MatMul of a Gemm first; our own members keep it."""
-    return NodeName(name.removesuffix("_quant").removesuffix("_MatMul") if name.endswith("_quant") else name)
 
 
 def _type_of(quantize: Node, graph: Graph) -> DType | None:

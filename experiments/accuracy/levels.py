@@ -33,7 +33,7 @@ def measure(subject: Subject, out: Path, levels: Sequence[str], *, time: str, se
     """One search a level, and all their files together."""
     runs = {
         level: _search(subject, out / level, level, time, seed)
-        for level in random.Random(seed).sample(levels, len(levels))
+        for level in random.Random(f"{subject.name} {seed}").sample(levels, len(levels))
     }
     folders = {level: out / level / "search" for level, run in runs.items() if not run["error"]}
     measured = remeasured(subject, folders) if folders else {}

@@ -10,13 +10,12 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
-from autoquant.errors import DataError
+from autoquant.errors import DataError, TargetError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
-from autoquant.runtime.providers import installed
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
@@ -102,10 +101,14 @@ def layout_of(prepared: PreparedModel, found: Sequence[Region], definition: Spac
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
-    """Read a space, unless it was read already, and fit it to the execution provider where that is installed."""
+    """Read a space, unless it was read already, and fit it to the execution provider where that is here and starts."""
     if isinstance(space, SpaceDefinition):
         return space
-    return fitted(read_space(space, ep=ep), [Target(ep)] if ep in installed() else [])
+    found = read_space(space, ep=ep)
+    try:
+        return fitted(found, [Target(ep)])
+    except TargetError:
+        return found
 
 
 def fitted(definition: SpaceDefinition, targets: Iterable[Target]) -> SpaceDefinition:

@@ -17,6 +17,15 @@ def test_what_is_found_is_what_the_integer_product_shows() -> None:
     assert is_saturating(Target()) is (found.item() != 2 * 127 * 255)
 
 
+def test_what_cannot_run_it_is_not_known_to_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def run(self, *_: object) -> None:
+            raise RuntimeError("no kernel")
+
+    monkeypatch.setattr("autoquant.measurement.saturation.open_session", lambda *_: Failing())
+    assert not is_saturating(Target())
+
+
 def test_a_provider_that_is_not_there_is_an_error() -> None:
     with pytest.raises(TargetError, match=r"^execution provider 'qnn' is not installed"):
         is_saturating(Target("qnn"))

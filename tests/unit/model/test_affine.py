@@ -257,6 +257,12 @@ def test_factors_of_a_gemm_go_into_its_constants_as_what_is_around_it_does(attri
     assert {known.f for known in folded.graph.node[0].attribute if known.name in ("alpha", "beta")} == {1.0}
 
 
+def test_nothing_is_left_of_a_bias_whose_factor_is_zero() -> None:
+    bias = np.array([np.inf, np.nan, 1, 2, 3], np.float32)
+    model = model_of("(float[2,5] x) => (float[2,5] y)", "y = Gemm<beta=0.0>(x, w, b)", {"w": floats(5, 5), "b": bias})
+    assert_folds_to(model, ["Gemm"])
+
+
 @pytest.mark.parametrize("call", ["Gemm<alpha=0.5>(x, x, b)", "Gemm<beta=0.5>(x, w, x)"])
 def test_factors_of_what_is_no_constant_stay(call: str) -> None:
     model = model_of("(float[5,5] x) => (float[5,5] y)", f"y = {call}", {"w": floats(5, 5), "b": floats(5)})

@@ -105,6 +105,29 @@ def test_a_weight_of_two_operators_suits_both() -> None:
     assert constant_params(W, graph, PER_TENSOR, None).scale == pytest.approx(2 / 127)
 
 
+def test_a_weight_that_two_axes_share_is_widened_along_the_one_that_is_asked_for() -> None:
+    body = "a = MatMul(x, w) r = Relu(a) y = Gemm<transB=1>(r, w)"
+    weight = floats(8, 16)
+    graph = Graph(model_of("(float[2,8] x) => (float[2,8] y)", body, {"w": weight}))
+    for axis, columns in ((1, weight.T), (0, weight)):
+        params = constant_params(W, graph, PER_CHANNEL, axis)
+        integers = quantize(weight, params, axis)
+        assert np.abs(pairs(integers.T if axis else integers)).max() <= 128
+        np.testing.assert_array_equal(params.scale, constant_params(W, matmul(columns.T), PER_CHANNEL, 1).scale)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_an_empty_weight_has_scales_as_ever(shape: tuple[int, int]) -> None:
+    weight = np.zeros(shape, np.float32)
+    found = constant_params(W, matmul(weight), PER_CHANNEL, 1)
+    assert found.scale.shape == weight_params(weight, PER_CHANNEL, 1).scale.shape
+
+
+def test_the_largest_floats_have_finite_scales() -> None:
+    weight = np.full((2, 1), np.finfo(np.float32).max)
+    assert np.isfinite(constant_params(W, matmul(weight), PER_CHANNEL, 1).scale).all()
+
+
 def test_without_the_suffix_and_for_what_is_no_weight_the_extremes_decide() -> None:
     weight = np.ones((2, 2), np.float32)
     plain = TensorFormat.parse("s8:channel:sym")

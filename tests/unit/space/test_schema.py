@@ -277,6 +277,20 @@ def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
             " write e.g. 's8:channel:sym'",
         ),
         (
+            text(scheme_a=SCHEME_A.replace("s8:channel:sym", "s8:tensor:asym:unsaturated")),
+            "schemes.a.weight: 's8:tensor:asym:unsaturated': zero points take part in what saturates,"
+            " write e.g. 's8:tensor:sym:unsaturated'",
+        ),
+        (
+            text(scheme_a=SCHEME_A.replace("s8:channel:sym", "u8:channel:sym:unsaturated")),
+            "schemes.a.weight: 'u8:channel:sym:unsaturated': products of other types than s8 do not saturate,"
+            " leave out ':unsaturated'",
+        ),
+        (
+            text(scheme_a=SCHEME_A.replace("u8:tensor:asym", "u8:tensor:asym:unsaturated")),
+            "schemes.a.activation: 'u8:tensor:asym:unsaturated' says how weights are scaled, leave out ':unsaturated'",
+        ),
+        (
             text(scheme_a=SCHEME_A.replace("min-max", "minmax")),
             "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy', 'mse' or"
             " 'dynamic'",
@@ -360,3 +374,16 @@ def test_dynamic_schemes_are_offered_on_the_cpu(name: str) -> None:
     space = read_space(name, ep="cpu")
     assert space.has_dynamic
     assert "LSTM" in space.op_types
+
+
+def test_s8_weights_of_8_bit_activations_are_those_that_can_be_unsaturated(tmp_path: Path) -> None:
+    for weight, activation, expected in [
+        ("s8:channel:sym", "u8:tensor:asym", "s8:channel:sym:unsaturated"),
+        ("s8:tensor:asym", "u8:tensor:asym", "s8:tensor:sym:unsaturated"),
+        ("u8:tensor:asym", "u8:tensor:asym", "u8:tensor:asym"),
+        ("s8:channel:sym", "u16:tensor:asym", "s8:channel:sym"),
+    ]:
+        content = text(scheme_a=SCHEME_A.replace("s8:channel:sym", weight).replace("u8:tensor:asym", activation))
+        space = read(tmp_path, content)
+        assert str(space.unsaturated().schemes[0].weight) == expected
+        assert space.unsaturated().unsaturated() == space.unsaturated()
