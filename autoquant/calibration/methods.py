@@ -261,8 +261,8 @@ def _entropy_magnitude(statistics: TensorStatistics) -> CalibrationRange:
 
 
 def _thresholds(largest: int, smallest: int) -> _Ints:
-    """Bins between zero and the threshold, widest first."""
-    return np.arange(largest, smallest - 1, -_ENTROPY_STRIDE)
+    """Bins between zero and the threshold, widest first; one at least, also where the values are beside zero."""
+    return np.arange(max(largest, smallest), smallest - 1, -_ENTROPY_STRIDE)
 
 
 def _least(divergences: _Floats) -> int:

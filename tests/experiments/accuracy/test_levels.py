@@ -36,7 +36,7 @@ def test_each_level_is_searched_and_measured(tmp_path: Path) -> None:
     assert main([str(tmp_path), str(tmp_path / "out"), "example:digits", *levels]) == 0
     (part,) = read_document(tmp_path / "out" / "levels.json")["parts"].values()
     assert [run["level"] for run in part["runs"]] == ["none", "fast"]
-    assert all(run["members"] and 0 <= run["saving"] < 1 for run in part["runs"])
+    assert all(0 <= run["saving"] < 1 and len(run["members"]) >= (run["saving"] > 0) for run in part["runs"])
 
 
 def test_a_model_that_is_missing_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

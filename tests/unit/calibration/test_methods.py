@@ -73,6 +73,14 @@ def test_every_range_lies_inside_the_values_and_zero(
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=str)
+def test_the_smallest_values_have_a_range(method: RangeMethod, tensor_format: TensorFormat) -> None:
+    smallest = np.array([np.finfo(np.float32).tiny])
+    chosen = choose_range(observe(smallest), method, tensor_format)
+    assert 0 <= chosen.low <= chosen.high <= smallest[0]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=str)
 def test_a_tensor_of_zeros_has_the_range_zero(method: RangeMethod, tensor_format: TensorFormat) -> None:
     assert choose_range(observe(np.zeros(3)), method, tensor_format) == CalibrationRange(0, 0)
 
