@@ -21,7 +21,7 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.sentences import ending_sentence, failure_sentences, outlook_sentences
+from autoquant.api.sentences import SATURATION, ending_sentence, failure_sentences, outlook_sentences
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
@@ -57,12 +57,6 @@ _MEMORY_SHARE = 0.9
 _PATIENCE = 20.0
 _LEAST_TRIAL_S = 20.0
 """A trial may take this long, or so many times what the first one should take, where the user does not say."""
-
-
-_SATURATION = (
-    "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
-    " weights take scales at which none do; on a processor that is exact, search again"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +111,7 @@ class Run:
         space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
         self.definition = steps.fitted(space, asked.targets)
         if self.definition != space:
-            self.notes.append(_SATURATION)
+            self.notes.append(SATURATION)
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
         self.data = read_search_data(asked, steps.signatures_of(asked.model))
         self.notes.extend(self.data.notes)

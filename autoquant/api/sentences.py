@@ -7,9 +7,13 @@ from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 
-__all__ = ["ENDED_BY_USER", "ending_sentence", "failure_sentences", "outlook_sentences"]
+__all__ = ["ENDED_BY_USER", "SATURATION", "ending_sentence", "failure_sentences", "outlook_sentences"]
 
 ENDED_BY_USER = "the user ended the search"
+SATURATION = (
+    "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
+    " weights take scales at which none do; on a processor that is exact, search again"
+)
 _ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
