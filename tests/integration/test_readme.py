@@ -1,22 +1,58 @@
-"""The README's code runs as it stands, with a smaller budget."""
+"""The code of the README and of the guide runs as it stands, with a smaller budget."""
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
+import onnxruntime as ort
 import pytest
+from onnxruntime.quantization import CalibrationDataReader
 from optuna.trial import TrialState
 from typer.testing import CliRunner
 
+from autoquant import read_data
 from autoquant.cli import app
+from autoquant.domain.feed import Feed
 from autoquant.examples import example
 from autoquant.report.front_json import front_from_json
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide"
+PAGES = (README, *sorted(GUIDE.glob("*.md")))
+COMMANDS = ("search", "resolve", "regions", "inspect", "bench", "experiment run")
+TESTED_PYTHON = {"README.md": 1, "python.md": 2, "front.md": 1, "objectives.md": 1}
+"""Blocks that a test below runs."""
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words behind each ``autoquant`` of the blocks, without comments; indented lines go on with the one above."""
+    shown = [
+        line.removeprefix("$ ") for block in blocks(page, "text") for line in block.splitlines() if line[:2] == "$ "
+    ]
+    written = [line for block in blocks(page, "sh") for line in re.sub(r"\n +", " ", block).splitlines()]
+    for line in (*shown, *written):
+        words = line.split("#")[0].split("&&")[-1].split()
+        if words[:1] == ["autoquant"]:
+            yield words[1:]
+
+
+def options_of(command: str) -> set[str]:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "300", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    return set(re.findall(r"--[\w-]+", result.output))
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 @pytest.fixture
@@ -28,8 +64,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_block_is_run_by_a_test(page: Path) -> None:
+    assert len(blocks(page, "python")) == TESTED_PYTHON.get(page.name, 0)
+
+
 def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
-    code = blocks("python")[0]
+    code = blocks(README, "python")[0]
     assert "Budget(seconds=120)" in code
     names: dict[str, object] = {}
     exec(code.replace("Budget(seconds=120)", "Budget(trials=12)"), names)
@@ -38,16 +79,16 @@ def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_the_steps_of_the_readme_build_a_candidate() -> None:
+def test_the_steps_of_the_guide_build_a_candidate() -> None:
     names: dict[str, object] = {}
-    exec(blocks("python")[1], names)
+    exec(blocks(GUIDE / "python.md", "python")[0], names)
     assert names["measurement"].quality.worst_db > 10  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("files")
-def test_the_study_of_the_readme_is_optimized() -> None:
+def test_the_study_of_the_guide_is_optimized() -> None:
     names: dict[str, object] = {}
-    steps, own = blocks("python")[1:3]
+    steps, own = blocks(GUIDE / "python.md", "python")
     assert "n_trials=50" in own
     exec(steps + own.replace("n_trials=50", "n_trials=6"), names)
     trials = names["study"].trials  # type: ignore[attr-defined]
@@ -57,33 +98,94 @@ def test_the_study_of_the_readme_is_optimized() -> None:
     assert all(trial.user_attrs["effective"] for trial in trials)
 
 
-def test_the_metric_of_the_readme_is_searched_with(files: Path) -> None:
-    (files / "my_metrics.py").write_text(next(block for block in blocks("python") if "my_metrics" in block))
-    command = next(block for block in blocks("sh") if "my_metrics" in block).split()
-    assert command.pop(0) == "autoquant"
-    result = CliRunner().invoke(app, [*command, "--trials", "4"])
-    assert result.exit_code == 0, result.output
+def test_the_metric_of_the_guide_is_searched_with(files: Path) -> None:
+    page = GUIDE / "objectives.md"
+    (files / "my_metrics.py").write_text(next(block for block in blocks(page, "python") if "my_metrics" in block))
+    command = next(words for words in commands(page) if "my_metrics:hits" in words)
+    run(*command, "--trials", "4")
     assert set(front_from_json((files / "run" / "front.json").read_text()).members[0].metrics) == {"hits", "cosine"}
 
 
 @pytest.mark.usefixtures("files")
-def test_the_objectives_of_the_readme_are_searched_with() -> None:
-    command = next(block for block in blocks("sh") if "--out smallest" in block).split()
-    assert command.pop(0) == "autoquant"
-    result = CliRunner().invoke(app, [*command, "--trials", "4"])
-    assert result.exit_code == 0, result.output
+def test_the_objectives_of_the_guide_are_searched_with() -> None:
+    command = next(words for words in commands(GUIDE / "objectives.md") if "smallest" in words)
+    run(*command, "--trials", "4")
     assert list(front_from_json(Path("smallest/front.json").read_text()).objectives) == ["accuracy", "latency", "size"]
 
 
-def test_every_option_of_the_readme_is_one_of_the_command() -> None:
-    usage = next(block for block in blocks("sh") if "--min-snr" in block)
-    wanted = set(re.findall(r"--[\w-]+", usage.split("autoquant regions")[0]))
-    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
-    assert wanted <= set(re.findall(r"--[\w-]+", shown))
+@pytest.mark.usefixtures("files")
+def test_the_run_of_the_guide_is_resolved(searched: Path) -> None:
+    shutil.copytree(searched, "first-run")
+    command = next(words for words in commands(GUIDE / "command-line.md") if "first-run" in words)
+    run(*command)
+    assert Path("at-42-db/front.json").exists()
 
 
-def test_the_tests_of_the_readme_are_what_ci_runs() -> None:
-    ci = (README.parent / ".ci" / "run").read_text(encoding="utf-8")
+class Reader(CalibrationDataReader):  # type: ignore[misc]
+    """As a user has one."""
+
+    def __init__(self) -> None:
+        self.feeds = iter(read_data("model.onnx", "calib.npz").feeds)
+
+    def get_next(self) -> Feed | None:
+        return next(self.feeds, None)
+
+
+@pytest.mark.usefixtures("files")
+def test_a_member_is_made_again_as_the_guide_says(searched: Path) -> None:
+    shutil.copytree(searched, "run")
+    made = [path for path in sorted(Path("run/models").glob("*.onnx")) if n_conversions(path)]
+    (code,) = blocks(GUIDE / "front.md", "python")
+    assert "t0042" in code
+    exec(code.replace("t0042", made[0].stem), {"reader": Reader()})
+    assert n_conversions(Path("again.onnx")) == n_conversions(made[0])
+    ort.InferenceSession("again.onnx", providers=["CPUExecutionProvider"])
+
+
+def n_conversions(file: Path) -> int:
+    return sum(node.op_type == "QuantizeLinear" for node in onnx.load(file).graph.node)
+
+
+@pytest.mark.usefixtures("files")
+def test_the_models_of_the_guide_are_inspected_and_compared(searched: Path) -> None:
+    shutil.copyfile("model.onnx", "float.onnx")
+    made = next(path for path in sorted((searched / "models").glob("*.onnx")) if n_conversions(path))
+    for name in ("quantized.onnx", "s8s8.onnx"):
+        shutil.copyfile(made, name)
+    inspect, bench = commands(GUIDE / "inspect.md")
+    assert "integer kernels" in run(*inspect)
+    assert "quantized" in run(*bench, "--time", "2s")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_of_a_page_is_one_of_its_command(page: Path) -> None:
+    for words in commands(page):
+        command = next(name for name in COMMANDS if words[: len(name.split())] == name.split())
+        assert set(re.findall(r"--[\w-]+", " ".join(words))) <= options_of(command)
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+def test_every_option_that_the_guide_names_exists(page: Path) -> None:
+    known = set().union(*map(options_of, COMMANDS))
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert set(re.findall(r"(?<=`)--[\w-]+", text)) <= known
+
+
+@pytest.mark.parametrize("page", [README, GUIDE / "command-line.md"], ids=lambda page: page.name)
+def test_every_command_is_named(page: Path) -> None:
+    assert all(any(words[: len(name.split())] == name.split() for words in commands(page)) for name in COMMANDS)
+
+
+def test_every_option_of_a_search_is_in_the_guide() -> None:
+    usage = next(block for block in blocks(GUIDE / "command-line.md", "sh") if "autoquant regions" in block)
+    written = set(re.findall(r"--[\w-]+", usage.split("autoquant regions")[0]))
+    assert written == options_of("search") - {"--help"}
+
+
+def test_the_commands_of_the_readme_are_what_ci_runs() -> None:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    first = next(words for words in commands(README) if "example:digits" in words)
+    assert " ".join(["autoquant", *first]) in ci
     assert "pip install -e '.[dev]' && pytest" in README.read_text(encoding="utf-8")
     assert "pip install -q -e '.[dev]'" in ci
     assert re.search(r"^pytest", ci, flags=re.MULTILINE)
