@@ -26,7 +26,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings are called in links: lower case, hyphens for spaces, no punctuation; a second one of a name is -1."""
+    """What headings are called in links: lower case, hyphens for spaces, no punctuation; -1 behind a second one."""
     found: set[str] = set()
     seen = Counter[str]()
     for heading in re.findall(r"^#+ +(.*?)\s*$", prose(page), flags=re.MULTILINE):
