@@ -20,8 +20,9 @@ from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval
-from autoquant.measurement.joint import JointMeasurement, Measured
+from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Measured
 from autoquant.model.io import input_signatures, load_any, non_tensors
 from autoquant.model.rewrite import Model
 from autoquant.runtime.environment import describe_environment
@@ -144,7 +145,7 @@ class Comparison:
             "p99_ms": latency.p99_ms,
             "opening_ms": footprint.opening_ms,
             "memory_mb": footprint.memory_mb,
-            "snr_db": found.quality.worst_db if found.quality else math.nan,
+            "snr_db": found.judged.quality.worst_db if found.judged.quality else math.nan,
             "n_sessions": latency.n_sessions,
             "n_rounds": latency.n_rounds,
         }

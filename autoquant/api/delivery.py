@@ -7,23 +7,25 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.finalists import Finalist, Finalists
+from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.steps import running
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.measurement import Evaluation, Latency, Measurement
 from autoquant.domain.objective import Bounds, Objectives, Standing
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
-from autoquant.measurement.joint import LEAST_SESSIONS, JointMeasurement, Measured
+from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Judged, Measured
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.report.tables import rounds_table
@@ -60,10 +62,11 @@ class Delivery:
         finalists = self._write_finalists(evaluations, deadline)
         files = {name: finalist.path for name, finalist in finalists.items()}
         _LOG.info("%d finalists", len(files))
-        measured = self._measure(files, time.perf_counter() + deadline.left - WRITING_S)
+        measured = self._measure(finalists, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
-        self._drop_versions(finalists, measured)
-        within = {name: found for name, found in measured.items() if keeps_drops(found.metrics, self.bounds.max_drops)}
+        within = {
+            name: found for name, found in measured.items() if keeps_drops(found.judged.metrics, self.bounds.max_drops)
+        }
         _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
             dict(_standings(within, files)),
@@ -90,28 +93,35 @@ class Delivery:
         chosen = choose_finalists(
             evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
         )
-        return self.finalists.write(
+        written = self.finalists.write(
             chosen,
             deadline,
             float_s=sum(self.facts.float_s.values()),
             n_samples=len(self.division),
-            opening_s=LEAST_SESSIONS * self.opening_s,
+            opening_s=self.opening_s,
         )
+        n_written = sum(finalist.plain is None for finalist in written.values())
+        if n_written < min(FEW_FINALISTS, len(chosen)):
+            self.notes.append(
+                f"there was time to measure {n_written} of the {len(chosen)} candidates that could be on the front;"
+                " give the search more time, or fewer evaluation samples"
+            )
+        return written
 
-    def _drop_versions(self, finalists: Mapping[str, Finalist], measured: dict[str, Measured]) -> None:
-        """Of a finalist and its refinement one stays: that which keeps the demands, then that of the higher SNR.
+    def _superseded(self, finalists: Mapping[str, Finalist], judged: Mapping[str, Judged]) -> list[str]:
+        """Of each finalist and its refinement one: the other keeps the demands, or has the higher SNR where both do.
 
         SNRs are those of the held-out samples, or of all where none are held out; neither version was fitted to them.
+        Both have the same kernels, so that nothing of their latencies could decide.
         """
-        standings = dict(_standings(measured, {name: finalist.path for name, finalist in finalists.items()}))
-        gains = []
+        found, gains = [], []
         for name, finalist in finalists.items():
-            if finalist.plain is None or not {name, finalist.plain} <= standings.keys():
+            if finalist.plain is None or not {name, finalist.plain} <= judged.keys():
                 continue
             refined, plain = (
-                (self._keeps(standings, measured, n), _held_out_db(measured[n])) for n in (name, finalist.plain)
+                (self._keeps(finalists[n].path, judged[n]), _held_out_db(judged[n])) for n in (name, finalist.plain)
             )
-            measured.pop(finalist.plain if refined > plain else name)
+            found.append(finalist.plain if refined > plain else name)
             gains.append(0.0 if refined[1] == plain[1] else refined[1] - plain[1])
         if gains:
             n_better, median = sum(gain > 0 for gain in gains), statistics.median(gains)
@@ -120,13 +130,24 @@ class Delivery:
                 f"refinement: better on the {where} samples in {n_better} of {len(gains)} finalists, by"
                 f" {median:.1f} dB in the median of all"
             )
+        return found
 
-    def _keeps(self, standings: Mapping[str, Standing], measured: Mapping[str, Measured], name: str) -> bool:
-        return self.bounds.keeps(standings[name]) and keeps_drops(measured[name].metrics, self.bounds.max_drops)
+    def _keeps(self, path: Path, judged: Judged) -> bool:
+        standing = _standing(judged, {}, path)
+        return (
+            standing is not None and self.bounds.keeps(standing) and keeps_drops(judged.metrics, self.bounds.max_drops)
+        )
 
-    def _measure(self, files: Mapping[str, Path], deadline: float) -> dict[str, Measured]:
+    def _measure(self, finalists: Mapping[str, Finalist], deadline: float) -> dict[str, Measured]:
+        files = {name: finalist.path for name, finalist in finalists.items()}
         final = JointMeasurement(
-            self.files, files, deadline, self.is_ended, memory_bytes=self.memory_bytes, division=self.division
+            self.files,
+            files,
+            deadline,
+            self.is_ended,
+            superseded=partial(self._superseded, finalists),
+            memory_bytes=self.memory_bytes,
+            division=self.division,
         )
         with running(self.files.baseline):
             measured = final.run()
@@ -167,15 +188,15 @@ class Delivery:
             path=str(path.relative_to(self.folder.path)),
             sha256=sha256_of(path),
             size_bytes=size_bytes_of(path),
-            quality=measured.quality,
+            quality=measured.judged.quality,
             latency=measured.latency,
             footprint=measured.footprint,
             assignment=effective,
             note=note,
             algorithms=finalist.algorithms,
-            snr_search=measured.snr_search,
-            snr_held_out=measured.snr_held_out,
-            metrics=measured.metrics,
+            snr_search=measured.judged.snr_search,
+            snr_held_out=measured.judged.snr_held_out,
+            metrics=measured.judged.metrics,
         )
 
     def _float_member(self, path: Path, measured: Measured) -> Member:
@@ -189,23 +210,27 @@ class Delivery:
             footprint=measured.footprint,
             assignment={},
             note="the given model",
-            metrics=measured.metrics,
+            metrics=measured.judged.metrics,
         )
 
 
 def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> Iterator[tuple[str, Standing]]:
     for name, found in measured.items():
-        if found.quality is not None:
-            drops = {metric: value.drop.all.value for metric, value in found.metrics.items()}
-            size_bytes = size_bytes_of(files[name])
-            yield (
-                name,
-                Standing(quality=found.quality, latency=found.latency, size_bytes=size_bytes, drops=drops),
-            )
+        standing = _standing(found.judged, found.latency, files[name])
+        if standing is not None:
+            yield name, standing
 
 
-def _held_out_db(measured: Measured) -> float:
+def _standing(judged: Judged, latency: Mapping[str, Latency], path: Path) -> Standing | None:
+    """None for a file whose outputs were not compared."""
+    if judged.quality is None:
+        return None
+    drops = {metric: value.drop.all.value for metric, value in judged.metrics.items()}
+    return Standing(quality=judged.quality, latency=latency, size_bytes=size_bytes_of(path), drops=drops)
+
+
+def _held_out_db(judged: Judged) -> float:
     """On held-out samples, or on all where there are none."""
-    if measured.snr_held_out is not None:
-        return measured.snr_held_out.worst_db
-    return -math.inf if measured.quality is None else measured.quality.worst_db
+    if judged.snr_held_out is not None:
+        return judged.snr_held_out.worst_db
+    return -math.inf if judged.quality is None else judged.quality.worst_db

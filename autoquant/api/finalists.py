@@ -16,16 +16,18 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
-from autoquant.measurement.joint import finalist_seconds
+from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import save_model
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.overrides import tensor_quant_overrides
 
-__all__ = ["Finalist", "Finalists", "Refine", "Refined"]
+__all__ = ["FEW_FINALISTS", "Finalist", "Finalists", "Refine", "Refined"]
 
 _REFINED = "-refined"
+FEW_FINALISTS = 3
+"""So many are better measured roughly than left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,28 +106,37 @@ class Finalists:
     ) -> dict[str, Finalist]:
         """Files by id.
 
+        The first one is written whatever the time, a few that a single process can time, more as long as several can.
+
         Args:
             chosen: The most important first.
             deadline: Of the search.
             float_s: Seconds of an inference of the float model on all targets.
             n_samples: That each file runs.
-            opening_s: Seconds that all openings of a file take.
+            opening_s: Seconds that opening a file takes on all targets.
         """
         found: dict[str, Finalist] = {}
-        needed = finalist_seconds(2 * float_s, n_samples) + opening_s + WRITING_S
-        writing_s = 0.0
+        latencies, writing_s = [float_s], 0.0
         with nullcontext() if self.refine is None else closing(self.refine):
-            for evaluation in chosen:
-                each = finalist_seconds(_seconds(evaluation), n_samples) + opening_s
-                n_versions = 1 if self.refine is None else 2
-                if deadline.left < needed + n_versions * each + writing_s:
+            for number, evaluation in enumerate(chosen, 1):
+                latencies.append(_seconds(evaluation))
+                needed = self._measuring_seconds(latencies, n_samples, opening_s, is_rough=number <= FEW_FINALISTS)
+                if number > 1 and deadline.left < needed + writing_s + WRITING_S:
                     break
                 start, once_s = time.perf_counter(), self._once_s
-                for name, finalist in self._versions(evaluation):
-                    found[name] = finalist
-                    needed += each
+                found.update(self._versions(evaluation))
                 writing_s = time.perf_counter() - start - (self._once_s - once_s)
         return found
+
+    def _measuring_seconds(
+        self, latencies: Sequence[float], n_samples: int, opening_s: float, *, is_rough: bool
+    ) -> float:
+        """What the last measurement takes of float, which comes first, and finalists of these latencies."""
+        seconds, n_processes = (least_seconds, 1) if is_rough else (finalist_seconds, LEAST_SESSIONS)
+        needed = sum(seconds(latency_s, n_samples) + n_processes * opening_s for latency_s in latencies)
+        if self.refine is not None:  # of two versions one is timed, both are run on every sample
+            needed += sum(judging_seconds(latency_s, n_samples) + opening_s for latency_s in latencies[1:])
+        return needed
 
     @property
     def _once_s(self) -> float:

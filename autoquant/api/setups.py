@@ -13,7 +13,7 @@ from autoquant.measurement.files import FileBenchSetup
 __all__ = ["evaluator_setup", "file_bench_setup"]
 
 _FLOAT_SHARE = 0.15
-"""Of the budget, for running the float model on the evaluation samples."""
+"""Of the budget, for running the float model on the evaluation samples, held-out ones of the last measurement too."""
 
 
 def evaluator_setup(
@@ -28,14 +28,15 @@ def evaluator_setup(
         n_samples: Evaluation samples that an earlier run had time for; None to take as many as there is time for.
     """
     held_out = () if is_pooled or data.held_out is None else data.held_out.feeds
+    samples = data.pooled if is_pooled else data.search
     budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
     found = EvaluatorSetup(
         model=asked.model,
-        samples=data.pooled if is_pooled else data.search,
+        samples=samples,
         targets=asked.targets,
         seed=asked.seed,
         held_out=held_out,
-        seconds=_FLOAT_SHARE * budget_s,
+        seconds=_FLOAT_SHARE * budget_s * len(samples) / (len(samples) + len(held_out)),
         metrics=asked.metrics,
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,

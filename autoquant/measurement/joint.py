@@ -3,15 +3,14 @@
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 
 from autoquant.domain.division import Division
-from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
+from autoquant.domain.measurement import Footprint, Latency
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
@@ -21,8 +20,9 @@ from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
+from autoquant.measurement.measured import Judged, Measured
 
-__all__ = ["LEAST_SESSIONS", "JointMeasurement", "Measured", "finalist_seconds"]
+__all__ = ["LEAST_SESSIONS", "JointMeasurement", "finalist_seconds", "judging_seconds", "least_seconds"]
 
 _MOST_ROUNDS = 12
 _PLANNED_ROUNDS = 8
@@ -39,37 +39,6 @@ _LONGEST_WARMUP_S = 10.0
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What was measured of one file.
-
-    Attributes:
-        quality: Over the pooled samples, on the worst target; None for the baseline.
-        latency: By target name.
-        footprint: By target name.
-        ratio: Of the latency to the baseline's, by target name; empty from a single process.
-        snr_search: On the samples that the search saw; None where nothing says which they are.
-        snr_held_out: On the others; None where there are none.
-        metrics: By name, each on the target with the largest drop.
-        faster_than: Ids of the others that it is shown to be faster than on some target.
-    """
-
-    quality: Quality | None
-    latency: Mapping[str, Latency]
-    footprint: Mapping[str, Footprint]
-    ratio: Mapping[str, SessionInterval]
-    snr_search: SnrInterval | None = None
-    snr_held_out: SnrInterval | None = None
-    metrics: Mapping[str, MemberMetric] = field(default_factory=dict)
-    faster_than: frozenset[str] = frozenset()
-
-
-class _Snrs(TypedDict):
-    quality: Quality | None
-    snr_search: SnrInterval | None
-    snr_held_out: SnrInterval | None
-
-
 @dataclass(slots=True)
 class JointMeasurement:
     """Measures files in rounds that all of them and the baseline share, in one fresh process after the other.
@@ -84,6 +53,7 @@ class JointMeasurement:
         narrow: No further process is begun where half the 95 % interval of every ratio is this share of it.
         may_drop: Whether files that there is no time for are dropped, the least important first.
         has_quality: Whether outputs are compared with the baseline's.
+        superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
         memory_bytes: Data that each may have.
         division: Which samples the search has seen; None where nothing is to be said of parts.
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
@@ -100,6 +70,7 @@ class JointMeasurement:
     narrow: float = 0.01
     may_drop: bool = True
     has_quality: bool = True
+    superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
     memory_bytes: int | None = None
     division: Division | None = None
     lost: dict[str, str] = field(default_factory=dict)
@@ -147,12 +118,11 @@ class JointMeasurement:
         faster = [self._faster(target) for target in self._targets]
         return {
             key: Measured(
+                judged=self._judged(key),
                 latency={name: latency[key, name] for name in self._targets},
                 footprint={name: self._footprint(key, name) for name in self._targets},
                 ratio={name: ratios[key, name] for name in self._targets} if ratios else {},
-                metrics=self._metrics(key),
                 faster_than=frozenset().union(*(found[key] for found in faster)),
-                **self._snrs(key),
             )
             for key in (*self._kept, REFERENCE)
         }
@@ -199,8 +169,12 @@ class JointMeasurement:
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
             footprints = self._open(worker, number)
+            opening_s = time.perf_counter() - start
+            if number == 0 and self.has_quality:
+                self._judge(worker)
+            start = time.perf_counter()
             worker.call("warm_up", min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left)))
-            self._opening_s = time.perf_counter() - start
+            self._opening_s = opening_s + time.perf_counter() - start
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
@@ -235,11 +209,7 @@ class JointMeasurement:
         return found
 
     def _run(self, worker: Worker, target: str, number: int) -> list[Round]:
-        """Quality in the first process, then as many rounds as the time allows for several processes."""
-        if number == 0 and self.has_quality:
-            self._compare(worker, target)
-            if self.setup.make_scorer is not None:
-                self._score(worker, target)
+        """As many rounds as the time allows for several processes."""
         samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
         found: list[Round] = []
         n_done = 0
@@ -264,6 +234,20 @@ class JointMeasurement:
             return _MOST_ROUNDS
         n = left / (self.least_sessions * len(self._targets) * max(self._round_s, 1e-6))
         return int(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, n)))
+
+    def _judge(self, worker: Worker) -> None:
+        """By outputs, on every target, before anything is timed."""
+        for target in self._targets:
+            self._compare(worker, target)
+            if self.setup.make_scorer is not None:
+                self._score(worker, target)
+        superseded = self.superseded({key: self._judged(key) for key in self._kept})
+        self._keep(worker, [key for key in self._kept if key not in superseded])
+
+    def _keep(self, worker: Worker, kept: Sequence[str]) -> None:
+        """These of the files, and close the others."""
+        worker.call("drop", [key for key in self._kept if key not in kept])
+        self._kept = list(kept)
 
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
@@ -293,16 +277,14 @@ class JointMeasurement:
                 scored.append(key)
             except MetricError as error:
                 self.lost[key] = str(error)
-        worker.call("drop", [key for key in self._kept if key not in scored])
-        self._kept = scored
+        self._keep(worker, scored)
 
     def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
         left = self._left - _LEAST_ROUNDS * len(self._kept) * _TIMING_S
         if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
-        worker.call("drop", self._kept[n_kept:])
-        del self._kept[n_kept:]
+        self._keep(worker, self._kept[:n_kept])
 
     def _blame(self) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""
@@ -361,20 +343,22 @@ class JointMeasurement:
             for pair, latency in found.items()
         }
 
-    def _snrs(self, key: str) -> "_Snrs":
-        """Of the target with the lowest SNR."""
+    def _judged(self, key: str) -> Judged:
+        """By the SNRs of the target on which it is lowest."""
+        metrics = self._metrics(key)
         if not self.has_quality or key == REFERENCE:
-            return {"quality": None, "snr_search": None, "snr_held_out": None}
+            return Judged(metrics=metrics)
         parts = self.division
         meters = [self._meters[key, name] for name in self._targets]
         pooled = [meter if parts is None else meter.part(parts.pooled) for meter in meters]
         worst = min(range(len(meters)), key=lambda i: pooled[i].quality().worst_db)
         held_out = None if parts is None else meters[worst].part(parts.held_out)
-        return {
-            "quality": pooled[worst].quality(),
-            "snr_search": None if parts is None else meters[worst].part(parts.search).interval(self.setup.seed),
-            "snr_held_out": held_out.interval(self.setup.seed) if held_out and held_out.noise else None,
-        }
+        return Judged(
+            quality=pooled[worst].quality(),
+            snr_search=None if parts is None else meters[worst].part(parts.search).interval(self.setup.seed),
+            snr_held_out=held_out.interval(self.setup.seed) if held_out and held_out.noise else None,
+            metrics=metrics,
+        )
 
     def _metrics(self, key: str) -> dict[str, MemberMetric]:
         found = [self._scores[key, name] for name in self._targets if (key, name) in self._scores]
@@ -392,4 +376,14 @@ class JointMeasurement:
 
 def finalist_seconds(latency_s: float, n_samples: int) -> float:
     """What a file takes to run on every sample, and timed in the least number of processes."""
-    return n_samples * latency_s + LEAST_SESSIONS * _PLANNED_ROUNDS * max(latency_s, _TIMING_S)
+    return judging_seconds(latency_s, n_samples) + LEAST_SESSIONS * _PLANNED_ROUNDS * max(latency_s, _TIMING_S)
+
+
+def least_seconds(latency_s: float, n_samples: int) -> float:
+    """What a file takes to run on every sample, and timed in a single process."""
+    return judging_seconds(latency_s, n_samples) + _LEAST_ROUNDS * max(latency_s, _TIMING_S)
+
+
+def judging_seconds(latency_s: float, n_samples: int) -> float:
+    """What a file takes to run on every sample."""
+    return n_samples * latency_s

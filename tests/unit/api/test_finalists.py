@@ -157,10 +157,17 @@ def test_what_the_first_refinement_does_once_is_not_expected_of_the_next_one(
     assert len(refining.asked) == n_refined
 
 
-def test_no_more_finalists_than_can_be_measured_are_written(
+def test_the_first_finalist_is_written_whatever_the_time_and_no_other_one_then(
     ingredients: Ingredients, folder: RunFolder, clock: Clock
 ) -> None:
     clock.now = 100.0
     refining = Refining(ingredients, clock)
-    assert written(ingredients, folder, refining, seconds=100.0) == {}
+    assert list(written(ingredients, folder, refining, seconds=100.0)) == ["t0000", "t0000-refined"]
     assert refining.is_closed
+
+
+@pytest.mark.parametrize(("seconds", "n_written"), [(2.3, 1), (2.45, 2), (2.6, 3), (4.0, 3), (4.3, 4), (4.6, 5)])
+def test_a_few_finalists_are_written_for_one_process_and_more_only_for_several(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock, seconds: float, n_written: int
+) -> None:
+    assert len(written(ingredients, folder, None, n=5, seconds=seconds)) == n_written

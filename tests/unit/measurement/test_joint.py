@@ -1,5 +1,6 @@
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from autoquant.isolation.process import WorkerLostError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Judged
 from tests.doubles import CrashesOn, FixedScorer
 from tests.models import a_convnet, floats, saved
 
@@ -48,7 +50,7 @@ def test_files_are_measured_on_every_sample_and_target_in_several_processes(file
     found = final.run()
     assert found.keys() == {"same", "other", REFERENCE}
     for key in ("same", "other"):
-        quality, latency = found[key].quality, found[key].latency
+        quality, latency = found[key].judged.quality, found[key].latency
         assert quality is not None
         assert quality.n_samples == N_FEEDS
         assert latency.keys() == found[REFERENCE].latency.keys() == {"cpu-1t", "cpu-2t"}
@@ -59,15 +61,15 @@ def test_files_are_measured_on_every_sample_and_target_in_several_processes(file
             assert each.p90_ms is not None
             assert each.p99_ms is not None
             assert each.median_ms * 0.5 < each.p90_ms <= each.p99_ms
-    assert found["same"].quality is not None
-    assert found["other"].quality is not None
-    assert found["same"].quality.worst_db == math.inf
-    assert 0 < found["other"].quality.worst_db < 60
+    assert found["same"].judged.quality is not None
+    assert found["other"].judged.quality is not None
+    assert found["same"].judged.quality.worst_db == math.inf
+    assert 0 < found["other"].judged.quality.worst_db < 60
 
 
 def test_the_float_model_is_one_by_definition_and_opened_like_the_others(files: dict[str, Path]) -> None:
     baseline = measurement(files).run()[REFERENCE]
-    assert baseline.quality is None
+    assert baseline.judged.quality is None
     for latency in baseline.latency.values():
         assert (latency.ratio_low, latency.ratio, latency.ratio_high) == (1, 1, 1)
         assert latency.median_ms > 0
@@ -77,7 +79,7 @@ def test_the_float_model_is_one_by_definition_and_opened_like_the_others(files: 
 def test_without_time_the_most_important_file_is_still_run_on_every_sample(files: dict[str, Path]) -> None:
     found = measurement({**files, "third": files["other"]}, seconds=-1).run()
     assert list(found) == ["same", REFERENCE]
-    quality = found["same"].quality
+    quality = found["same"].judged.quality
     assert quality is not None
     assert quality.n_samples == N_FEEDS
     assert all(latency.n_sessions == 1 and latency.n_rounds >= 1 for latency in found["same"].latency.values())
@@ -87,7 +89,7 @@ def test_whoever_no_longer_waits_gets_what_was_measured_so_far(files: dict[str, 
     final = measurement(files)
     final.is_ended = lambda: True
     found = final.run()
-    quality = found["other"].quality
+    quality = found["other"].judged.quality
     assert quality is not None
     assert 1 <= quality.n_samples <= N_FEEDS
     assert found["other"].latency["cpu-1t"].n_sessions == 1
@@ -129,22 +131,35 @@ def test_metrics_and_parts_are_of_the_first_process_and_a_file_without_a_number_
     assert found.keys() == {"same", "other", REFERENCE}
     assert final.lost == {"third": FixedScorer.REASON}
     for key in found:
-        (metric,) = found[key].metrics.values()
+        (metric,) = found[key].judged.metrics.values()
         assert metric.value.all.value == N_FEEDS
-    other = found["other"]
+    other = found["other"].judged
     assert other.quality is not None
     assert other.snr_search is not None
     assert other.snr_held_out is not None
     assert (other.quality.n_samples, other.snr_search.n_samples, other.snr_held_out.n_samples) == (7, 4, 3)
     assert other.snr_search.low_db is not None
     assert other.snr_search.low_db <= other.snr_search.worst_db
-    assert found[REFERENCE].snr_search is None
+    assert found[REFERENCE].judged.snr_search is None
+
+
+def test_what_outputs_say_is_superseded_is_not_timed(files: dict[str, Path]) -> None:
+    def superseded(judged: Mapping[str, Judged]) -> list[str]:
+        qualities = {key: found.quality for key, found in judged.items()}
+        return [key for key, quality in qualities.items() if quality is not None and quality.worst_db < math.inf]
+
+    final = measurement(files, n_sessions=2)
+    final.superseded = superseded
+    found = final.run()
+    assert found.keys() == {"same", REFERENCE}
+    assert found["same"].latency["cpu-2t"].n_sessions == 2
+    assert all(round_.seconds.keys() == {"same", REFERENCE} for _, _, round_ in final.rounds)
 
 
 def test_held_out_data_of_their_own_are_not_in_the_snr(files: dict[str, Path]) -> None:
     final = measurement(files, n_sessions=1)
     final.division = Division(n_search=4, n_held_out=3, is_pooled=False)
-    quality = final.run()["other"].quality
+    quality = final.run()["other"].judged.quality
     assert quality is not None
     assert quality.n_samples == 4
 
