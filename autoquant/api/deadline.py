@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds
+from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds, judging_seconds
 
 __all__ = ["MOST_SHARE", "N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 
@@ -64,7 +64,14 @@ class Deadline:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
     def finish_seconds(
-        self, n_finalists: int, latency_s: float, n_samples: int, opening_s: float, size_bytes: int
+        self,
+        n_finalists: int,
+        latency_s: float,
+        n_samples: int,
+        opening_s: float,
+        size_bytes: int,
+        *,
+        is_refined: bool = False,
     ) -> float:
         """What to keep for the end: the share of the budget, or less where the finalists so far need less.
 
@@ -74,8 +81,12 @@ class Deadline:
             n_samples: That each file runs.
             opening_s: Seconds that opening a file takes on all targets.
             size_bytes: Of a file.
+            is_refined: Whether each finalist has a second version, of which outputs are compared alone.
         """
-        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * opening_s
-        n_files = 1 + min(n_finalists, N_FINALISTS)  # the float model is measured with them
-        wanted = n_files * (each + size_bytes / _WRITTEN_BYTES_PER_S) + LEAST_SESSIONS * _STARTING_S + WRITING_S
+        n_written = min(n_finalists, N_FINALISTS)
+        writing_s = size_bytes / _WRITTEN_BYTES_PER_S
+        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * opening_s + writing_s
+        wanted = (1 + n_written) * each + LEAST_SESSIONS * _STARTING_S + WRITING_S  # float is measured with them
+        if is_refined:
+            wanted += n_written * (judging_seconds(latency_s, n_samples) + opening_s + writing_s)
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)

@@ -76,7 +76,7 @@ class Trials:
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         first: What is tried right after the uniform recipes.
-        is_refined: Whether finalists are refined: that takes time, and there are twice as many files then.
+        is_refined: Whether finalists are refined: that takes time, and two versions of each are compared then.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
@@ -177,9 +177,10 @@ class Trials:
             self.n_final_samples,
             self.facts.reading_seconds(self.evaluator.opening_s),
             self.size_bytes,
+            is_refined=self.is_refined,
         )
         if self.is_refined and self.deadline.seconds is not None:
-            finish_s = min(2 * finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
+            finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
         return self.deadline.left - finish_s
 
     @property

@@ -52,3 +52,11 @@ def test_more_work_at_the_end_keeps_more_time() -> None:
 def test_few_finalists_need_less_time_and_more_than_can_be_measured_no_more() -> None:
     few, many, most = (a_deadline(None).finish_seconds(n, 0.01, 32, 0.1, 10**6) for n in (2, N_FINALISTS, 500))
     assert WRITING_S < few < many == most
+
+
+def test_a_second_version_of_each_finalist_is_run_and_not_timed() -> None:
+    plain, refined, slower = (
+        a_deadline(None).finish_seconds(n, 0.1, 32, 0.1, 10**6, is_refined=is_refined)
+        for n, is_refined in ((9, False), (9, True), (19, False))
+    )
+    assert plain < refined < slower
