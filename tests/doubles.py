@@ -16,7 +16,7 @@ from autoquant.errors import MetricError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE, Outputs
 
-__all__ = ["CrashesOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "NeverRefines", "crash", "eat_memory", "hang"]
+__all__ = ["FailsOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "NeverRefines", "crash", "eat_memory", "hang"]
 
 
 def crash() -> None:
@@ -36,7 +36,12 @@ def eat_memory() -> None:
         eaten.append(bytearray(50_000_000))
 
 
-_FAULTS = {"crash": crash, "hang": hang, "eat": eat_memory}
+def lack_memory() -> None:
+    """Fail for want of it."""
+    raise MemoryError
+
+
+_FAULTS = {"crash": crash, "hang": hang, "eat": eat_memory, "lack": lack_memory}
 
 
 class Misbehaving(Evaluator):
@@ -96,23 +101,23 @@ class MisbehavingSetup:
         return found
 
 
-class CrashesOn:
-    """Makes a bench that crashes when one file is opened."""
+class FailsOn:
+    """Makes a bench that crashes, hangs or eats memory when one file is opened."""
 
-    def __init__(self, key: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]) -> None:
-        self.key = key
+    def __init__(self, key: str, fault: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]) -> None:
+        self.key, self.fault = key, fault
         self.setup = FileBenchSetup(baseline=setup[0], feeds=setup[1], targets=setup[2], seed=setup[3])
 
     def __call__(self) -> FileBench:
-        key = self.key
+        key, fault = self.key, self.fault
 
-        class Crashing(FileBench):
+        class Failing(FileBench):
             def open(self, key_: str, path: Path) -> dict[str, Footprint]:
                 if key_ == key:
-                    crash()
+                    _FAULTS[fault]()
                 return FileBench.open(self, key_, path)
 
-        return Crashing(self.setup)
+        return Failing(self.setup)
 
 
 class FixedScorer:

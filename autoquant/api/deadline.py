@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds, judging_seconds
+from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds
 
 __all__ = ["MOST_SHARE", "N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 

@@ -49,6 +49,7 @@ class Delivery:
     files: FileBenchSetup
     opening_s: float
     memory_bytes: int | None
+    file_s: float | None
     folder: RunFolder
     objectives: Objectives
     bounds: Bounds
@@ -147,6 +148,7 @@ class Delivery:
             self.is_ended,
             superseded=partial(self._superseded, finalists),
             memory_bytes=self.memory_bytes,
+            file_s=self.file_s,
             division=self.division,
         )
         with running(self.files.baseline):

@@ -16,7 +16,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
-from autoquant.measurement.joint import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
+from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 from autoquant.model.fragments import inline_external
 from autoquant.model.io import save_model
 from autoquant.qdq.builder import Builder

@@ -302,6 +302,7 @@ class Run:
             files=file_bench_setup(self.configuration, self.data, division),
             opening_s=opened.facts.reading_seconds(opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
+            file_s=opened.evaluator.trial_s,
             folder=folder,
             objectives=self.configuration.objectives,
             bounds=bounds,

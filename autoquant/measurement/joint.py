@@ -15,22 +15,19 @@ from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.measurement.blame import NOT_TRIED, blamed
 from autoquant.measurement.conditions import Watch, drift_sentences
+from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
 from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
 from autoquant.measurement.measured import Judged, Measured
 
-__all__ = ["LEAST_SESSIONS", "JointMeasurement", "finalist_seconds", "judging_seconds", "least_seconds"]
+__all__ = ["JointMeasurement"]
 
 _MOST_ROUNDS = 12
-_PLANNED_ROUNDS = 8
-_LEAST_ROUNDS = 5
 """In one process."""
-LEAST_SESSIONS = 3
-"""Fresh processes, where there is time."""
-_TIMING_S = 5e-3
 _CHUNK_S = 0.5
 _MOST_UNEXPLAINED = 2
 """Processes that were lost although no file ends one by itself."""
@@ -55,6 +52,7 @@ class JointMeasurement:
         has_quality: Whether outputs are compared with the baseline's.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
         memory_bytes: Data that each may have.
+        file_s: Seconds after which one file, opened or run on a few samples, is taken to hang; None for no limit.
         division: Which samples the search has seen; None where nothing is to be said of parts.
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
@@ -72,6 +70,7 @@ class JointMeasurement:
     has_quality: bool = True
     superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
     memory_bytes: int | None = None
+    file_s: float | None = None
     division: Division | None = None
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
@@ -104,12 +103,17 @@ class JointMeasurement:
             except WorkerLostError as error:
                 if number == 0:
                     self._meters.clear()
-                if not self._blame():
+                if not self._blame(number):
                     n_unexplained += 1
                     self._check_losses(n_unexplained, number, str(error))
                 if n_unexplained == _MOST_UNEXPLAINED:
                     break
                 continue
+            except (ModelError, MemoryError) as error:
+                if number == 0:
+                    raise
+                self._note_end(number, str(error) or "there is not enough memory")
+                break
             number += 1
             watch.look()
         self.notes += [*watch.sentences, *self._drift()]
@@ -139,7 +143,10 @@ class JointMeasurement:
             raise ModelError(
                 f"{self.setup.baseline}: the last measurement failed, {reason}; try it again with --resume"
             )
-        self.notes.append(f"after {number} processes no further one could be measured: {reason}")
+        self._note_end(number, reason)
+
+    def _note_end(self, n_done: int, reason: str) -> None:
+        self.notes.append(f"after {n_done} processes no further one could be measured: {reason}")
 
     def _drift(self) -> list[str]:
         """What the baseline's latencies say on the first target."""
@@ -157,7 +164,7 @@ class JointMeasurement:
 
     def _is_worth_another(self, n_done: int) -> bool:
         n_affordable = (self._left - self._opening_s) / max(len(self._targets) * self._round_s, 1e-6)
-        if self.is_ended() or n_affordable < _LEAST_ROUNDS:
+        if self.is_ended() or n_affordable < LEAST_ROUNDS:
             return False
         self._n_rounds = int(min(self._n_rounds, n_affordable))
         if n_done < self.least_sessions:
@@ -173,13 +180,14 @@ class JointMeasurement:
             if number == 0 and self.has_quality:
                 self._judge(worker)
             start = time.perf_counter()
-            worker.call("warm_up", min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left)))
+            limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left))
+            worker.call("warm_up", limit_s, seconds=self._session_limit_s)
             self._opening_s = opening_s + time.perf_counter() - start
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
         finally:
             worker.close()
         counted = [name for name, each in found if not each.is_repeated]
-        if number and min(counted.count(target) for target in self._targets) < _LEAST_ROUNDS:
+        if number and min(counted.count(target) for target in self._targets) < LEAST_ROUNDS:
             return  # the time was over: a few rounds must not count like a whole session
         for pair, footprint in footprints.items():
             self._footprints.setdefault(pair, []).append(footprint)
@@ -197,9 +205,9 @@ class JointMeasurement:
         for key in keys:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             try:
-                opened: Mapping[str, Footprint] = worker.call("open", key, path)
+                opened: Mapping[str, Footprint] = worker.call("open", key, path, seconds=self._limit_s(1))
             except (ModelError, MemoryError) as error:
-                if key == REFERENCE:
+                if key == REFERENCE or number:  # what was measured before is not lost by this
                     raise
                 self.lost[key] = str(error) or "there is not enough memory"
                 self._kept.remove(key)
@@ -214,11 +222,11 @@ class JointMeasurement:
         found: list[Round] = []
         n_done = 0
         while n_done < len(samples):
-            if n_done >= _LEAST_ROUNDS and (self.is_ended() or n_done >= self._n_rounds):
+            if n_done >= LEAST_ROUNDS and (self.is_ended() or n_done >= self._n_rounds):
                 break
             start, n = time.perf_counter(), max(1, int(_CHUNK_S / max(self._round_s, 1e-3)))
             part = samples[n_done : n_done + n]
-            found.extend(worker.call("time", target, part))
+            found.extend(worker.call("time", target, part, seconds=self._session_limit_s))
             n_done += len(part)
             self._round_s = (time.perf_counter() - start) / len(part)
             if number == 0:
@@ -233,7 +241,7 @@ class JointMeasurement:
         if math.isinf(left):
             return _MOST_ROUNDS
         n = left / (self.least_sessions * len(self._targets) * max(self._round_s, 1e-6))
-        return int(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, n)))
+        return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n)))
 
     def _judge(self, worker: Worker) -> None:
         """By outputs, on every target, before anything is timed."""
@@ -254,7 +262,7 @@ class JointMeasurement:
         while n_done < n_samples and not (n_done and self.is_ended()):
             start = time.perf_counter()
             part = range(n_done, min(n_done + size, n_samples))
-            meters: Mapping[str, QualityMeter] = worker.call("compare", target, part)
+            meters: Mapping[str, QualityMeter] = worker.call("compare", target, part, seconds=self._session_limit_s)
             for key, meter in meters.items():
                 if (key, target) in self._meters:
                     self._meters[key, target].merge(meter)
@@ -267,41 +275,47 @@ class JointMeasurement:
 
     def _score(self, worker: Worker, target: str) -> None:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
-        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE)
+        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE, seconds=self._limit_s(1))
         scored: list[str] = []
         for key in self._kept:
             if scored and self.may_drop and self._left < 0:
                 break
             try:
-                self._scores[key, target] = worker.call("score", target, key)
+                self._scores[key, target] = worker.call("score", target, key, seconds=self._limit_s(1))
                 scored.append(key)
             except MetricError as error:
                 self.lost[key] = str(error)
         self._keep(worker, scored)
 
     def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
-        left = self._left - _LEAST_ROUNDS * len(self._kept) * _TIMING_S
+        left = self._left - LEAST_ROUNDS * len(self._kept) * TIMING_S
         if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
         self._keep(worker, self._kept[:n_kept])
 
-    def _blame(self) -> bool:
+    def _blame(self, number: int) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""
-        guilty = {}
-        for key in self._kept:
-            worker = self._worker(self.setup)
-            try:
-                worker.call("open", key, self.files[key])
-                for target in self._targets:
-                    worker.call("compare", target, range(1))
-            except WorkerLostError as lost:
-                guilty[key] = str(lost)
-            finally:
-                worker.close()
+        found = blamed(
+            {key: self.files[key] for key in self._kept},
+            self._targets,
+            lambda: self._worker(self.setup),
+            seconds=self._limit_s(1),
+            is_over=lambda: self.is_ended() or self._left < 0,
+        )
+        guilty = {key: reason for key, reason in found.items() if number == 0 or reason != NOT_TRIED}
         self.lost.update(guilty)
         self._kept = [key for key in self._kept if key not in guilty]
         return bool(guilty)
+
+    def _limit_s(self, n_files: int) -> float | None:
+        """Longest that an answer about so many files may take."""
+        return None if self.file_s is None else self.file_s * n_files
+
+    @property
+    def _session_limit_s(self) -> float | None:
+        """Longest that an answer about all files may take."""
+        return self._limit_s(1 + len(self._kept))
 
     def _count(self, number: int, target: str, found: Round) -> None:
         self.rounds.append((number, target, found))
@@ -372,18 +386,3 @@ class JointMeasurement:
             opening_ms=float(np.median([footprint.opening_ms for footprint in found])),
             memory_mb=float(np.median(memory)) if memory else None,
         )
-
-
-def finalist_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample, and timed in the least number of processes."""
-    return judging_seconds(latency_s, n_samples) + LEAST_SESSIONS * _PLANNED_ROUNDS * max(latency_s, _TIMING_S)
-
-
-def least_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample, and timed in a single process."""
-    return judging_seconds(latency_s, n_samples) + _LEAST_ROUNDS * max(latency_s, _TIMING_S)
-
-
-def judging_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample."""
-    return n_samples * latency_s

@@ -11,11 +11,12 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.isolation.process import WorkerLostError
+from autoquant.measurement.blame import NOT_TRIED
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
-from tests.doubles import CrashesOn, FixedScorer
+from tests.doubles import FailsOn, FixedScorer
 from tests.models import a_convnet, floats, saved
 
 N_FEEDS = 7
@@ -104,17 +105,51 @@ def test_every_round_is_kept(files: dict[str, Path]) -> None:
     assert all(r.seconds.keys() == {"same", "other", REFERENCE} for r in counted)
 
 
+@pytest.mark.parametrize(
+    ("fault", "file_s", "reason"), [("crash", None, "SIGSEGV"), ("hang", 5.0, "no answer"), ("lack", None, "memory")]
+)
 def test_a_file_that_ends_its_process_is_dropped_with_its_reason_and_the_others_are_measured(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str, file_s: float | None, reason: str
 ) -> None:
     monkeypatch.setattr(
-        FileBenchSetup, "__reduce__", lambda setup: (CrashesOn, ("other", _plain(setup))), raising=False
+        FileBenchSetup, "__reduce__", lambda setup: (FailsOn, ("other", fault, _plain(setup))), raising=False
     )
     final = measurement(files, n_sessions=2)
+    final.file_s = file_s
     found = final.run()
     assert found.keys() == {"same", REFERENCE}
-    assert "SIGSEGV" in final.lost["other"]
+    assert reason in final.lost["other"]
     assert found["same"].latency["cpu-1t"].n_sessions == 2
+
+
+def test_where_a_process_is_lost_and_the_time_is_over_the_most_important_file_is_tried_alone(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = (FailsOn, ("other", "crash", _plain(setup_of(files))))
+    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
+    final = measurement({**files, "third": files["same"]}, seconds=-1)
+    assert final.run().keys() == {"same", REFERENCE}
+    assert final.lost == {"other": NOT_TRIED, "third": NOT_TRIED}
+
+
+@pytest.mark.parametrize("fault", ["crash", "lack"])
+def test_a_file_that_was_measured_is_not_lost_by_a_later_process(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    final = measurement(files)
+    whole = JointMeasurement._session
+
+    def failing_from_the_second_on(joint: JointMeasurement, number: int) -> None:
+        if number:
+            fails = (FailsOn, ("other", fault, _plain(final.setup)))
+            monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
+            monkeypatch.setattr(final, "deadline", time.perf_counter() - 1)
+        whole(joint, number)
+
+    monkeypatch.setattr(JointMeasurement, "_session", failing_from_the_second_on)
+    found = final.run()
+    assert found.keys() == {"same", "other", REFERENCE}
+    assert found["other"].latency["cpu-1t"].n_sessions == 1
 
 
 def _plain(setup: FileBenchSetup) -> tuple[object, ...]:

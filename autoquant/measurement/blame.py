@@ -1,0 +1,48 @@
+"""Which files end a process by themselves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from autoquant.errors import ModelError
+from autoquant.isolation.process import Worker, WorkerLostError
+
+__all__ = ["NOT_TRIED", "blamed"]
+
+NOT_TRIED = "a process was lost, and there was no time to find out whether by this file"
+
+
+def blamed(
+    files: Mapping[str, Path],
+    targets: Sequence[str],
+    make_worker: Callable[[], Worker],
+    *,
+    seconds: float | None,
+    is_over: Callable[[], bool],
+) -> dict[str, str]:
+    """Open each file in a process of its own and run it once on every target.
+
+    Args:
+        files: By id, the most important first, which is tried in any case.
+        targets: Names.
+        make_worker: A process of a ``FileBench``.
+        seconds: Longest that an answer may take; None for no limit.
+        is_over: Whether there is no time for another one.
+
+    Returns:
+        Reasons by id: of files that don't come through, and of those that were not tried.
+    """
+    found: dict[str, str] = {}
+    for number, (key, path) in enumerate(files.items()):
+        if number and is_over():
+            found[key] = NOT_TRIED
+            continue
+        worker = make_worker()
+        try:
+            worker.call("open", key, path, seconds=seconds)
+            for target in targets:
+                worker.call("compare", target, range(1), seconds=seconds)
+        except (WorkerLostError, ModelError, MemoryError) as error:
+            found[key] = str(error) or "there is not enough memory"
+        finally:
+            worker.close()
+    return found
