@@ -175,6 +175,8 @@ class Budget(Deadline):
         n_samples: int,  # noqa: ARG002
         opening_s: float,  # noqa: ARG002
         size_bytes: int,  # noqa: ARG002
+        *,
+        is_refined: bool = False,  # noqa: ARG002
     ) -> float:
         """Nothing: what was evaluated is not measured again."""
         return 0.0
