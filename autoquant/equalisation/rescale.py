@@ -51,14 +51,8 @@ def _names(
     is_kept = name in graph.pinned or not all(place in changed for place in readers)
     names = {old.tobytes(): name} if is_kept else {}
     for (node, _), values in wanted.items():
-        own = name if not names else _free(graph, arrays, f"{name}_{graph.nodes[node].name}")
+        own = name if not names else graph.free_name(f"{name}_{graph.nodes[node].name}", arrays)
         own = names.setdefault(values.tobytes(), own)
         if values is not old:
             arrays[own] = values
     return {place: names[values.tobytes()] for place, values in wanted.items()}
-
-
-def _free(graph: Graph, taken: Mapping[str, Array], name: str) -> TensorName:
-    while graph.has_tensor(TensorName(name)) or name in taken:
-        name += "_"
-    return TensorName(name)

@@ -29,10 +29,9 @@ class _Edit:
 
     def constant(self, name: str, values: Floats) -> str:
         """A new constant under a name that nothing else has."""
-        while name in self.constants or self.graph.has_tensor(TensorName(name)):
-            name += "_folded"
-        self.constants[name] = np.ascontiguousarray(values, np.float32)
-        return name
+        free = self.graph.free_name(name, self.constants)
+        self.constants[free] = np.ascontiguousarray(values, np.float32)
+        return free
 
     def claim(self, *nodes: Node) -> bool:
         """Whether none of the nodes was touched in this pass; they are from now on."""
@@ -119,7 +118,7 @@ def _bias(graph: Graph, node: Node) -> Floats:
 
 def _fold_behind(edit: _Edit, node: Node) -> bool:
     graph = edit.graph
-    reader = _only_reader(graph, node.outputs[0])
+    reader = graph.only_reader(node.outputs[0])
     operand = None if reader is None else _constant_operand(graph, reader, node.outputs[0])
     if reader is None or operand is None:
         return False
@@ -140,7 +139,7 @@ def _fold_behind(edit: _Edit, node: Node) -> bool:
 def _fold_before(edit: _Edit, node: Node) -> bool:
     graph = edit.graph
     before = graph.producer.get(node.inputs[0])
-    if before is None or _only_reader(graph, node.inputs[0]) is not node:
+    if before is None or graph.only_reader(node.inputs[0]) is not node:
         return False
     operand = _scalar_operand(graph, before)
     if operand is None:
@@ -167,7 +166,7 @@ def _fold_summand(edit: _Edit, node: Node, add: Node, source: TensorName, value:
         return True
     multiply = graph.producer.get(source)
     operand = None if multiply is None or multiply.op_type != "Mul" else _scalar_operand(graph, multiply)
-    if multiply is None or operand is None or _only_reader(graph, source) is not add or operand[1] == 0:
+    if multiply is None or operand is None or graph.only_reader(source) is not add or operand[1] == 0:
         return False
     if not edit.claim(node, add, multiply):
         return False
@@ -194,11 +193,6 @@ def _pads(node: Node) -> bool:
         return False
     automatic = node.attributes.get("auto_pad", b"NOTSET")
     return any(node.attributes.get("pads", ())) or automatic not in (b"NOTSET", b"VALID")
-
-
-def _only_reader(graph: Graph, tensor: TensorName) -> Node | None:
-    readers = graph.consumers.get(tensor, ())
-    return readers[0] if len(readers) == 1 and tensor not in graph.pinned else None
 
 
 def _constant_operand(graph: Graph, node: Node, other: TensorName) -> Floats | None:

@@ -1,6 +1,7 @@
 """Rewrites that give onnxruntime a form that it has faster kernels for; each leaves its argument untouched."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -13,6 +14,19 @@ from autoquant.model.graph import Graph, Node
 __all__ = ["fuse_hard_swish", "lower_matmul"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of new tensors, each given once."""
+
+    graph: Graph
+    _given: set[TensorName] = field(default_factory=set)
+
+    def new(self, wanted: str) -> TensorName:
+        name = self.graph.free_name(wanted, self._given)
+        self._given.add(name)
+        return name
+
+
 def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     """``x * Clip(x + 3, 0, 6) / 6`` becomes ``x * HardSigmoid(x)``, which the kernel of a Conv before it absorbs.
 
@@ -20,14 +34,15 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    names = _Names(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
         if match is not None and graph.shape(match[0]) == graph.shape(node.outputs[0]):
             x, gone = match
-            gate = f"{node.name}_HardSigmoid"
+            gate = names.new(f"{node.name}_HardSigmoid")
             replaced.update(dict.fromkeys(gone, ()))
             replaced[node.index] = (
-                helper.make_node("HardSigmoid", [x], [gate], name=gate, alpha=1 / 6, beta=0.5),
+                helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
                 helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
             )
     return _with_nodes(model, replaced, ())
@@ -42,6 +57,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     shapes: list[onnx.TensorProto] = []
+    names = _Names(graph)
     for node in graph.nodes:
         if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
             continue
@@ -55,23 +71,24 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
         if add is not None:
             replaced[node.index] = ()
-        replaced[target.index] = _gemm(node, target.outputs[0], bias)
         sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
-        shapes += [numpy_helper.from_array(np.array(s, np.int64), f"{node.name}_shape_{k}") for k, s in sizes.items()]
+        there, back = (_shape(names.new(f"{node.name}_shape_{end}"), size) for end, size in sizes.items())
+        shapes += [there, back]
+        flat, product = names.new(f"{node.inputs[0]}_for_{node.name}"), names.new(f"{node.name}_product")
+        replaced[target.index] = (
+            helper.make_node("Reshape", [node.inputs[0], there.name], [flat], name=f"{node.name}_flatten"),
+            helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
+            helper.make_node("Reshape", [product, back.name], [target.outputs[0]], name=f"{node.name}_unflatten"),
+        )
     return _with_nodes(model, replaced, shapes)
 
 
-def _gemm(node: Node, output: str, bias: Sequence[str]) -> Sequence[onnx.NodeProto]:
-    flat, product = f"{node.inputs[0]}_for_{node.name}", f"{node.name}_product"
-    return (
-        helper.make_node("Reshape", [node.inputs[0], f"{node.name}_shape_in"], [flat], name=f"{node.name}_flatten"),
-        helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
-        helper.make_node("Reshape", [product, f"{node.name}_shape_out"], [output], name=f"{node.name}_unflatten"),
-    )
+def _shape(name: str, sizes: Sequence[int]) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(sizes, np.int64), name)
 
 
 def _bias_add(graph: Graph, node: Node, n_outputs: int) -> Node | None:
-    add = _only_reader(graph, node.outputs[0])
+    add = graph.only_reader(node.outputs[0])
     if add is None or add.op_type != "Add":
         return None
     constants = [name for name in add.inputs if graph.is_constant(name)]
@@ -122,14 +139,9 @@ def _match_gate(graph: Graph, clipped: TensorName, x: TensorName) -> tuple[int, 
 def _only_use(graph: Graph, tensor: TensorName, op_type: str) -> Node | None:
     """The producer of a tensor that one node reads, where it is of this type."""
     producer = graph.producer.get(tensor)
-    if producer is None or producer.op_type != op_type or _only_reader(graph, tensor) is None:
+    if producer is None or producer.op_type != op_type or graph.only_reader(tensor) is None:
         return None
     return producer
-
-
-def _only_reader(graph: Graph, tensor: TensorName) -> Node | None:
-    readers = graph.consumers.get(tensor, ())
-    return readers[0] if len(readers) == 1 and tensor not in graph.pinned else None
 
 
 def _is_scalar(graph: Graph, tensor: TensorName, value: float) -> bool:

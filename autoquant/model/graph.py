@@ -1,6 +1,6 @@
 """A read-only view of a model's main graph, indexed once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,18 @@ class Graph:
     def has_tensor(self, tensor: TensorName) -> bool:
         """Whether an input, an initializer or the output of a node has this name."""
         return tensor in self._tensors or tensor in self.producer or tensor in self.inputs
+
+    def free_name(self, wanted: str, taken: Collection[str] = ()) -> TensorName:
+        """The name, with underscores behind it until no tensor has it, those of bodies and of ``taken`` included."""
+        name = TensorName(wanted)
+        while self.has_tensor(name) or name in self.pinned or name in taken:
+            name = TensorName(f"{name}_")
+        return name
+
+    def only_reader(self, tensor: TensorName) -> Node | None:
+        """The node that reads a tensor where it is the only one, and neither a body nor an output of the graph is."""
+        readers = self.consumers.get(tensor, ())
+        return readers[0] if len(readers) == 1 and tensor not in self.pinned else None
 
     @property
     def constants(self) -> Mapping[TensorName, onnx.TensorProto]:

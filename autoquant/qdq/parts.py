@@ -19,8 +19,8 @@ class Pieces:
     """Serialized fragments for models of one graph, each made once, and names that are free there."""
 
     def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.head = fragments.head(graph.model)
-        self._taken = {*graph.constants, *graph.inputs, *graph.producer}
         self._known: dict[Hashable, bytes] = {}
 
     def piece(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
@@ -32,9 +32,7 @@ class Pieces:
 
     def free(self, name: str) -> str:
         """A name for a new tensor that the model does not use itself."""
-        while name in self._taken:
-            name += "_"
-        return name
+        return self.graph.free_name(name)
 
 
 @dataclass(slots=True)

@@ -164,3 +164,29 @@ def test_a_matmul_that_no_gemm_can_replace_stays(
 ) -> None:
     model = model_of(signature, body, {} if weight is None else {"w": weight})
     assert op_types(lower_matmul(model)) == ["MatMul"]
+
+
+def test_new_tensors_take_no_name_that_the_model_has() -> None:
+    taken = ["m_product", "m_shape_in", "m_shape_out", "x_for_m", "y_HardSigmoid"]
+    body = "m = MatMul(x, w) a = Add(m, three) c = Clip(a, zero, six) p = Mul(m, c) y = Div(p, six)"
+    others = " ".join(f"{name} = Identity(x)" for name in taken)
+    outputs = ", ".join(f"float[2,4] {name}" for name in taken)
+    model = model_of(
+        f"(float[2,4] x) => (float[2,4] y, {outputs})", f"{body} {others}", {**HARD_SWISH, "w": floats(4, 4)}
+    )
+    for node in model.graph.node[5:]:
+        node.name = f"other_{node.name}"
+    fused = lower_matmul(fuse_hard_swish(model))
+    assert op_types(fused)[:5] == ["Reshape", "Gemm", "Reshape", "HardSigmoid", "Mul"]
+    assert_equal_outputs(model, fused)
+
+
+def test_new_tensors_of_several_products_have_names_of_their_own() -> None:
+    model = model_of(
+        "(float[2,3] x) => (float[2,5] y, float[2,5] z)",
+        "x_for_b = Relu(x) y = MatMul(x, w) z = MatMul(x_for_b, w)",
+        {"w": floats(3, 5)},
+    )
+    for node, name in zip(model.graph.node[1:], ("b_for_c", "c"), strict=True):
+        node.name = name
+    assert_equal_outputs(model, lower_matmul(model))

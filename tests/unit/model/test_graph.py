@@ -57,6 +57,27 @@ def test_every_input_output_and_initializer_is_a_tensor_of_the_graph() -> None:
     assert not graph.has_tensor(TensorName("a_weight"))
 
 
+def test_a_free_name_is_that_of_no_tensor_wherever_it_lives() -> None:
+    body = """a = Relu(x) a_ = Sigmoid(x)
+              y = If(p) <then_branch = g1 () => (float[2] d) { c = Exp(w) d = Relu(c) },
+                         else_branch = g2 () => (float[2] e) { e = Identity(a) }>"""
+    graph = Graph(model_of("(float[2] x, bool p) => (float[2] y)", body, {"w": floats(2)}))
+    assert [graph.free_name(name) for name in ("a", "x", "w", "c", "new")] == ["a__", "x_", "w_", "c_", "new"]
+    assert graph.free_name("a", ("a__", "a___")) == "a____"
+
+
+def test_only_readers_have_no_other_reader_in_the_graph_outside_or_in_a_body() -> None:
+    model = model_of(
+        "(float[2] x, bool p) => (float[2] y, float[2] b)",
+        """a = Relu(x) b = Sigmoid(a) c = Tanh(b) d = Exp(c) e = Exp(c)
+           y = If(p) <then_branch = g1 () => (float[2] f) { f = Relu(d) },
+                      else_branch = g2 () => (float[2] g) { g = Identity(x) }>""",
+    )
+    graph = Graph(model)
+    readers = [graph.only_reader(TensorName(name)) for name in "abcd"]
+    assert [reader and reader.name for reader in readers] == ["b", None, None, None]
+
+
 def test_shapes_are_none_where_they_are_dynamic_or_unknown() -> None:
     graph = Graph(a_mlp())
     assert graph.shape(X) is None
