@@ -32,11 +32,15 @@ def _graph_fragment(graph: onnx.GraphProto) -> bytes:
 
 
 def head(model: onnx.ModelProto) -> bytes:
-    """The model without nodes and initializers."""
+    """The model without nodes and initializers; what it says of itself, metadata too, is kept."""
     graph = onnx.GraphProto(name=model.graph.name or "graph", input=model.graph.input, output=model.graph.output)
     start = onnx.ModelProto(
         ir_version=max(model.ir_version, 10),
         producer_name="autoquant",
+        domain=model.domain,
+        model_version=model.model_version,
+        doc_string=model.doc_string,
+        metadata_props=model.metadata_props,
         opset_import=model.opset_import,
         functions=model.functions,
         graph=graph,
@@ -116,10 +120,10 @@ def external(name: str, array: npt.NDArray[np.generic]) -> bytes:
 def inline_external(
     skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], metadata: Mapping[str, str]
 ) -> onnx.ModelProto:
-    """The model that a skeleton and its external constants stand for, with metadata."""
+    """The model that a skeleton and its external constants stand for, with metadata beside those that it has."""
     model = onnx.load_from_string(skeleton)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
-    helper.set_model_props(model, dict(metadata))
+    helper.set_model_props(model, {**{entry.key: entry.value for entry in model.metadata_props}, **metadata})
     return model

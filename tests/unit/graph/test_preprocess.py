@@ -255,3 +255,12 @@ def test_external_data_are_read_and_their_absence_is_an_error(path: Path) -> Non
     path.with_name("weights.bin").unlink()
     with pytest.raises(ModelError, match="external data cannot be read"):
         prepare(path, [feed])
+
+
+def test_what_a_model_says_of_itself_outlives_preprocessing(path: Path) -> None:
+    model = a_convnet(opset=13)
+    model.domain, model.model_version, model.doc_string = "org.example", 7, "A detector."
+    helper.set_model_props(model, {"names": "{0: 'cat'}", "stride": "32"})
+    found = prepare(saved(model, path), [feed_of(model)]).graph.model
+    assert (found.domain, found.model_version, found.doc_string) == ("org.example", 7, "A detector.")
+    assert {entry.key: entry.value for entry in found.metadata_props} == {"names": "{0: 'cat'}", "stride": "32"}

@@ -31,6 +31,17 @@ def test_the_head_has_a_name_and_an_ir_version_for_16_bit_types_even_if_the_mode
     assert not head.graph.initializer
 
 
+def test_what_a_model_says_of_itself_is_kept_beside_what_is_added() -> None:
+    model = a_convnet()
+    model.domain, model.model_version, model.doc_string = "org.example", 7, "A detector."
+    helper.set_model_props(model, {"names": "{0: 'cat'}", "stride": "32"})
+    pieces = [fragments.initializer(name, array) for name, array in constants_of(model).items()]
+    made = fragments.inline_external(b"".join([fragments.head(model), *pieces]), {}, {"stride": "16", "who": "we"})
+    assert (made.domain, made.model_version, made.doc_string) == ("org.example", 7, "A detector.")
+    assert {p.key: p.value for p in made.metadata_props} == {"names": "{0: 'cat'}", "stride": "16", "who": "we"}
+    assert made.producer_name == "autoquant"
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_a_new_node_has_an_axis_where_one_is_given(axis: int | None) -> None:
     attributes = {} if axis is None else {"axis": axis}
