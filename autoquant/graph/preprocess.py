@@ -19,6 +19,7 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     Model,
     convert_opset,
+    densify,
     drop_initializer_inputs,
     free_dimensions,
     freeze,
@@ -122,7 +123,7 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
 def _apply(
     original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
-    model = drop_initializer_inputs(original)
+    model = drop_initializer_inputs(densify(original))
     if attempt.converted and opset_of(model) < OPSET:
         model = convert_opset(model, OPSET)
     model = freeze(model, shapes if attempt.frozen else {}, dims)

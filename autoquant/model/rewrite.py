@@ -13,6 +13,7 @@ __all__ = [
     "Model",
     "constants_as_initializers",
     "convert_opset",
+    "densify",
     "drop_initializer_inputs",
     "free_dimensions",
     "freeze",
@@ -97,6 +98,23 @@ def drop_initializer_inputs(model: Model) -> Model:
     return copy
 
 
+def densify(model: Model) -> Model:
+    """Sparse initializers written out; those of bodies stay."""
+    if not model.graph.sparse_initializer:
+        return model
+    copy = _copy(model)
+    copy.graph.initializer.extend(map(_dense, model.graph.sparse_initializer))
+    del copy.graph.sparse_initializer[:]
+    return copy
+
+
+def _dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
+    values, indices = numpy_helper.to_array(tensor.values), numpy_helper.to_array(tensor.indices)
+    dense = np.zeros(tuple(tensor.dims), values.dtype)
+    dense.flat[indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)] = values
+    return numpy_helper.from_array(dense, tensor.values.name)
+
+
 def constants_as_initializers(model: Model) -> Model:
     """Tensors and numbers of Constant nodes moved to the initializers."""
     copy = _copy(model)
@@ -117,6 +135,8 @@ def _constant_of(node: onnx.NodeProto) -> onnx.TensorProto | None:
     attribute = node.attribute[0]
     if attribute.HasField("t"):
         return attribute.t
+    if attribute.HasField("sparse_tensor"):
+        return _dense(attribute.sparse_tensor)
     if attribute.name in ("value_float", "value_floats"):
         return numpy_helper.from_array(np.array(helper.get_attribute_value(attribute), np.float32))
     if attribute.name in ("value_int", "value_ints"):

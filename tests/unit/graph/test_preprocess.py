@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
@@ -134,6 +134,15 @@ def test_constant_nodes_and_what_only_depends_on_them_become_initializers(path: 
     )
     prepared = prepare(saved(model, path), feeds_of(1, 4))
     assert not {"Constant", "Transpose"} & set(op_types(prepared.graph.model))
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
+def test_sparse_weights_are_weights(path: Path) -> None:
+    model = model_of("(float[1,4] x) => (float[1,4] y)", "h = MatMul(x, w) y = MatMul(h, s)", {"w": floats(4, 4)})
+    values, indices = numpy_helper.from_array(floats(2), "s"), numpy_helper.from_array(np.array([3, 8]))
+    model.graph.sparse_initializer.append(onnx.SparseTensorProto(values=values, indices=indices, dims=[4, 4]))
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert prepared.graph.shape(TensorName("s")) == (4, 4)
     assert_equals_original(prepared, feeds_of(1, 4))
 
 

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
@@ -10,6 +11,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
+    densify,
     drop_initializer_inputs,
     free_dimensions,
     freeze,
@@ -170,6 +172,22 @@ def test_constants_of_nodes_become_initializers() -> None:
         "c2": [1.0, 2.0],
         "c3": 3,
     }
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
+def test_sparse_constants_are_written_out(indices: list[int]) -> None:
+    values = numpy_helper.from_array(np.array([2, 3], np.float32), "s")
+    sparse = onnx.SparseTensorProto(values=values, indices=numpy_helper.from_array(np.array(indices)), dims=[2, 3])
+    model = model_of("(float[2,3] x) => (float[2,3] y)", "a = Add(x, s) y = Add(a, c)")
+    model.graph.sparse_initializer.append(sparse)
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["c"], sparse_value=sparse))
+    found = constants_as_initializers(densify(model))
+    assert [(name, value.tolist()) for name, value in constants_of(found).items()] == [
+        ("s", [[0, 2, 0], [0, 0, 3]]),
+        ("c", [[0, 2, 0], [0, 0, 3]]),
+    ]
+    assert (len(found.graph.sparse_initializer), len(model.graph.sparse_initializer)) == (0, 1)
+    assert densify(found) is found
 
 
 def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
