@@ -18,6 +18,7 @@ from autoquant.model.io import load_model, model_digest, sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     Model,
+    constants_as_initializers,
     convert_opset,
     densify,
     drop_initializer_inputs,
@@ -123,7 +124,7 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
 def _apply(
     original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
-    model = drop_initializer_inputs(densify(original))
+    model = constants_as_initializers(drop_initializer_inputs(densify(original)))
     if attempt.converted and opset_of(model) < OPSET:
         model = convert_opset(model, OPSET)
     model = freeze(model, shapes if attempt.frozen else {}, dims)

@@ -137,6 +137,19 @@ def test_constant_nodes_and_what_only_depends_on_them_become_initializers(path: 
     assert_equals_original(prepared, feeds_of(1, 4))
 
 
+def test_constant_nodes_become_initializers_also_where_nothing_can_be_folded(path: Path) -> None:
+    model = model_of(
+        "(float[1,4] x) => (float[1,2] y)",
+        "c = Constant<value = float[4,2] {1., 2., 3., 4., 5., 6., 7., 8.}>()"
+        " h = Gemm(x, c) s = Add(h, huge) y = Add(s, negative)",
+        {"huge": 1e8, "negative": -1e8},
+    )
+    prepared = prepare(saved(model, path), [{"x": 100 * floats(1, 4)}])
+    assert op_types(prepared.graph.model) == ["Gemm", "Add", "Add"]
+    assert any("constants are not folded" in note for note in prepared.notes)
+    assert_equals_original(prepared, [{"x": 100 * floats(1, 4)}])
+
+
 def test_sparse_weights_are_weights(path: Path) -> None:
     model = model_of("(float[1,4] x) => (float[1,4] y)", "h = MatMul(x, w) y = MatMul(h, s)", {"w": floats(4, 4)})
     values, indices = numpy_helper.from_array(floats(2), "s"), numpy_helper.from_array(np.array([3, 8]))
