@@ -27,6 +27,7 @@ from autoquant.model.rewrite import (
     from_bytes,
     infer_shapes,
     name_nodes,
+    open_dimensions,
     opset_of,
     to_bytes,
     with_outputs,
@@ -81,10 +82,11 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
     shapes, checked = _common_shapes(feeds), tuple(feeds[:N_CHECKED])
     reference = _outputs(path, checked)
     _refuse_non_finite(path, original, reference)
+    plain = _plain(original)
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
-            model = _apply(original, attempt, shapes, dims or {})
+            model = _apply(plain, attempt, shapes, dims or {})
             difference = _difference_db(model, reference, checked)
         except ModelError as error:
             reasons.append(str(error))
@@ -121,12 +123,15 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
     )
 
 
+def _plain(original: Model) -> Model:
+    """The same in the form that all else expects: dense initializers for constants, free dimensions without a size."""
+    return open_dimensions(constants_as_initializers(drop_initializer_inputs(densify(original))))
+
+
 def _apply(
-    original: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
+    plain: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
-    model = constants_as_initializers(drop_initializer_inputs(densify(original)))
-    if attempt.converted and opset_of(model) < OPSET:
-        model = convert_opset(model, OPSET)
+    model = convert_opset(plain, OPSET) if attempt.converted and opset_of(plain) < OPSET else plain
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(model))))

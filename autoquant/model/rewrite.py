@@ -21,6 +21,7 @@ __all__ = [
     "has_named_nodes",
     "infer_shapes",
     "name_nodes",
+    "open_dimensions",
     "opset_of",
     "to_bytes",
     "with_constants",
@@ -161,6 +162,17 @@ def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Map
             if size is not None:
                 dim.Clear()
                 dim.dim_value = size
+    return copy
+
+
+def open_dimensions(model: Model) -> Model:
+    """Negative sizes, as which some exporters write dynamic ones, taken away."""
+    copy = _copy(model)
+    for graph in _graphs(copy.graph):
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_value < 0:
+                    dim.Clear()
     return copy
 
 

@@ -81,6 +81,17 @@ def test_dimensions_that_samples_do_not_share_stay_dynamic(path: Path) -> None:
     assert_equals_original(prepared, feeds)
 
 
+def test_dimensions_of_size_minus_one_are_dynamic(path: Path) -> None:
+    model = a_mlp()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    feeds = [*feeds_of(1, 3, 4, n=1), *feeds_of(2, 3, 4, n=1)]
+    prepared = prepare(saved(model, path), feeds)
+    assert prepared.notes == ()
+    assert_equals_original(prepared, feeds)
+    assert prepare(path, feeds[:1]).graph.shape(X) == (1, 3, 4)
+
+
 def test_dimensions_are_frozen_by_name_without_any_sample(path: Path) -> None:
     prepared = prepare(saved(a_mlp(), path), (), dims={"batch": 2, "time": 7})
     assert prepared.graph.shape(X) == (2, 7, 4)

@@ -19,6 +19,7 @@ from autoquant.model.rewrite import (
     has_named_nodes,
     infer_shapes,
     name_nodes,
+    open_dimensions,
     opset_of,
     to_bytes,
     with_constants,
@@ -28,7 +29,7 @@ from autoquant.model.rewrite import (
 from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 
-@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "values", "outputs", "convert"])
+@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "values", "outputs", "open", "convert"])
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
     original = onnx.ModelProto()
@@ -41,6 +42,7 @@ def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.Mod
         "name": name_nodes,
         "values": lambda m: with_constants(m, {"b0": floats(6, seed=1)}, {(1, 1): "w1"}),
         "outputs": lambda m: with_outputs(m, {"h": None}),
+        "open": open_dimensions,
         "convert": lambda m: convert_opset(m, 22),
     }
     rewrites[request.param](model)
@@ -115,6 +117,18 @@ def test_dimensions_are_frozen_by_name_first_and_then_by_shape() -> None:
 def test_dimensions_that_nothing_names_stay_dynamic() -> None:
     frozen = freeze(a_mlp(), {}, {"time": 3})
     assert free_dimensions(frozen) == {"batch"}
+
+
+def test_negative_sizes_are_free_and_real_ones_stay() -> None:
+    model = model_of("(float[n,0,7] x) => (float[n,0,7] y)", "y = Relu(x)")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    opened = open_dimensions(model)
+    for value in (*opened.graph.input, *opened.graph.output):
+        free, *sizes = value.type.tensor_type.shape.dim
+        assert free.WhichOneof("value") is None
+        assert [dim.dim_value for dim in sizes] == [0, 7]
+    assert Graph(opened).shape(TensorName("x")) is None
 
 
 def test_inference_gives_inner_tensors_a_shape_and_survives_a_model_that_contradicts_itself() -> None:
