@@ -26,6 +26,7 @@ from autoquant.model.rewrite import (
     freeze,
     from_bytes,
     infer_shapes,
+    inline_functions,
     name_nodes,
     open_dimensions,
     opset_of,
@@ -124,8 +125,9 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
 
 
 def _plain(original: Model) -> Model:
-    """The same in the form that all else expects: dense initializers for constants, free dimensions without a size."""
-    return open_dimensions(constants_as_initializers(drop_initializer_inputs(densify(original))))
+    """In the form that all else expects: no functions, dense initializers for constants, free dimensions unsized."""
+    model = densify(inline_functions(open_dimensions(original)))
+    return constants_as_initializers(drop_initializer_inputs(model))
 
 
 def _apply(

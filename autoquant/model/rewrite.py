@@ -1,11 +1,12 @@
 """Rewrites of a whole model: each leaves its argument untouched."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper, shape_inference, version_converter
+from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
 from autoquant.errors import ModelError
 
@@ -20,6 +21,7 @@ __all__ = [
     "from_bytes",
     "has_named_nodes",
     "infer_shapes",
+    "inline_functions",
     "name_nodes",
     "open_dimensions",
     "opset_of",
@@ -67,8 +69,11 @@ def convert_opset(model: Model, version: int) -> Model:
     """The model at another opset.
 
     Raises:
-        ModelError: ONNX has no converter for one of its operators.
+        ModelError: ONNX has no converter for one of its operators, or would lose its functions.
     """
+    if model.functions:
+        name = model.functions[0].name
+        raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
     try:
         return _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
@@ -87,6 +92,18 @@ def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
         if tensor.name in weights:
             tensor.raw_data = weights[tensor.name]
     return rewritten
+
+
+def inline_functions(model: Model) -> Model:
+    """Functions of the model in place of their calls; those that ONNX cannot convert to the model's opset stay."""
+    if not model.functions:
+        return model
+    typed = infer_shapes(model)
+    with suppress(Exception):  # raised from C++, also where a type is unknown that only the conversion needs
+        return _without_weights(typed, lambda skeleton: inliner.inline_local_functions(skeleton, convert_version=True))
+    with suppress(Exception):
+        return _without_weights(typed, inliner.inline_local_functions)
+    return model
 
 
 def drop_initializer_inputs(model: Model) -> Model:

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
@@ -52,6 +52,16 @@ def test_an_older_model_is_converted(path: Path, opset: int) -> None:
     prepared = prepare(saved(model, path), [feed_of(model)])
     assert opset_of(prepared.graph.model) == OPSET
     assert_equals_original(prepared, [feed_of(model)])
+
+
+def test_functions_of_a_model_are_inlined(path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
+              tiny (float[1,4] x) => (float[1,4] y) { s = my.Swish(x) y = Relu(s) }
+              <domain: "my", opset_import: ["" : 18]> Swish (a) => (b) { g = Sigmoid(a) b = Mul(a, g) }"""
+    prepared = prepare(saved(parser.parse_model(text), path), feeds_of(1, 4))
+    assert (prepared.notes, opset_of(prepared.graph.model)) == ((), OPSET)
+    assert not prepared.graph.model.functions
+    assert_equals_original(prepared, feeds_of(1, 4))
 
 
 def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None:

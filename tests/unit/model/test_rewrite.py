@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
@@ -18,6 +18,7 @@ from autoquant.model.rewrite import (
     from_bytes,
     has_named_nodes,
     infer_shapes,
+    inline_functions,
     name_nodes,
     open_dimensions,
     opset_of,
@@ -93,6 +94,34 @@ def test_an_operator_without_a_converter_is_a_model_error() -> None:
     model.graph.node[0].op_type = "NoSuchOperator"
     with pytest.raises(ModelError, match=r"conversion to opset 21 fails: .*NoSuchOp"):
         convert_opset(model, 21)
+
+
+def a_model_with_functions(opset: int, operators: int) -> onnx.ModelProto:
+    """Swish between products as a function, whose operators are those of another opset."""
+    text = f"""<ir_version: 9, opset_import: ["" : {opset}, "my" : 1]>
+               tiny (float[1,64] x) => (float[1,64] y)
+               {{ h = MatMul(x, w) s = my.Swish(h) t = my.Swish(s) y = Relu(t) }}
+               <domain: "my", opset_import: ["" : {operators}]> Swish (a) => (b) {{ g = Sigmoid(a) b = Mul(a, g) }}"""
+    model: onnx.ModelProto = parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(floats(64, 64), "w"))
+    return model
+
+
+@pytest.mark.parametrize("operators", [18, 17])
+def test_functions_are_inlined_and_survive_conversion(operators: int) -> None:
+    model = a_model_with_functions(18, operators)
+    inlined = inline_functions(model)
+    assert op_types(inlined) == ["MatMul", *["Sigmoid", "Mul"] * 2, "Relu"]
+    assert len(model.functions) == 1
+    feed = {"x": floats(1, 64)}
+    expected = outputs_of(a_model_with_functions(18, 18), feed)[0]
+    np.testing.assert_array_equal(outputs_of(convert_opset(inlined, 21), feed)[0], expected)
+    assert inline_functions(inlined) is inlined
+
+
+def test_a_model_with_functions_is_not_converted() -> None:
+    with pytest.raises(ModelError, match="conversion to opset 21 fails: function 'Swish'"):
+        convert_opset(a_model_with_functions(18, 18), 21)
 
 
 def test_initializers_listed_as_inputs_become_constants() -> None:
