@@ -22,6 +22,7 @@ from autoquant.model.rewrite import (
     convert_opset,
     densify,
     drop_initializer_inputs,
+    drop_unused_domains,
     free_dimensions,
     freeze,
     from_bytes,
@@ -138,7 +139,7 @@ def _apply(
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(model))))
         model = lower_matmul(fold_affine(fuse_hard_swish(model)))
-    return name_nodes(infer_shapes(model))
+    return name_nodes(infer_shapes(drop_unused_domains(model)))
 
 
 def _folded(model: Model) -> Model:

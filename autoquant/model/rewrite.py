@@ -16,6 +16,7 @@ __all__ = [
     "convert_opset",
     "densify",
     "drop_initializer_inputs",
+    "drop_unused_domains",
     "free_dimensions",
     "freeze",
     "from_bytes",
@@ -190,6 +191,18 @@ def open_dimensions(model: Model) -> Model:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_value < 0:
                     dim.Clear()
+    return copy
+
+
+def drop_unused_domains(model: Model) -> Model:
+    """Imports only of domains that a node here, in a body or in a function belongs to, and of ONNX's own."""
+    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    used = {"", "ai.onnx", *(node.domain for node in nodes)}
+    for function in model.functions:
+        used |= {imported.domain for imported in function.opset_import}
+    copy = _copy(model)
+    del copy.opset_import[:]
+    copy.opset_import.extend(imported for imported in model.opset_import if imported.domain in used)
     return copy
 
 

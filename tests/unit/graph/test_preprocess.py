@@ -42,6 +42,7 @@ def test_a_prepared_model_equals_the_original_and_says_where_it_comes_from(path:
     assert_equals_original(prepared, feeds)
     assert prepared.source == path
     assert prepared.notes == ()
+    assert [opset.domain for opset in prepared.graph.model.opset_import] == [""]
     assert onnx.load(path) == model
     assert prepared.digest == prepare(path, feeds).digest
 

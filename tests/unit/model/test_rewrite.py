@@ -13,6 +13,7 @@ from autoquant.model.rewrite import (
     convert_opset,
     densify,
     drop_initializer_inputs,
+    drop_unused_domains,
     free_dimensions,
     freeze,
     from_bytes,
@@ -30,7 +31,9 @@ from autoquant.model.rewrite import (
 from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 
-@pytest.fixture(params=["constants", "drop", "freeze", "infer", "name", "values", "outputs", "open", "convert"])
+@pytest.fixture(
+    params=["constants", "drop", "domains", "freeze", "infer", "name", "values", "outputs", "open", "convert"]
+)
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
     original = onnx.ModelProto()
@@ -38,6 +41,7 @@ def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.Mod
     rewrites: dict[str, Callable[[onnx.ModelProto], object]] = {
         "constants": constants_as_initializers,
         "drop": drop_initializer_inputs,
+        "domains": drop_unused_domains,
         "freeze": lambda m: freeze(m, {"x": (1, 2, 4)}, {"batch": 1}),
         "infer": infer_shapes,
         "name": name_nodes,
@@ -129,6 +133,17 @@ def test_initializers_listed_as_inputs_become_constants() -> None:
     dropped = drop_initializer_inputs(model)
     assert [value.name for value in dropped.graph.input] == ["x"]
     assert len(dropped.graph.initializer) == 1
+
+
+def test_only_domains_that_something_uses_are_imported() -> None:
+    def imported(model: onnx.ModelProto) -> list[str]:
+        model.opset_import.extend(helper.make_opsetid(domain, 1) for domain in ("my", "org.example"))
+        return [opset.domain for opset in drop_unused_domains(model).opset_import]
+
+    assert imported(a_convnet()) == [""]
+    assert imported(model_of("(float[4] x) => (float[4] y)", "y = com.microsoft.QuickGelu(x)")) == ["", "com.microsoft"]
+    then, other = (f"{k} = {k} () => (float[2] {k}_y) {{ {k}_y = my.Exp(x) }}" for k in ("then_branch", "else_branch"))
+    assert imported(model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{then}, {other}>")) == ["", "my"]
 
 
 def test_free_dimensions_are_the_named_ones_of_the_inputs() -> None:
