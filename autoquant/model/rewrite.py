@@ -220,7 +220,7 @@ def has_named_nodes(model: Model) -> bool:
 
 
 def name_nodes(model: Model) -> Model:
-    """Every node with a name that is unique in its graph."""
+    """Every node with a name that is unique in its graph; one that is so already stays."""
     copy = _copy(model)
     for graph in _graphs(copy.graph):
         _name(graph)
@@ -239,13 +239,16 @@ def _is_named(graph: onnx.GraphProto) -> bool:
 
 
 def _name(graph: onnx.GraphProto) -> None:
-    seen: set[str] = set()
+    taken = {node.name for node in graph.node}
+    seen = {""}
     for i, node in enumerate(graph.node):
-        name = node.name or f"{node.op_type}_{i}"
-        while name in seen:
-            name = f"{name}_{i}"
-        node.name = name
-        seen.add(name)
+        if node.name in seen:
+            name = node.name or f"{node.op_type}_{i}"
+            while name in taken:
+                name = f"{name}_{i}"
+            node.name = name
+            taken.add(name)
+        seen.add(node.name)
 
 
 def with_constants(
