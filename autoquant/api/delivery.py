@@ -77,8 +77,7 @@ class Delivery:
             bounds=self.bounds,
         )
         for name in set(files) - set(kept):
-            for file in list(files_of(files[name])):
-                file.unlink()
+            files[name].unlink()
             files[name].with_suffix(".overrides.json").unlink()
         members = [self._member(name, finalists[name], measured[name]) for name in kept]
         return Front(

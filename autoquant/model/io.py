@@ -30,7 +30,6 @@ _QUANTIZED_OPS = re.compile(
     r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
     r"|DynamicQuantize\w+|MatMulNBits"
 )
-_PROTOBUF_LIMIT = 2**31 - 2**20
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -92,18 +91,14 @@ def non_tensors(values: Iterable[onnx.ValueInfoProto]) -> list[str]:
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
-    """Write a model at once or not at all; external data lie beside it only where it exceeds protobuf's 2 GiB.
+    """Write a model, which must be smaller than protobuf's 2 GiB, at once or not at all.
 
     Raises:
         OutputError: There is no room, or the folder cannot be written.
     """
     part = path.with_name(path.name + ".part")
-    external = model.ByteSize() > _PROTOBUF_LIMIT
     try:
-        if external:
-            onnx.save(model, part, save_as_external_data=True, location=path.name + ".data", size_threshold=1024)
-        else:
-            part.write_bytes(model.SerializeToString(deterministic=True))
+        part.write_bytes(model.SerializeToString(deterministic=True))
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
