@@ -92,7 +92,7 @@ def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Sa
     if size == 1:
         return samples
     for signature in inputs:
-        if not signature.shape or isinstance(signature.shape[0], int):
+        if signature.shape is not None and (not signature.shape or isinstance(signature.shape[0], int)):
             raise DataError(
                 f"batch {size}: the first dimension of input '{signature.name}' is not dynamic, its shape is"
                 f" {_shape_text(signature.shape)}; export the model with a dynamic batch, or leave the batch at 1"
@@ -162,9 +162,9 @@ def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Fee
 
 
 def _column(array: Array | FileArray, signature: InputSignature, where: str) -> Callable[[int], Array]:
-    """The part of the array that one sample is, by index."""
-    shape = signature.shape
+    """The part of the array that one sample is, by index; a batch of one where the input's rank is not declared."""
     sample = array.sample if isinstance(array, FileArray) else lambda index: array[index, ...]
+    shape = (None,) * array.ndim if signature.shape is None else signature.shape
     if array.ndim == len(shape) + 1:
         return sample
     if array.ndim != len(shape) or not shape:
@@ -214,7 +214,7 @@ def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], where: str) 
 
 
 def _check_array(array: Array, signature: InputSignature, where: str) -> None:
-    shape, dtype = signature.shape, signature.dtype
+    shape, dtype = array.shape if signature.shape is None else signature.shape, signature.dtype
     fits = all(not isinstance(wanted, int) or wanted == n for wanted, n in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or not fits:
         raise DataError(

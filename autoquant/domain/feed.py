@@ -22,12 +22,12 @@ class InputSignature:
     Attributes:
         name: Its name.
         dtype: numpy's name of the element type, e.g. ``"float32"``.
-        shape: Declared dimensions: a number, or a name or None where dynamic.
+        shape: Declared dimensions: a number, or a name or None where dynamic; None where not even their number is.
     """
 
     name: str
     dtype: str
-    shape: tuple[int | str | None, ...]
+    shape: tuple[int | str | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

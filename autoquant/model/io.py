@@ -82,7 +82,8 @@ def _signature(value: onnx.ValueInfoProto) -> InputSignature:
     dims = tuple(
         d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else d.dim_param or None for d in tensor.shape.dim
     )
-    return InputSignature(value.name, helper.tensor_dtype_to_np_dtype(tensor.elem_type).name, dims)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    return InputSignature(value.name, dtype, dims if tensor.HasField("shape") else None)
 
 
 def non_tensors(values: Iterable[onnx.ValueInfoProto]) -> list[str]:

@@ -169,10 +169,15 @@ def free_dimensions(model: Model) -> frozenset[str]:
 
 
 def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]) -> Model:
-    """Input shapes made static: first dimensions by name, then those of an input that are not None."""
+    """Input shapes made static: first dimensions by name, then those of an input that are not None.
+
+    An input of undeclared rank takes that of its shape.
+    """
     copy = _copy(model)
     for value in copy.graph.input:
         tensor = value.type.tensor_type
+        if value.name in shapes and not tensor.HasField("shape"):
+            tensor.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in shapes[value.name])
         for i, dim in enumerate(tensor.shape.dim):
             size = dims.get(dim.dim_param) if dim.dim_param else None
             if size is None and value.name in shapes and not dim.dim_value > 0:

@@ -37,7 +37,7 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
 
 def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
     for signature in signatures_of(path) if dims else ():
-        for axis, name in enumerate(signature.shape):
+        for axis, name in enumerate(signature.shape or ()):
             if not isinstance(name, str) or name not in dims:
                 continue
             for feed in samples.feeds:

@@ -60,6 +60,18 @@ def test_an_array_with_one_dimension_more_is_fed_item_by_item(shape: list[int], 
         assert np.shares_memory(feed["x"], array)
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 3), (2, 3, 4)])
+def test_an_array_of_an_input_of_undeclared_rank_is_fed_in_batches_of_one(shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(0).normal(size=shape)
+    signature = InputSignature("x", "float64", None)
+    for index, feed in enumerate(read({"x": array}, signature).feeds):
+        np.testing.assert_array_equal(feed["x"], array[index : index + 1])
+    feeds = [{"x": array[0]}, {"x": array}]
+    assert [feed["x"].shape for feed in read(feeds, signature).feeds] == [shape[1:], shape]
+    assert len(batched(read({"x": array}, signature), [signature], 2)) == 1
+    assert "its dtype is float32" in refused({"x": array.astype(np.float32)}, signature)
+
+
 def test_labels_are_kept_apart() -> None:
     samples = read({"image": images(2), "label": np.array([3, 4]), "labels_2": np.array(["a", "b"])})
     assert [set(feed) for feed in samples.feeds] == [{"image"}, {"image"}]

@@ -92,6 +92,15 @@ def test_dimensions_that_samples_do_not_share_stay_dynamic(path: Path) -> None:
     assert_equals_original(prepared, feeds)
 
 
+def test_inputs_of_undeclared_rank_take_that_of_the_samples(path: Path) -> None:
+    model = a_mlp()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    prepared = prepare(saved(model, path), feeds_of(2, 3, 4))
+    assert prepared.graph.shape(X) == (2, 3, 4)
+    assert_equals_original(prepared, feeds_of(2, 3, 4))
+
+
 def test_dimensions_of_size_minus_one_are_dynamic(path: Path) -> None:
     model = a_mlp()
     for value in (*model.graph.input, *model.graph.output):

@@ -118,6 +118,13 @@ def test_signatures_are_those_of_the_inputs_that_a_user_feeds() -> None:
     )
 
 
+def test_an_input_of_undeclared_rank_has_no_shape_and_a_scalar_an_empty_one() -> None:
+    model = model_of("(float[n] x, float s) => (float[n] y)", "y = Mul(x, s)")
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    model.graph.input[1].type.tensor_type.shape.SetInParent()
+    assert [signature.shape for signature in input_signatures(model)] == [None, ()]
+
+
 def test_the_digest_is_that_of_the_content() -> None:
     model, other = a_convnet(), a_convnet()
     assert model_digest(model) == model_digest(other)
