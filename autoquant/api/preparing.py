@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoquant.api import steps
@@ -67,20 +67,21 @@ class Preparing:
 
     def ingredients(self) -> Ingredients:
         """Preprocess, partition, calibrate."""
-        asked, definition, samples = self.configuration, self.definition, self.data.calibration
+        asked, samples = self.configuration, self.data.calibration
         self.tell("preprocess")
         with self.deadline.phase("preprocess"):
             prepared = steps.prepare(asked.model, self.data.everything, dims=asked.dims)
+            definition = steps.expressible(self.definition, prepared)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
+            self.notes.extend(_left_out(self.definition, definition))
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
             if self.earlier is None:
-                statistics = self._calibrate(
-                    prepared, None, seconds=_CALIBRATION_SHARE * self.configuration.budget.limit_s
-                )
+                seconds = _CALIBRATION_SHARE * self.configuration.budget.limit_s
+                statistics = self._calibrate(prepared, definition, None, seconds=seconds)
             else:
-                statistics = self._calibrate(prepared, self.earlier.n_calibration_samples)
+                statistics = self._calibrate(prepared, definition, self.earlier.n_calibration_samples)
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
@@ -126,11 +127,11 @@ class Preparing:
             self.notes.append(f"equalisation: {note}")
             models += [] if other is None else [self._rounded(other)]
         asked = self.configuration
-        names = {scheme.name for scheme in self.definition.schemes}
+        names = {scheme.name for scheme in first.definition.schemes}
         space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE)
         uncorrected = steps.fitted(space, asked.targets).schemes
         schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
-        definitions = {False: replace(self.definition, schemes=schemes), True: self.definition}
+        definitions = {False: replace(first.definition, schemes=schemes), True: first.definition}
         if definitions[False] == definitions[True]:
             del definitions[True]
         return {
@@ -158,7 +159,7 @@ class Preparing:
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             n_samples = plain.statistics.n_samples
-            statistics = self._calibrate(prepared, n_samples, seconds=seconds)
+            statistics = self._calibrate(prepared, plain.definition, n_samples, seconds=seconds)
             if statistics.n_samples < n_samples:
                 return None, "there was no time for another calibration"
             return replace(plain, prepared=prepared, statistics=statistics, form=Form.EQUALISED), found.note
@@ -166,7 +167,10 @@ class Preparing:
     def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
         """The form with the highest mean gain of the uniform recipes; the first one where that is too little."""
         (first, chosen), *others = forms.items()
-        n_schemes, seconds = len(self.definition.schemes), _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s
+        n_schemes, seconds = (
+            len(chosen.definition.schemes),
+            _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s,
+        )
         gains: dict[_Form, float] = {}
         try:
             evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
@@ -189,7 +193,7 @@ class Preparing:
 
     def _rounded(self, plain: Ingredients) -> Ingredients:
         """With the weights of schemes that do not round them to the nearest integers."""
-        if all(scheme.rounding is Rounding.NEAREST for scheme in self.definition.schemes):
+        if all(scheme.rounding is Rounding.NEAREST for scheme in plain.definition.schemes):
             return plain
         self.tell("round")
         is_known = self.earlier is not None and self.earlier.form is plain.form
@@ -199,7 +203,7 @@ class Preparing:
                 plain.regions,
                 plain.statistics,
                 select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
-                space=self.definition,
+                space=plain.definition,
                 is_repeatable=True,
                 seconds=math.inf if is_known else _ROUNDING_SHARE * self.configuration.budget.limit_s,
                 without=self.earlier.unrounded if self.earlier is not None and is_known else (),
@@ -212,11 +216,18 @@ class Preparing:
             )
         return replace(plain, rounder=rounder)
 
-    def _calibrate(self, prepared: PreparedModel, n_samples: int | None, *, seconds: float = math.inf) -> Statistics:
+    def _calibrate(
+        self,
+        prepared: PreparedModel,
+        definition: SpaceDefinition,
+        n_samples: int | None,
+        *,
+        seconds: float = math.inf,
+    ) -> Statistics:
         return steps.calibrate(
             prepared,
             self.data.calibration,
-            space=self.definition,
+            space=definition,
             cache_folder=self.configuration.cache,
             seconds=seconds,
             n_samples=n_samples,
@@ -231,6 +242,14 @@ def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0
+
+
+def _left_out(asked: SpaceDefinition, found: SpaceDefinition) -> Iterator[str]:
+    """A sentence where schemes are left out."""
+    gone = [scheme for scheme in asked.schemes if scheme not in found.schemes]
+    if gone:
+        names = _enumerated([scheme.name for scheme in gone])
+        yield f"the model's opset cannot express {names}: export it with opset {max(s.opset for s in gone)} or newer"
 
 
 def _enumerated(names: Sequence[str]) -> str:

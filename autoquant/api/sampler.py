@@ -66,7 +66,8 @@ class StructureSampler(sampler.StructureSampler):
     ) -> None:
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
-        layout = steps.layout_of(prepared, regions, steps.definition_of(space, ep))
+        definition = steps.expressible(steps.definition_of(space, ep), prepared)
+        layout = steps.layout_of(prepared, regions, definition)
         super().__init__(
             layout,
             seed=seed,

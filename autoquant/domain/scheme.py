@@ -223,3 +223,15 @@ class Scheme:
     def is_dynamic(self) -> bool:
         """Whether activations are quantized with the range of each input: neighbours get and give floats."""
         return self.ranges.kind is RangeKind.DYNAMIC
+
+    @property
+    def opset(self) -> int:
+        """The first version of ONNX's operators that can express it.
+
+        QuantizeLinear is there from 10 on, DynamicQuantizeLinear from 11, an axis from 13, integers of 16 bits from 21.
+        """
+        if self.is_dynamic:
+            return 11
+        if max(self.activation.dtype.bits, self.weight.dtype.bits) > 8:
+            return 21
+        return 13 if self.weight.granularity is Granularity.CHANNEL else 10

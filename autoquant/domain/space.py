@@ -89,6 +89,10 @@ class SpaceDefinition:
         )
         return self if schemes == self.schemes else replace(self, schemes=schemes, digest=f"{self.digest}-unsaturated")
 
+    def at_opset(self, opset: int) -> "SpaceDefinition":
+        """The same without the schemes that this version of ONNX's operators cannot express."""
+        return replace(self, schemes=tuple(scheme for scheme in self.schemes if scheme.opset <= opset))
+
     @property
     def has_dynamic(self) -> bool:
         """Whether a scheme takes the ranges of activations at run time."""

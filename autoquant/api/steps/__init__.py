@@ -9,6 +9,7 @@ from autoquant.api.steps.models import model_path, read_data, running, signature
 from autoquant.api.steps.preparation import (
     compared,
     definition_of,
+    expressible,
     find_regions,
     fitted,
     layout_of,
@@ -24,6 +25,7 @@ __all__ = [
     "compared",
     "definition_of",
     "equalise",
+    "expressible",
     "find_regions",
     "fitted",
     "layout_of",

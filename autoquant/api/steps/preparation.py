@@ -10,17 +10,27 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, TargetError
+from autoquant.errors import DataError, ModelError, TargetError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import opset_of
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 
-__all__ = ["compared", "definition_of", "find_regions", "fitted", "layout_of", "prepare", "prepare_without_data"]
+__all__ = [
+    "compared",
+    "definition_of",
+    "expressible",
+    "find_regions",
+    "fitted",
+    "layout_of",
+    "prepare",
+    "prepare_without_data",
+]
 
 
 def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -109,6 +119,23 @@ def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
         return fitted(found, [Target(ep)])
     except TargetError:
         return found
+
+
+def expressible(definition: SpaceDefinition, prepared: PreparedModel) -> SpaceDefinition:
+    """The space without schemes that the opset of the model cannot express.
+
+    Raises:
+        ModelError: Nothing is left of it.
+    """
+    opset = opset_of(prepared.graph.model)
+    found = definition.at_opset(opset)
+    if definition.schemes and not found.schemes:
+        least = min(scheme.opset for scheme in definition.schemes)
+        raise ModelError(
+            f"{prepared.source}: no scheme of space {definition.name} can be written at opset {opset}, at which the"
+            f" model stays; export it again with opset {least} or newer"
+        )
+    return found
 
 
 def fitted(definition: SpaceDefinition, targets: Iterable[Target]) -> SpaceDefinition:

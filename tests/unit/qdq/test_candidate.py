@@ -1,8 +1,12 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoquant.domain.scheme import Scheme
 from autoquant.qdq.candidate import Candidate
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, opened, scheme
+from tests.models import a_convnet
 
 
 def candidate(skeleton: bytes = b"model", variants: dict[str, str] | None = None) -> Candidate:
@@ -33,3 +37,21 @@ def test_the_digest_tells_skeletons_apart() -> None:
 
 def test_the_size_counts_the_constants_that_the_skeleton_leaves_out() -> None:
     assert candidate(b"model").size_bytes == 5 + 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("taken", "opset"),
+    [
+        (U8S8_TENSOR, 10),
+        (scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic"), 11),
+        (U8S8_CHANNEL, 13),
+        (U16S8, 21),
+        (scheme("u8:tensor:asym", "s16:channel:sym"), 21),
+    ],
+    ids=str,
+)
+def test_a_scheme_is_written_from_its_opset_on_and_not_before(taken: Scheme, opset: int) -> None:
+    assert taken.opset == opset
+    assert opened(case_of(a_convnet(opset)).quantized(taken).model)
+    with pytest.raises(Exception, match="INVALID_GRAPH"):
+        opened(case_of(a_convnet(opset - 1)).quantized(taken).model)
