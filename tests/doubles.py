@@ -3,6 +3,7 @@
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator, EvaluatorSetup
@@ -77,25 +78,20 @@ class NeverRefines:
         hang()
 
 
-class MisbehavingSetup:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisbehavingSetup(EvaluatorSetup):
     """Makes one.
 
-    Args:
-        setup: Of the real evaluator.
+    Attributes:
         faults: ``crash``, ``hang`` or ``eat`` by assignment.
         profiling: One of them for taking profiles.
     """
 
-    def __init__(
-        self,
-        setup: EvaluatorSetup,
-        faults: Mapping[frozenset[tuple[RegionId, str]], str],
-        profiling: str | None = None,
-    ) -> None:
-        self.setup, self.faults, self.profiling = setup, faults, profiling
+    faults: Mapping[frozenset[tuple[RegionId, str]], str] = field(default_factory=dict)
+    profiling: str | None = None
 
     def __call__(self) -> Misbehaving:
-        made = self.setup()
+        made = EvaluatorSetup.__call__(self)
         found = Misbehaving(made.bench, made.float_bytes)
         found.faults, found.profiling = self.faults, self.profiling
         return found

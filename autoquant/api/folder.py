@@ -118,10 +118,6 @@ class RunFolder:
         """Write plain values."""
         self.write_text(name, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
-    def read_json(self, name: str) -> dict[str, object]:
-        """See ``read_json``."""
-        return read_json(self.path / name)
-
     def take_journal(self, folder: Path) -> None:
         """Copy the study of another run, without what a killed one has left of a last line.
 

@@ -3,11 +3,11 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Evaluator, EvaluatorSetup, Ingredients
+from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, EvaluatorSetup, Ingredients
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
@@ -31,7 +31,6 @@ class IsolatedEvaluator:
         setup: Makes the evaluator.
         trial_s: Seconds that a trial may take; None for no limit.
         memory_bytes: Data that the process may have.
-        make: Makes the evaluator from the setup, in the other process.
         opening_s: Seconds that opening the last candidate took.
         loading_s: Seconds that sending the last form of the model took.
     """
@@ -39,7 +38,6 @@ class IsolatedEvaluator:
     setup: EvaluatorSetup
     trial_s: float | None = None
     memory_bytes: int | None = None
-    make: Callable[[], Evaluator] | None = None
     opening_s: float = 0.1
     loading_s: float = 0.0
     _worker: Worker = field(init=False)
@@ -51,7 +49,7 @@ class IsolatedEvaluator:
 
     def __post_init__(self) -> None:
         affinity = self.setup.targets[0].affinity
-        self._worker = Worker(self.make or self.setup, memory_bytes=self.memory_bytes, affinity=affinity)
+        self._worker = Worker(self.setup, memory_bytes=self.memory_bytes, affinity=affinity)
 
     def start(self) -> None:
         """Begin to run the float model; nothing waits for it yet."""
@@ -69,7 +67,7 @@ class IsolatedEvaluator:
 
     def _pin_samples(self, n: int) -> None:
         """A process that is begun later measures on the samples that the first one had time for."""
-        if n < len(self.setup.samples) and self.make is None:
+        if n < len(self.setup.samples):
             self.setup = self._worker.factory = self.setup.pinned(n)
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:

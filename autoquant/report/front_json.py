@@ -10,15 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, SNR_LIMIT_DB, Goal
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
 
-__all__ = ["SNR_LIMIT_DB", "front_from_json", "front_json"]
-
-SNR_LIMIT_DB = 200.0
-"""Written for an infinite SNR, which JSON cannot spell; no float32 output comes near it unless it is equal."""
+__all__ = ["front_from_json", "front_json"]
 
 _VERSION = 1
 
@@ -26,11 +23,11 @@ _VERSION = 1
 def front_json(front: Front) -> str:
     """Render ``front.json``.
 
-    An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, so that equal outputs are 200.0 dB. The float model's
-    ``snr_db.worst`` is null. A member with integer or boolean outputs has ``agreement`` beside ``snr_db``. In
-    ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what is not known is null. ``objectives`` says what the
-    members were compared in: ``latency`` (on each target), ``size``, ``snr`` and metrics by name, to ``minimize`` or
-    ``maximize``.
+    An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, as JSON cannot spell infinity: equal outputs are 200.0 dB,
+    which no other float32 output comes near. The float model's ``snr_db.worst`` is null. A member with integer or
+    boolean outputs has ``agreement`` beside ``snr_db``. In ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what
+    is not known is null. ``objectives`` says what the members were compared in: ``latency`` (on each target), ``size``,
+    ``snr`` and metrics by name, to ``minimize`` or ``maximize``.
 
     Args:
         front: What is delivered.

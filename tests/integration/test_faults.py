@@ -12,7 +12,6 @@ import pytest
 import autoquant
 from autoquant import Budget
 from autoquant.api.data import SearchData
-from autoquant.api.evaluator import EvaluatorSetup
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Run
 from autoquant.domain.measurement import Failure, Measurement
@@ -30,8 +29,8 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
         asked = run.configuration
-        setup = EvaluatorSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0)
-        return IsolatedEvaluator(setup, memory_bytes=10**9, make=MisbehavingSetup(setup, faults))
+        setup = MisbehavingSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0, faults=faults)
+        return IsolatedEvaluator(setup, memory_bytes=10**9)
 
     monkeypatch.setattr(Run, "_evaluator", evaluator)
     result = autoquant.search(
@@ -52,8 +51,10 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_search_without_profiles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
         asked = run.configuration
-        setup = EvaluatorSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0)
-        return IsolatedEvaluator(setup, make=MisbehavingSetup(setup, {}, profiling="crash"))
+        setup = MisbehavingSetup(
+            model=asked.model, samples=data.search, targets=asked.targets, seed=0, profiling="crash"
+        )
+        return IsolatedEvaluator(setup)
 
     monkeypatch.setattr(Run, "_evaluator", evaluator)
     result = autoquant.search(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoquant.api.folder import RunFolder, is_disk_full, writing
+from autoquant.api.folder import RunFolder, is_disk_full, read_json, writing
 from autoquant.errors import OutputError
 
 
@@ -110,11 +110,11 @@ def test_a_file_that_cannot_be_written_is_an_output_error_and_no_other_is_replac
 def test_plain_values_are_read_back_and_broken_files_are_empty(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_json("run.json", {"a": [1, None]})
-    assert folder.read_json("run.json") == {"a": [1, None]}
-    assert folder.read_json("nothing.json") == {}
+    assert read_json(tmp_path / "run.json") == {"a": [1, None]}
+    assert read_json(tmp_path / "nothing.json") == {}
     for text in ('{"a": ', "[1]", ""):
         (tmp_path / "run.json").write_text(text)
-        assert folder.read_json("run.json") == {}
+        assert read_json(tmp_path / "run.json") == {}
 
 
 def test_values_that_json_does_not_know_are_not_written(tmp_path: Path) -> None:

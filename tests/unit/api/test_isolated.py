@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,15 +32,19 @@ class Place:
         regions = steps.find_regions(prepared, space=definition)
         statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
         self.ingredients = Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+        self.samples = samples
         self.setup = EvaluatorSetup(model=self.model, samples=samples, targets=(Target(),), seed=0)
         self.quantized: Assignment = {regions[0].id: SCHEME}
         self.deadly: Assignment = {region.id: SCHEME for region in regions}
 
     def evaluator(self, fault: str, trial_s: float | None = None) -> IsolatedEvaluator:
         faults = {frozenset(self.deadly.items()): fault}
-        made = IsolatedEvaluator(self.setup, trial_s, memory_bytes=10**9, make=MisbehavingSetup(self.setup, faults))
+        made = IsolatedEvaluator(self.misbehaving(faults=faults), trial_s, memory_bytes=10**9)
         made.load(self.ingredients, has_plain_sums=False)
         return made
+
+    def misbehaving(self, **how: Any) -> MisbehavingSetup:
+        return MisbehavingSetup(model=self.model, samples=self.samples, targets=(Target(),), seed=0, **how)
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +118,14 @@ def test_a_trial_that_the_search_has_no_time_for_is_no_failure(place: Place) -> 
 
 
 def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Place) -> None:
-    evaluator = IsolatedEvaluator(place.setup, make=crashing)
+    evaluator = IsolatedEvaluator(CrashingSetup(model=place.model, samples=place.samples, targets=(Target(),), seed=0))
     with pytest.raises(ModelError, match=r"model\.onnx: running it on cpu-1t failed, its process was ended by SIGSEGV"):
         evaluator.facts()
 
 
 @pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
 def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, reason: str) -> None:
-    make = MisbehavingSetup(place.setup, {}, profiling=fault)
-    evaluator = IsolatedEvaluator(place.setup, memory_bytes=10**9, make=make)
+    evaluator = IsolatedEvaluator(place.misbehaving(profiling=fault), memory_bytes=10**9)
     evaluator.load(place.ingredients, has_plain_sums=False)
     with pytest.raises(ProfileError, match=reason):
         evaluator.profile(0.1, 60.0)
@@ -145,9 +149,10 @@ def test_the_other_process_is_told_what_was_measured(place: Place, evaluator: Is
     assert evaluator.evaluate(place.quantized, 6, left_s=60) == measured
 
 
-def crashing() -> Evaluator:
-    crash()
-    raise AssertionError
+class CrashingSetup(EvaluatorSetup):
+    def __call__(self) -> Evaluator:
+        crash()
+        raise AssertionError
 
 
 def test_what_is_wrong_with_the_data_is_told_by_the_other_process_too(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, SNR_LIMIT_DB, Goal
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError
-from autoquant.report.front_json import SNR_LIMIT_DB, front_from_json, front_json
+from autoquant.report.front_json import front_from_json, front_json
 from tests.records import a_float_member, a_front, a_member
 
 texts = st.text(max_size=8)
