@@ -58,17 +58,14 @@ class IsolatedEvaluator:
     def facts(self) -> BenchFacts:
         """Of the float model, once it was run.
 
+        A process that is begun later measures on the samples that the first one had time for, however long it takes.
+
         Raises:
             AutoquantError: It cannot be opened or run.
         """
         found: BenchFacts = self._own("facts")
-        self._pin_samples(found.n_samples)
+        self.setup = self._worker.factory = self.setup.pinned(found.n_samples)
         return found
-
-    def _pin_samples(self, n: int) -> None:
-        """A process that is begun later measures on the samples that the first one had time for."""
-        if n < len(self.setup.samples):
-            self.setup = self._worker.factory = self.setup.pinned(n)
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:
         """Take what candidates are built from; a form that the process has is not sent again.

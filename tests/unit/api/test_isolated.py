@@ -1,3 +1,4 @@
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +162,15 @@ def test_what_is_wrong_with_the_data_is_told_by_the_other_process_too(tmp_path: 
     evaluator = IsolatedEvaluator(EvaluatorSetup(model=model, samples=samples, targets=(Target(),), seed=0))
     with pytest.raises(DataError, match="NaN or infinity"):
         evaluator.facts()
+    evaluator.close()
+
+
+@pytest.mark.parametrize(("seconds", "n_samples"), [(0.0, 2), (600.0, 6)])
+def test_a_process_that_is_begun_later_has_no_less_samples(place: Place, seconds: float, n_samples: int) -> None:
+    evaluator = IsolatedEvaluator(replace(place.setup, seconds=seconds))
+    assert evaluator.facts().n_samples == n_samples
+    assert len(evaluator.setup.samples) == n_samples
+    assert evaluator.setup.seconds == math.inf
     evaluator.close()
 
 
