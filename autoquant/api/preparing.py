@@ -30,6 +30,8 @@ _Form = tuple[Form, bool]
 _CALIBRATION_SHARE = 0.25
 _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
+_FORM_PATIENCE_S, _FORM_PATIENCE = 1.0, 3.0
+"""No recipe of another form is begun later than this and so many times what the first form took."""
 _LEAST_GAIN_DB, _MOST_DB = 1.0, 60.0
 """Less may be chance: where a model has few outputs, errors cancel or add up from recipe to recipe."""
 _LEAST_EXPONENT = 2
@@ -174,10 +176,12 @@ class Preparing:
         gains: dict[_Form, float] = {}
         try:
             evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+            start = self.deadline.elapsed
             before = evaluator.uniform_db(seconds, n_schemes)
+            most_s = _FORM_PATIENCE_S + _FORM_PATIENCE * (self.deadline.elapsed - start)
             for form, other in others:
                 evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
-                gains[form] = _mean_gain(before, evaluator.uniform_db(math.inf, len(before)))
+                gains[form] = _mean_gain(before, evaluator.uniform_db(most_s, len(before)))
         except (ModelError, ProfileError) as error:
             self.notes.append(f"forms of the model are not compared any further: {error}")
         best = max(gains, key=lambda form: gains[form], default=first)
@@ -235,10 +239,15 @@ class Preparing:
 
 
 def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
-    """Of SNRs, those beyond 60 dB counting as such; 0 without any that is finite on both sides."""
+    """Of SNRs, those beyond 60 dB counting as such; 0 without any that is finite on both sides.
+
+    Args:
+        before: Of the recipes in the first form.
+        after: Of those that there was time for in another form.
+    """
     gains = [
         max(min(b, _MOST_DB), -_MOST_DB) - max(min(a, _MOST_DB), -_MOST_DB)
-        for a, b in zip(before, after, strict=True)
+        for a, b in zip(before, after, strict=False)
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0

@@ -101,6 +101,7 @@ class Evaluating:
     loading_s: float = 0.0
     has_plain_sums: bool = False
     loaded: list[Ingredients] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     is_settled: bool = False
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool) -> None:
@@ -109,6 +110,7 @@ class Evaluating:
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         assert seconds > 0
+        self.seconds.append(seconds)
         assert n_most > 0
         found = self.decibels[len(self.loaded) - 1]
         if isinstance(found, Exception):
@@ -200,6 +202,14 @@ def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
     assert evaluating.is_settled
     if len(decibels) < 4:
         assert "forms of the model are not compared any further: it crashed" in preparing.notes
+
+
+def test_other_forms_have_a_limit_of_time_also_where_the_search_has_none(make: Make) -> None:
+    preparing, evaluating = make(), Evaluating([[20.0, 20.0], [25.0], [22.0, 22.0], [24.0, 24.0]])
+    assert preparing.configuration.budget.seconds is None
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.EQUALISED
+    assert evaluating.seconds[0] == math.inf
+    assert all(map(math.isfinite, evaluating.seconds[1:]))
 
 
 @pytest.mark.parametrize("form", list(Form))
