@@ -145,17 +145,16 @@ class Run:
     def opened(self, folder: RunFolder) -> Iterator[Opened]:
         """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
         assert self.data is not None
-        with closing(self._evaluator(self.data)) as evaluator:
+        with closing(self._evaluator(self.data)) as evaluator, interruptible() as interrupts:
             evaluator.start()
             preparing = self._preparing(self.data)
             plain = preparing.ingredients()
-            with interruptible() as interrupts:
-                with self.deadline.phase("open"):
-                    facts = self._load(evaluator, plain)
-                ingredients = preparing.in_best_form(plain, evaluator)
-                if not self.configuration.resume:  # before there is a journal
-                    folder.write_json("run.json", self._run_document(ingredients, facts, None))
-                yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
+            with self.deadline.phase("open"):
+                facts = self._load(evaluator, plain)
+            ingredients = preparing.in_best_form(plain, evaluator)
+            if not self.configuration.resume:  # before there is a journal
+                folder.write_json("run.json", self._run_document(ingredients, facts, None))
+            yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
         n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
@@ -207,7 +206,7 @@ class Run:
             self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
 
     def open_trials(self, folder: RunFolder, opened: Opened) -> Trials:
-        """Open the study, with what can answer its trials."""
+        """Open the study, with what can answer its trials; from here on Ctrl-C ends them, and no longer everything."""
         assert self.data is not None
         ingredients, evaluator = opened.ingredients, opened.evaluator
         space = resolve(ingredients.definition, ingredients.regions)
@@ -237,6 +236,7 @@ class Run:
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
+        opened.interrupts.is_counting = True
         return trials
 
     def _first(self, ingredients: Ingredients, space: SearchSpace) -> Sequence[Assignment]:

@@ -65,7 +65,7 @@ def test_an_interrupted_search_goes_on_with_resume() -> None:
 
 
 @pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("phase", ["preprocess", "calibrate"])
+@pytest.mark.parametrize("phase", ["preprocess", "calibrate", "equalise", "profile"])
 def test_an_interrupt_before_anything_is_measured_leaves_nothing(phase: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         search(CtrlC(phase))
