@@ -16,6 +16,7 @@ from autoquant.api.folder import RunFolder, enough_room, read_json
 from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Opened, Run
+from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.api.trials import Trials
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.front import FLOAT_ID, Front, Member
@@ -148,7 +149,7 @@ class _Resolution:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
                 layout = self._layout(opened, trials)
-            attempts = self._attempts(trials, layout)
+            attempts = self._attempts(opened, trials, layout)
             best = max(attempts, key=lambda attempt: attempt.snr_db)
             if isinstance(best.evaluation.outcome, Failure):
                 raise OutputError(
@@ -187,36 +188,40 @@ class _Resolution:
             raise OutputError(f"{self.source / 'run.json'}: its latency prior is of other regions; search again")
         return layout
 
-    def _attempts(self, trials: Trials, layout: Layout) -> list[_Attempt]:
-        """Predictions with what was measured of them, until one keeps the SNR.
+    def _attempts(self, opened: Opened, trials: Trials, layout: Layout) -> list[_Attempt]:
+        """Predictions with what was measured of them, until one keeps the SNR, or the user wants no more of them.
 
         By how much one that missed it was overestimated, the next one is solved for more: what looks best is what the
         models are too optimistic of, and the samples here may be noisier than those that the run has seen.
         """
         found: list[_Attempt] = []
-        while len(found) < _MOST_ATTEMPTS:
+        while len(found) < _MOST_ATTEMPTS and not any(attempt.snr_db >= self.min_snr_db for attempt in found):
             beyond_db = max((attempt.overestimated_db for attempt in found), default=0.0)
             try:
-                found.append(self._attempt(trials, layout, self.min_snr_db + beyond_db))
-            except UsageError as error:
+                with self.run.deadline.phase("solve"):
+                    predicted = self._predicted(trials.study, layout, self.min_snr_db + beyond_db)
+                opened.interrupts.check()
+                self._measure(trials, predicted, found)
+            except (UsageError, KeyboardInterrupt) as error:
                 if not found:
                     raise
-                self.run.notes.append(f"no other prediction was measured: {error}")
-                break
-            if found[-1].snr_db >= self.min_snr_db:
+                why = error if isinstance(error, UsageError) else ENDED_BY_USER
+                self.run.notes.append(f"no other prediction was measured: {why}")
                 break
         return found
 
-    def _attempt(self, trials: Trials, layout: Layout, min_snr_db: float) -> _Attempt:
-        with self.run.deadline.phase("solve"):
-            predicted = self._predicted(trials.study, layout, min_snr_db)
-        with self.run.deadline.phase("search"):
-            evaluation = trials.measure(predicted.assignment)
+    def _measure(self, trials: Trials, predicted: Predicted, found: list[_Attempt]) -> None:
+        """One more attempt, which counts also where the user ends it just after it was measured."""
+        n_before = len(trials.study.evaluations)
+        try:
+            with self.run.deadline.phase("search"):
+                evaluation = trials.measure(predicted.assignment)
+        finally:
+            found.extend(_Attempt(predicted, evaluation) for evaluation in trials.study.evaluations[n_before:])
         if evaluation is None:
             raise UsageError(
                 f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
             )
-        return _Attempt(predicted, evaluation)
 
     def _predicted(self, study: Study, layout: Layout, min_snr_db: float) -> Predicted:
         """The solution, unless the models leave no doubt that there is none."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 import autoquant
 from autoquant import AutoquantError, Budget
-from autoquant.api.trials import Trials
+from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.examples import example
@@ -141,6 +142,38 @@ def test_a_prediction_that_fails_is_followed_by_another(
     assert "t0014 missed the demand of 20 dB: " in result.stdout
     assert "it failed at run (of a bad day)" in result.stdout
     assert document("other")["resolved"]["assignment"] != dict(measured[0])
+
+
+@pytest.mark.parametrize("n_measured", [1, 2])
+def test_ctrl_c_keeps_what_was_measured(
+    digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch, n_measured: int
+) -> None:
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", mistaken_by(200, n=9))
+    n_told: list[int] = []
+
+    def on_progress(progress: SearchProgress) -> None:
+        if progress.phase == "search":
+            n_told.append(progress.n_evaluations)
+            if len(n_told) == n_measured:
+                signal.raise_signal(signal.SIGINT)
+
+    result = autoquant.resolve("digits", min_snr_db=60, out="other", on_progress=on_progress)
+    assert "no other prediction was measured: the user ended the search" in result.record.notes
+    assert len(pd.read_csv("other/trials.csv")) == 14 + n_measured
+    assert json.loads(Path("other/front.json").read_text())["members"][-1]["id"] == "float"
+
+
+def test_ctrl_c_before_anything_was_measured_leaves_nothing(
+    digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(study: Study, layout: Layout, **rest: Any) -> Predicted:
+        signal.raise_signal(signal.SIGINT)
+        return fastest_predicted(study, layout, **rest)
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", predict)
+    with pytest.raises(KeyboardInterrupt):
+        autoquant.resolve("digits", min_snr_db=20, out="other")
+    assert not Path("other").exists()
 
 
 def test_what_is_not_faster_is_not_delivered_and_that_is_said(command: Command, run: dict[Path, bytes]) -> None:
