@@ -1,20 +1,39 @@
 """The other process: ``python -m autoquant.isolation.child`` makes an object and answers calls until its input ends."""
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
 import sys
 import traceback
+from dataclasses import replace
 from typing import IO, Any
 
 from autoquant.isolation.limits import die_with_parent, limit_memory
 from autoquant.isolation.messages import Answer, Request, Start, receive, send
 
-__all__ = ["main", "serve"]
+__all__ = ["Warnings", "main", "serve"]
 
 
-def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+class Warnings(logging.Handler):
+    """Keeps what the package warns of until an answer takes it along."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self._kept.append(record.getMessage())
+
+    def taken(self) -> tuple[str, ...]:
+        """What was kept since the last time."""
+        taken, self._kept = tuple(self._kept), []
+        return taken
+
+
+def serve(requests: IO[bytes], answers: IO[bytes], warnings: Warnings) -> None:
     """Answer calls until there are no more; what the factory raised answers every call."""
     start: Start = receive(requests)
     sys.path[:] = start.path
@@ -35,7 +54,8 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             request: Request = receive(requests)
         except EOFError:
             return
-        _answer(answers, Answer(error=failed) if failed else _called(made, request))
+        answer = Answer(error=failed) if failed else _called(made, request)
+        _answer(answers, replace(answer, warnings=warnings.taken()))
 
 
 def _called(made: object, request: Request) -> Answer:
@@ -48,7 +68,7 @@ def _called(made: object, request: Request) -> Answer:
 
 
 def _answer(answers: IO[bytes], answer: Answer) -> None:
-    send(answers, answer if answer.error is None else Answer(error=_picklable(answer.error)))
+    send(answers, answer if answer.error is None else replace(answer, error=_picklable(answer.error)))
 
 
 def _picklable(error: BaseException) -> BaseException:
@@ -69,8 +89,10 @@ def main() -> None:
     die_with_parent()
     answers: Any = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    warnings = Warnings()
+    logging.getLogger("autoquant").addHandler(warnings)
     with contextlib.suppress(BrokenPipeError):
-        serve(sys.stdin.buffer, answers)
+        serve(sys.stdin.buffer, answers, warnings)
     os._exit(0)  # the parent waits for no destructor of a provider
 
 

@@ -35,10 +35,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call gave, or what it raised."""
+    """What a call gave, or what it raised, and what the package warned of there since the last one."""
 
     value: Any = None
     error: BaseException | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def send(stream: IO[bytes], message: object) -> None:

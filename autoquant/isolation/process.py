@@ -1,6 +1,7 @@
 """An object in a process of its own."""
 
 import contextlib
+import logging
 import os
 import pickle
 import shutil
@@ -17,6 +18,7 @@ from autoquant.isolation.patience import Patience
 
 __all__ = ["SCRATCH", "Worker", "WorkerLostError", "memory_folder"]
 
+_LOG = logging.getLogger("autoquant")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PATIENCE_S = 2.0
 SCRATCH = "AUTOQUANT_SCRATCH"
@@ -41,7 +43,7 @@ class Worker:
     """Makes an object in another process and calls its methods there, one at a time.
 
     The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C doesn't reach it, and it ends
-    when this one does.
+    when this one does. What the package warns of there is logged here when the call is answered.
 
     Attributes:
         factory: Makes the object; pickled, as arguments and results are.
@@ -54,6 +56,7 @@ class Worker:
     affinity: Sequence[int] = ()
     _process: "subprocess.Popen[bytes] | None" = None
     _errors: IO[bytes] | None = None
+    _n_old: int = 0
     _scratch: str | None = None
     _patience: Patience = field(init=False)
 
@@ -71,7 +74,7 @@ class Worker:
         """Begin to make the object; the next call waits for it."""
         if self._process is not None:
             return
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
         self._scratch = tempfile.mkdtemp(prefix="autoquant-", dir=memory_folder())
         process = subprocess.Popen(
             [sys.executable, "-m", "autoquant.isolation.child"],
@@ -142,6 +145,10 @@ class Worker:
                 self._kill()
                 self.close()
             raise
+        assert self._errors is not None
+        self._n_old = os.fstat(self._errors.fileno()).st_size
+        for warning in answer.warnings:
+            _LOG.warning("%s", warning)
         if answer.error is not None:
             raise answer.error
         return answer.value
@@ -182,8 +189,9 @@ class Worker:
         return WorkerLostError(f"its process was {how}" + (f": {said}" if said else ""))
 
     def _last_words(self) -> str:
+        """The last line since the last answer: what was said before is of calls that went well."""
         assert self._errors is not None
-        self._errors.seek(0)
+        self._errors.seek(self._n_old)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return " ".join(lines[-1].split())[:_LONGEST_REASON] if lines else ""
 

@@ -1,3 +1,4 @@
+import logging
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from tests.doubles import crash, eat_memory, hang
 
 GB = 10**9
+LOG = logging.getLogger("autoquant")
 is_linux = sys.platform == "linux"
 
 
@@ -37,6 +39,13 @@ class Servant:
         print(text)
         os.write(1, text.encode())
         return text
+
+    def complain(self) -> None:
+        os.write(2, b"one core is slow\n")
+
+    def warn(self) -> None:
+        LOG.info("this is slow")
+        LOG.warning("the recipe %s doesn't run", "u8")
 
     def refuse(self) -> None:
         raise DataError("these are no data; give others")
@@ -163,6 +172,22 @@ def test_whoever_wants_more_memory_than_allowed_gets_none(worker: Worker) -> Non
 def test_last_words_are_the_reason(worker: Worker) -> None:
     with pytest.raises(WorkerLostError, match="ended with code 3: no device left"):
         worker.call("leave")
+
+
+def test_what_was_said_in_an_earlier_call_is_no_reason(worker: Worker) -> None:
+    worker.call("complain")
+    worker.call("warn")
+    with pytest.raises(WorkerLostError) as lost:
+        worker.call("crash")
+    assert str(lost.value) == "its process was ended by SIGSEGV"
+    with pytest.raises(WorkerLostError, match="no device left"):
+        worker.call("leave")
+
+
+def test_what_the_package_warns_of_there_is_logged_here_once(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+    worker.call("warn")
+    worker.call("count")
+    assert caplog.record_tuples == [("autoquant", logging.WARNING, "the recipe u8 doesn't run")]
 
 
 def test_a_process_stays_on_its_cores() -> None:
