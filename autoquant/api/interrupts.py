@@ -1,4 +1,4 @@
-"""Ctrl-C while a search runs."""
+"""Ctrl-C while a search runs, and SIGTERM, which means the same."""
 
 import signal
 import threading
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 __all__ = ["Interrupts", "interruptible"]
 
 _PATIENCE = 2
+_DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 @dataclass(slots=True)
@@ -40,21 +41,18 @@ def interruptible() -> Iterator[Interrupts]:
     """Count presses of Ctrl-C from when that is asked for, instead of raising KeyboardInterrupt, up to the third.
 
     Only where Python's own handler is in place and can be replaced, which is the main thread; elsewhere Ctrl-C raises
-    KeyboardInterrupt where it happens.
+    KeyboardInterrupt where it happens. SIGTERM is a press of Ctrl-C, where nothing else was meant by it.
     """
     interrupts = Interrupts()
 
     def note(number: int, frame: object) -> None:  # noqa: ARG001 - what signal wants
         interrupts.press()
 
-    is_replaceable = threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if not is_replaceable:
-        yield interrupts
-        return
-    signal.signal(signal.SIGINT, note)
+    is_main = threading.current_thread() is threading.main_thread()
+    replaceable = [number for number, default in _DEFAULTS.items() if is_main and signal.getsignal(number) is default]
+    before = {number: signal.signal(number, note) for number in replaceable}
     try:
         yield interrupts
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

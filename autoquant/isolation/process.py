@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from autoquant.isolation.messages import Answer, Request, Start, receive, send
 from autoquant.isolation.patience import Patience
+from autoquant.isolation.scratch import Scratch
 
 __all__ = ["SCRATCH", "Worker", "WorkerLostError", "memory_folder"]
 
@@ -22,7 +22,7 @@ _LOG = logging.getLogger("autoquant")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PATIENCE_S = 2.0
 SCRATCH = "AUTOQUANT_SCRATCH"
-"""Names a folder that is removed with the process, however that ends."""
+"""Names a folder that is removed with the process, however that ends; where this one is killed, by the next one."""
 _LONGEST_REASON = 300
 
 
@@ -57,7 +57,7 @@ class Worker:
     _process: "subprocess.Popen[bytes] | None" = None
     _errors: IO[bytes] | None = None
     _n_old: int = 0
-    _scratch: str | None = None
+    _scratch: Scratch | None = None
     _patience: Patience = field(init=False)
 
     @property
@@ -75,13 +75,13 @@ class Worker:
         if self._process is not None:
             return
         self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
-        self._scratch = tempfile.mkdtemp(prefix="autoquant-", dir=memory_folder())
+        self._scratch = Scratch(memory_folder())
         process = subprocess.Popen(
             [sys.executable, "-m", "autoquant.isolation.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**_environment(), SCRATCH: self._scratch},
+            env={**_environment(), SCRATCH: str(self._scratch.path)},
             process_group=0 if os.name == "posix" else None,
         )
         self._patience = Patience(None, process.kill)
@@ -129,7 +129,7 @@ class Worker:
         if errors is not None:
             errors.close()
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.remove()
 
     def _call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
         assert self._process is not None

@@ -23,15 +23,17 @@ from tests.integration.conftest import Command
 class CtrlC:
     """Presses Ctrl-C so many times when a phase has so many evaluations."""
 
-    def __init__(self, phase: str, n_evaluations: int = 0, n_times: int = 1) -> None:
-        self.phase, self.n_evaluations, self.n_times = phase, n_evaluations, n_times
+    def __init__(
+        self, phase: str, n_evaluations: int = 0, n_times: int = 1, number: signal.Signals = signal.SIGINT
+    ) -> None:
+        self.phase, self.n_evaluations, self.n_times, self.number = phase, n_evaluations, n_times, number
         self.n_pressed = 0
 
     def __call__(self, progress: SearchProgress) -> None:
         if progress.phase == self.phase and progress.n_evaluations >= self.n_evaluations and not self.n_pressed:
             while self.n_pressed < self.n_times:
                 self.n_pressed += 1
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self.number)
 
 
 def search(on_progress: CtrlC, *, resume: bool = False) -> autoquant.SearchResult:
@@ -47,8 +49,9 @@ def search(on_progress: CtrlC, *, resume: bool = False) -> autoquant.SearchResul
 
 
 @pytest.mark.usefixtures("workplace")
-def test_an_interrupted_search_delivers_what_it_measured() -> None:
-    result = search(CtrlC("search", 3))
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_search_delivers_what_it_measured(number: signal.Signals) -> None:
+    result = search(CtrlC("search", 3, number=number))
     assert ENDED_BY_USER in result.record.notes
     assert 3 <= len(result.record.evaluations) < 10
     front = json.loads(Path("run/front.json").read_text())

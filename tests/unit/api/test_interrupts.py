@@ -5,34 +5,47 @@ import pytest
 
 from autoquant.api.interrupts import Interrupts, interruptible
 
-
-def press() -> None:
-    signal.raise_signal(signal.SIGINT)
+both = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
-def test_where_nothing_is_counted_the_first_press_raises() -> None:
+@both
+def test_where_nothing_is_counted_the_first_press_raises(number: int) -> None:
     with pytest.raises(KeyboardInterrupt), interruptible() as interrupts:
-        press()
+        signal.raise_signal(number)
     assert interrupts.n_pressed == 0
 
 
-def test_two_presses_are_counted_and_the_third_raises() -> None:
+@both
+def test_two_presses_are_counted_and_the_third_raises(number: int) -> None:
     with interruptible() as interrupts:
         interrupts.is_counting = True
         interrupts.check()
-        press()
-        press()
+        signal.raise_signal(number)
+        signal.raise_signal(number)
         assert interrupts.n_pressed == 2
         with pytest.raises(KeyboardInterrupt):
             interrupts.check()
         with pytest.raises(KeyboardInterrupt):
-            press()
+            signal.raise_signal(number)
 
 
-def test_afterwards_python_itself_hears_them() -> None:
+def test_afterwards_they_mean_what_they_did_before() -> None:
     with interruptible():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_who_has_a_handler_of_their_own_keeps_it() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with interruptible() as interrupts:
+            interrupts.is_counting = True
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupts.n_pressed == 0
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_in_another_thread_nothing_is_replaced() -> None:
