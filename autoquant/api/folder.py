@@ -16,6 +16,7 @@ __all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "w
 LEDGER = "ledger.csv"
 """Not every run has one."""
 _JOURNAL = "study.journal"
+_LATENCIES = "latency.csv"
 _OWN = (
     _JOURNAL,
     f"{_JOURNAL}.lock",
@@ -23,7 +24,7 @@ _OWN = (
     "run.json",
     "front.json",
     "front.csv",
-    "latency.csv",
+    _LATENCIES,
     LEDGER,
     "trials.csv",
     "report.html",
@@ -49,6 +50,7 @@ class RunFolder:
         self.models = path / "models"
         self.journal = path / _JOURNAL
         self._earlier = path / "models.earlier"
+        self._replaced = path / "models.replaced"
         self._is_new = not resume
         if path.exists() and not path.is_dir():
             raise OutputError(f"{path}: this is a file; choose a folder for --out")
@@ -65,6 +67,7 @@ class RunFolder:
                 self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
                 self._mend_journal()
                 self._bring_back()
+                shutil.rmtree(self._replaced, ignore_errors=True)
 
     def _is_unused(self) -> bool:
         """Whether nothing is there but what a run leaves that was killed before its first trial."""
@@ -150,8 +153,13 @@ class RunFolder:
 
     @contextmanager
     def new_models(self) -> Iterator[None]:
-        """The models of an earlier run give way to new ones, and come back where these cannot be finished."""
+        """Models of an earlier run, and their latencies, give way to new ones, or come back where these stay undone.
+
+        They are done when the context ends: what tells of them is written inside.
+        """
         with writing(self.path):
+            if (self.path / _LATENCIES).exists():
+                (self.path / _LATENCIES).rename(self.models / _LATENCIES)
             self.models.rename(self._earlier)
             self.models.mkdir()
         try:
@@ -159,12 +167,17 @@ class RunFolder:
         except BaseException:
             self._bring_back()
             raise
-        shutil.rmtree(self._earlier, ignore_errors=True)
+        with writing(self.path):
+            self._earlier.rename(self._replaced)  # which nobody brings back, not even half removed
+        shutil.rmtree(self._replaced, ignore_errors=True)
 
     def _bring_back(self) -> None:
         if self._earlier.is_dir():
             shutil.rmtree(self.models, ignore_errors=True)
+            (self.path / _LATENCIES).unlink(missing_ok=True)
             self._earlier.rename(self.models)
+        if (self.models / _LATENCIES).exists():
+            (self.models / _LATENCIES).rename(self.path / _LATENCIES)
 
     def discard_if_new(self) -> None:
         """Remove what a search that could not begin has left, unless it was resumed."""

@@ -191,6 +191,54 @@ def test_earlier_models_come_back_when_a_killed_run_is_resumed(tmp_path: Path) -
     assert [file.name for file in folder.models.iterdir()] == ["old.onnx"]
 
 
+def test_latencies_come_back_with_the_models_that_they_are_of(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "old.onnx").write_text("")
+    folder.write_text("latency.csv", "old")
+
+    def interrupted() -> None:
+        with folder.new_models():
+            folder.write_text("latency.csv", "new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (folder.path / "latency.csv").read_text() == "old"
+    assert [file.name for file in folder.models.iterdir()] == ["old.onnx"]
+    with folder.new_models():
+        folder.write_text("latency.csv", "new")
+    assert (folder.path / "latency.csv").read_text() == "new"
+    assert not list(folder.models.iterdir())
+
+
+def test_latencies_of_a_run_that_was_killed_while_models_gave_way_are_found(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "latency.csv").write_text("old")
+    again = RunFolder(folder.path, resume=True)
+    assert (again.path / "latency.csv").read_text() == "old"
+    assert not list(again.models.iterdir())
+
+
+def test_models_that_were_replaced_never_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "old.onnx").write_text("")
+
+    def killed(path: Path, **_: object) -> None:
+        raise SystemExit
+
+    def renewed() -> None:
+        with folder.new_models():
+            (folder.models / "new.onnx").write_text("")
+            monkeypatch.setattr("autoquant.api.folder.shutil.rmtree", killed)
+
+    with pytest.raises(SystemExit):
+        renewed()
+    monkeypatch.undo()
+    again = RunFolder(folder.path, resume=True)
+    assert [file.name for file in again.models.iterdir()] == ["new.onnx"]
+    assert sorted(file.name for file in again.path.iterdir()) == ["models", "study.journal"]
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_to_be_full(number: int) -> None:
     assert is_disk_full(OSError(number, "full"))
