@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from autoquant.api.lock import LOCK, FolderLock
 from autoquant.errors import OutputError
 
 __all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
@@ -30,19 +31,19 @@ _OWN = (
     "report.html",
     "prepared.onnx",
 )
-_BEFORE_TRIALS = ("log.txt", "run.json", "run.json.part")
+_BEFORE_TRIALS = (LOCK, "log.txt", "run.json", "run.json.part")
 _LOG = logging.getLogger("autoquant")
 
 
 class RunFolder:
-    """A run's folder: files appear whole or not at all.
+    """A run's folder, which nobody else takes until it is closed: files appear whole or not at all.
 
     Args:
         path: New or empty unless a run is resumed; what a run killed before its first trial has left counts as nothing.
         resume: Whether it holds a run that goes on.
 
     Raises:
-        OutputError: It holds something else, or cannot be written.
+        OutputError: It holds something else, another run is writing it, or it cannot be written.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
@@ -57,17 +58,32 @@ class RunFolder:
         with writing(path):
             if resume and not self.journal.exists():
                 raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
-            if not resume and path.exists() and not self._is_unused():
-                raise OutputError(
-                    f"{path}: this folder is not empty; use --resume to go on with its run, or another --out"
-                )
             self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]
-            self.models.mkdir(parents=True, exist_ok=True)
-            if resume:  # what a killed run has left
-                self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
-                self._mend_journal()
-                self._bring_back()
-                shutil.rmtree(self._replaced, ignore_errors=True)
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock: FolderLock | None = FolderLock(path)
+            try:
+                self._begin()
+            except BaseException:
+                self.close()
+                raise
+
+    def _begin(self) -> None:
+        if self._is_new and not self._is_unused():
+            raise OutputError(
+                f"{self.path}: this folder is not empty; use --resume to go on with its run, or another --out"
+            )
+        self.models.mkdir(exist_ok=True)
+        if not self._is_new:  # what a killed run has left
+            self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
+            self._mend_journal()
+            self._bring_back()
+            shutil.rmtree(self._replaced, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let other runs take it."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _is_unused(self) -> bool:
         """Whether nothing is there but what a run leaves that was killed before its first trial."""
@@ -180,12 +196,13 @@ class RunFolder:
             (self.models / _LATENCIES).rename(self.path / _LATENCIES)
 
     def discard_if_new(self) -> None:
-        """Remove what a search that could not begin has left, unless it was resumed."""
+        """Remove what a search that could not begin has left, unless it was resumed; the folder is closed then."""
         if not self._is_new:
             return
         for name in _OWN:
             with suppress(OSError):
                 (self.path / name).unlink(missing_ok=True)
+        self.close()
         for folder in self._made:
             with suppress(OSError):  # not empty
                 folder.rmdir()

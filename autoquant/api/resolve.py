@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,14 +97,14 @@ def resolve(
     new = Run(asked, deadline, on_progress, prior=_prior(folder, document), is_pooled=True)
     new.check()
     new.learn_of(folder)
-    place = RunFolder(asked.out, resume=False)
-    try:
-        place.take_journal(folder)
-        with enough_room(place.path), place.log(), threadpool_limits(limits=1):
-            return _Resolution(new, folder, min_snr_db, max_latency_ratio).measure(place)
-    except BaseException:
-        place.discard_if_new()
-        raise
+    with closing(RunFolder(asked.out, resume=False)) as place:
+        try:
+            place.take_journal(folder)
+            with enough_room(place.path), place.log(), threadpool_limits(limits=1):
+                return _Resolution(new, folder, min_snr_db, max_latency_ratio).measure(place)
+        except BaseException:
+            place.discard_if_new()
+            raise
 
 
 @dataclass(frozen=True, slots=True)

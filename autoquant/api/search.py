@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -117,14 +118,14 @@ def search(
     )
     run = Run(configuration, deadline, on_progress)
     run.check()
-    folder = RunFolder(configuration.out, resume=resume)
-    try:
-        with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
-            return run.run(folder)
-    except BaseException:
-        if not run.has_evaluations:
-            folder.discard_if_new()
-        raise
+    with closing(RunFolder(configuration.out, resume=resume)) as folder:
+        try:
+            with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
+                return run.run(folder)
+        except BaseException:
+            if not run.has_evaluations:
+                folder.discard_if_new()
+            raise
 
 
 def _with_example(

@@ -8,7 +8,11 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from typer.testing import Result
 
+import autoquant
+from autoquant import Budget
+from autoquant.api.trials import SearchProgress
 from tests.integration.conftest import Command
 from tests.models import floats, model_of
 
@@ -128,6 +132,25 @@ def test_a_run_that_was_killed_goes_on(search: Command, run: dict[Path, bytes]) 
     assert search("--resume", trials="2").exit_code == 0
     assert len(trials_of()) == 5
     assert not Path("run/models/t0099.onnx").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has flock")
+def test_a_run_that_still_goes_on_is_neither_begun_again_nor_resumed(search: Command) -> None:
+    refused: dict[str, Result] = {}
+
+    def on_progress(progress: SearchProgress) -> None:
+        if progress.phase in ("calibrate", "search") and progress.phase not in refused:
+            refused[progress.phase] = search(*(["--resume"] if progress.phase == "search" else []))
+
+    result = autoquant.search(
+        "model.onnx", calibration="calib.npz", budget=Budget(trials=3), out="run", on_progress=on_progress
+    )
+    for each in refused.values():
+        assert each.exit_code == 2
+        assert "run: another run is writing this folder; wait for its end" in each.stderr
+    assert len(refused) == 2
+    assert len(result.record.evaluations) == 3
+    assert not Path("run/run.lock").exists()
 
 
 def test_the_terminal_is_told_about_the_whole_study(search: Command, run: dict[Path, bytes]) -> None:

@@ -1,6 +1,7 @@
 import errno
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ def a_run(path: Path) -> RunFolder:
     """A folder with a study that was begun."""
     folder = RunFolder(path, resume=False)
     folder.journal.write_bytes(b"{}\n")
+    folder.close()
     return folder
 
 
@@ -36,10 +38,12 @@ def test_what_a_run_leaves_that_was_killed_before_its_first_trial_is_no_run(tmp_
     folder = RunFolder(tmp_path, resume=False)
     folder.write_json("run.json", {})
     folder.write_text("log.txt", "began")
+    folder.close()
     with pytest.raises(OutputError, match="there is no run to resume; leave out --resume"):
         RunFolder(tmp_path, resume=True)
     again = RunFolder(tmp_path, resume=False)
     (again.models / "mine.onnx").touch()
+    again.close()
     with pytest.raises(OutputError, match="this folder is not empty"):
         RunFolder(tmp_path, resume=False)
 
@@ -48,6 +52,24 @@ def test_a_journal_is_a_run(tmp_path: Path) -> None:
     a_run(tmp_path)
     with pytest.raises(OutputError, match="use --resume to go on with its run"):
         RunFolder(tmp_path, resume=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has flock")
+def test_a_folder_that_another_run_is_writing_is_refused_and_left_alone(tmp_path: Path) -> None:
+    first = RunFolder(tmp_path / "run", resume=False)
+    first.write_text("log.txt", "began")
+    with pytest.raises(OutputError, match="another run is writing this folder; wait for its end, or use another --out"):
+        RunFolder(tmp_path / "run", resume=False)
+    first.journal.write_bytes(b"{}\n{cut o")
+    optunas = first.path / "study.journal.lock"
+    optunas.touch()
+    with pytest.raises(OutputError, match="another run is writing this folder"):
+        RunFolder(tmp_path / "run", resume=True)
+    assert optunas.exists()
+    assert first.journal.read_bytes() == b"{}\n{cut o"
+    first.close()
+    first.close()  # it is
+    assert RunFolder(tmp_path / "run", resume=True).journal.read_bytes() == b"{}\n"
 
 
 def test_the_study_of_another_run_is_copied_without_a_line_that_was_cut_off(tmp_path: Path) -> None:
@@ -235,6 +257,7 @@ def test_models_that_were_replaced_never_come_back(tmp_path: Path, monkeypatch: 
         renewed()
     monkeypatch.undo()
     again = RunFolder(folder.path, resume=True)
+    again.close()
     assert [file.name for file in again.models.iterdir()] == ["new.onnx"]
     assert sorted(file.name for file in again.path.iterdir()) == ["models", "study.journal"]
 
