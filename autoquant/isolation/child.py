@@ -84,8 +84,9 @@ def _picklable(error: BaseException) -> BaseException:
 
 def main() -> None:
     """Serve on standard input and output; what native code prints there goes to standard error."""
-    with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # which the parent hears, too
+        with contextlib.suppress(ValueError):
+            signal.signal(number, signal.SIG_IGN)
     die_with_parent()
     answers: Any = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -42,8 +42,8 @@ class WorkerLostError(Exception):
 class Worker:
     """Makes an object in another process and calls its methods there, one at a time.
 
-    The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C doesn't reach it, and it ends
-    when this one does. What the package warns of there is logged here when the call is answered.
+    The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C and SIGTERM do nothing
+    to it, and it ends when this one does. What the package warns of there is logged here when the call is answered.
 
     Attributes:
         factory: Makes the object; pickled, as arguments and results are.

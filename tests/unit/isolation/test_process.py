@@ -217,6 +217,15 @@ def test_ctrl_c_does_not_reach_it_and_an_unfinished_call_ends_it(worker: Worker)
     assert worker.call("count") == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has signals for processes")
+def test_who_ends_all_processes_politely_leaves_it_to_its_parent(worker: Worker) -> None:
+    worker.ready()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGTERM)
+    assert worker.call("count") == 1
+    assert worker.call("pid") == worker.pid
+
+
 @pytest.mark.skipif(not is_linux, reason="only Linux ends a process with its parent")
 def test_it_ends_with_its_parent_even_in_the_middle_of_a_call(tmp_path: Path) -> None:
     code = (
