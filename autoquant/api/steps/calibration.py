@@ -142,10 +142,15 @@ def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[Ten
 
 
 def _channel_axes(graph: Graph, tensors: Collection[TensorName]) -> dict[TensorName, int]:
-    """Of what linear operators read and write; the first reader decides, and before those that write."""
+    """Of what linear operators read and write; the first reader decides, and before those that write.
+
+    A product with a vector writes no channels.
+    """
     linear = [node for node in graph.nodes if is_linear(node, graph)]
     read = [(node.inputs[0], channel_axes(node)[0]) for node in linear]
-    written = [(node.outputs[0], channel_axes(node)[1]) for node in linear]
+    written = [
+        (node.outputs[0], channel_axes(node)[1]) for node in linear if len(graph.shape(node.inputs[1]) or ()) > 1
+    ]
     return {name: axis for name, axis in reversed(read + written) if name in tensors}
 
 

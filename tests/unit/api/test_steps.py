@@ -248,6 +248,27 @@ def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignme
             assert build(prepared, regions, statistics, chosen).skeleton
 
 
+@pytest.mark.parametrize(
+    ("signature", "shapes"),
+    [("(float[1,T,8] x) => (float[1,T] y)", ((1, 5, 8), (1, 7, 8))), ("(float[8] x) => (float y)", ((8,), (8,)))],
+)
+def test_what_a_product_with_a_vector_writes_has_no_channels(
+    signature: str, shapes: tuple[tuple[int, ...], ...], tmp_path: Path
+) -> None:
+    model = saved(model_of(signature, "h = Relu(x) y = MatMul(h, v)", {"v": floats(8)}), tmp_path / "model.onnx")
+    samples = read_data(model, [{"x": floats(*shape)} for shape in shapes])
+    prepared = prepare(model, samples)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    assert statistics.tensors.keys() >= {"h", "y"}
+    assert statistics.channels.keys() == {"h"}
+    found = find_regions(prepared)
+    assignment = {region.id: "u8s8-channel-minmax" for region in found}
+    candidate = build(prepared, found, statistics, assignment)
+    measured = measure(Bench(model, [Target()], samples.feeds), candidate, assignment, found)
+    assert isinstance(measured, Measurement)
+    assert measured.quality.worst_db > 25
+
+
 def test_an_attention_behind_a_mask_of_infinities_is_quantized_around_it(tmp_path: Path) -> None:
     """As exporters write that of a causal decoder."""
     body = (
