@@ -90,7 +90,7 @@ class Preparing:
         if statistics.unbounded:
             self.notes.append(
                 f"what reads or writes {_enumerated(sorted(statistics.unbounded))} stays float: it holds minus"
-                " infinity, as an attention mask does"
+                " infinity or the least float, as an attention mask does"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

@@ -26,6 +26,9 @@ _N_LANES = 4
 _SMALLEST_LIMIT = 2.0**-100
 """Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
 
+_MASK = -1e37
+"""Scores at or below it are masked: exporters write the least float32 for minus infinity, and add scores to it."""
+
 _Arrays = deque[tuple[TensorName, npt.NDArray[np.generic]]]
 
 
@@ -53,8 +56,8 @@ def collect(
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
-        Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a finite
-        value they are those of a tensor without values: minimum, maximum and limit are 0.
+        Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a value
+        above an attention mask's they are those of a tensor without values: minimum, maximum and limit are 0.
 
     Raises:
         DataError: There is no sample, or an activation holds NaN or plus infinity.
@@ -147,12 +150,12 @@ class _Histogram:
         self._n_masked = 0
 
     def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        """Count 1 to ``_CHUNK`` values, minus infinity apart; False where one is NaN or plus infinity."""
+        """Count 1 to ``_CHUNK`` values, masked ones apart; False where one is NaN or plus infinity."""
         low, high = float(values.min()), float(values.max())
         if math.isnan(low) or high == math.inf:
             return False
-        if low == -math.inf:
-            return self._add_finite(values, scratch)
+        if low <= _MASK:
+            return self._add_unmasked(values, scratch)
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
         if low == high == 0:
@@ -162,10 +165,10 @@ class _Histogram:
         self._count(values, scratch)
         return True
 
-    def _add_finite(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        finite = values[np.isfinite(values)]
-        self._n_masked += values.size - finite.size
-        return finite.size == 0 or self.add(finite, scratch)
+    def _add_unmasked(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
+        unmasked = values[values > _MASK]
+        self._n_masked += values.size - unmasked.size
+        return unmasked.size == 0 or self.add(unmasked, scratch)
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)

@@ -25,7 +25,8 @@ class TensorStatistics:
         limit: The histogram covers [-limit, limit); a power of two, 0 where every value is 0.
         counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it.
         n_zeros: How many values are exactly 0.
-        n_masked: How many values are minus infinity, as an attention mask has; all of the above leaves them out.
+        n_masked: How many values are minus infinity or near the least float32, as an attention mask has; all of the
+            above leaves them out.
     """
 
     minimum: float
@@ -37,7 +38,7 @@ class TensorStatistics:
 
     @property
     def n_values(self) -> int:
-        """How many finite values were seen."""
+        """How many values were seen, masked ones left out."""
         return int(self.counts.sum()) + self.n_zeros
 
 
@@ -85,5 +86,5 @@ class Statistics:
 
     @property
     def unbounded(self) -> frozenset[TensorName]:
-        """Activations that held minus infinity, as scores behind an attention mask do: no range covers them."""
+        """Activations that held masked values, as scores behind an attention mask do: no range covers them."""
         return frozenset(name for name, found in self.tensors.items() if found.n_masked)

@@ -95,7 +95,7 @@ def _cache(folder: Path) -> joblib.Memory:
 
 def _observer_version() -> str:
     """Of what makes the statistics: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels masks"
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels finite masks"
 
 
 def _statistics(

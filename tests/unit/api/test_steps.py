@@ -31,7 +31,7 @@ from autoquant.errors import DataError, ModelError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
-from tests.models import a_convnet, a_mlp, floats, model_of, saved
+from tests.models import Array, a_convnet, a_mlp, floats, model_of, saved
 
 
 @pytest.fixture
@@ -269,17 +269,20 @@ def test_what_a_product_with_a_vector_writes_has_no_channels(
     assert measured.quality.worst_db > 25
 
 
-def test_an_attention_behind_a_mask_of_infinities_is_quantized_around_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("masked", ["m = Where(seen, s, never)", "b = Where(seen, zero, never) m = Add(s, b)"])
+@pytest.mark.parametrize("never", [-np.inf, np.finfo(np.float32).min])
+def test_an_attention_behind_a_mask_is_quantized_around_it(never: float, masked: str, tmp_path: Path) -> None:
     """As exporters write that of a causal decoder."""
     body = (
         "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt)"
-        " m = Where(seen, s, never) p = Softmax(m) y = MatMul(p, x)"
+        f" {masked} p = Softmax(m) y = MatMul(p, x)"
     )
-    constants = {
+    constants: dict[str, Array | float] = {
         "wq": floats(4, 4, seed=1),
         "wk": floats(4, 4, seed=2),
         "seen": np.tri(3, dtype=np.bool_),
-        "never": np.array(-np.inf, np.float32),
+        "zero": 0.0,
+        "never": np.array(never, np.float32),
     }
     model = saved(model_of("(float[1,3,4] x) => (float[1,3,4] y)", body, constants), tmp_path / "model.onnx")
     samples = read_data(model, {"x": floats(4, 3, 4)})

@@ -141,7 +141,7 @@ def test_a_power_of_two_lies_inside_the_limit() -> None:
 
 
 def test_the_smallest_and_the_largest_floats_are_counted() -> None:
-    values = floats_of(1e-45, -1e-45, LARGEST, -LARGEST)
+    values = floats_of(1e-45, -1e-45, LARGEST, -9e36)
     assert observe(values).n_values == 4
     assert observe(values[:2]).n_values == 2
 
@@ -174,8 +174,9 @@ def test_nan_and_plus_infinity_name_the_tensor_and_the_sample(bad: tuple[float, 
         collect(Doubling(), [DOUBLED], feeds, digest="")
 
 
-def test_minus_infinity_is_counted_apart() -> None:
-    found = observe(floats_of(1, -np.inf, -2), floats_of(-np.inf, -np.inf))
+@pytest.mark.parametrize("mask", [-np.inf, -LARGEST, -LARGEST / 8, -1e38])
+def test_the_values_of_a_mask_are_counted_apart(mask: float) -> None:
+    found = observe(floats_of(1, mask, -2), floats_of(mask, mask))
     assert_equal(found, observe(floats_of(1, -2)))
     assert (found.n_masked, found.n_values) == (3, 2)
 
