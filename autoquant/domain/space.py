@@ -17,8 +17,8 @@ __all__ = [
 
 # fmt: off
 QUANTIZABLE_OP_TYPES = frozenset({
-    "Add", "ArgMax", "AveragePool", "Clip", "Concat", "Conv", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu",
-    "Gemm", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LSTM", "LeakyRelu", "MatMul", "MaxPool", "Mul", "Pad",
+    "Add", "AveragePool", "Clip", "Concat", "Conv", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu", "Gemm",
+    "GlobalAveragePool", "HardSigmoid", "HardSwish", "LSTM", "LeakyRelu", "MatMul", "MaxPool", "Mul", "Pad",
     "ReduceMean", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh",
     "Transpose", "Unsqueeze", "Where",
 })

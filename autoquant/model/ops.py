@@ -118,7 +118,7 @@ def activations(node: Node, graph: Graph) -> tuple[TensorName, ...]:
         return node.inputs[:1] if is_linear(node, graph) else node.inputs[:2]
     if node.op_type == "Where":
         return node.inputs[1:]
-    if node.op_type == "Pad":
+    if node.op_type in ("Pad", "ReduceMean"):
         return node.inputs[:1]
     return tuple(name for name in node.inputs if name)
 

@@ -46,7 +46,7 @@ def test_every_operator_has_its_part_in_quantization(body: str, kind: Kind) -> N
 
 
 def test_operators_that_a_space_may_name_are_known_here() -> None:
-    for op_type in QUANTIZABLE_OP_TYPES - {"ArgMax"}:
+    for op_type in QUANTIZABLE_OP_TYPES:
         node = Node(0, "n", op_type, ("x", "w"), ("y",), {})  # type: ignore[arg-type]
         assert kind_of(node) is not Kind.FLOAT, op_type
 
@@ -105,6 +105,7 @@ def test_a_product_of_two_activations_has_no_weight() -> None:
         ("y = Concat<axis=0>(x, x, c)", ("x", "x", "c")),
         ("y = Reshape(x, p)", ("x",)),
         ("y = Pad(x, p, c)", ("x",)),
+        ("y = ReduceMean(x, p)", ("x",)),
     ],
 )
 def test_activations_leave_out_bounds_shapes_and_conditions(body: str, expected: tuple[str, ...]) -> None:
@@ -150,6 +151,7 @@ def test_the_channels_of_activations_lie_where_the_operator_has_them(
         ("Add(x, infinite)", False),
         ("Add(w, w)", False),
         ("Tanh(x)", True),
+        ("ReduceMean<keepdims=1>(x, axes)", True),
         ("Erf(x)", False),
         ("Transpose(x)", True),
         ("Transpose(w)", False),
@@ -168,6 +170,7 @@ def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, 
         "full": floats(4, 4),
         "one": 1.0,
         "zero": 0.0,
+        "axes": np.array([1]),
         "infinite": np.full((4, 4), -np.inf, np.float32),
     }
     graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", f"y = {call}", constants)

@@ -240,7 +240,7 @@ def test_an_unknown_or_missing_key_is_named(tmp_path: Path, content: str, expect
     [
         (text(rule=RULE.replace("Softmax", "Covn")), "rules[0].op_types: 'Covn' is unknown, did you mean 'Conv'?"),
         (text(section=SECTION.replace("Add", "Ad")), "ep.cpu.op_types: 'Ad' is unknown, did you mean 'Add'?"),
-        (text(section=SECTION.replace("Add", "GRU")), "ep.cpu.op_types: 'GRU' is unknown, choose from: Add, ArgMax,"),
+        (text(section=SECTION.replace("Add", "GRU")), "ep.cpu.op_types: 'GRU' is unknown, choose from: Add, Average"),
         (text(section=SECTION.replace('"b"', '"c"')), "ep.cpu.schemes: 'c' is unknown, choose from: a, b"),
         (text(rule=RULE.replace("float", "flaot")), "rules[0].schemes: 'flaot' is unknown, did you mean 'float'?"),
         (
