@@ -10,6 +10,7 @@ import numpy as np
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.sizes import is_size
 
 __all__ = [
     "Kind",
@@ -154,11 +155,16 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
 
 
 def is_quantizable(node: Node, graph: Graph) -> bool:
-    """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions."""
+    """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions.
+
+    Floats that say how large tensors are must stay exact.
+    """
     kind = kind_of(node)
     if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
         return False
     if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
+        return False
+    if is_size(node.outputs[0], graph):
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)

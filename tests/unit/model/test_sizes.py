@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.model.ops import is_quantizable
+from autoquant.model.sizes import is_size
+from tests.models import model_of
+
+BEFORE = "r = Relu(x) s = Shape(r) hw = Slice(s, two, four) f = Cast<to=1>(hw) m = Mul(f, scale)"
+
+
+def graph_of(body: str) -> Graph:
+    constants = {
+        "two": np.array([2]),
+        "four": np.array([4]),
+        "ones": np.array([1.0, 1.0], np.float32),
+        "scale": np.array([2.0], np.float32),
+        "some": np.array([1, 4]),
+    }
+    return Graph(model_of("(float[1,4,H,W] x) => (float[?,?,?,?] y)", f"{BEFORE} {body}", constants))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("k = Floor(m) i = Cast<to=7>(k) n = Concat<axis=0>(some, i) y = Resize(r, , , n)", True),
+        ("n = Concat<axis=0>(ones, m) y = Resize(r, , n)", True),
+        ("i = Cast<to=7>(m) n = Concat<axis=0>(some, i) y = Reshape(r, n)", True),
+        ("i = Cast<to=7>(m) n = Concat<axis=0>(some, i) e = Expand(scale, n) y = Add(r, e)", True),
+        ("i = Cast<to=7>(m) e = Slice(r, two, i) y = Mul(e, m)", False),
+        ("i = Cast<to=7>(m) y = Gather(r, i)", False),
+        ("h, v = Split<axis=0, num_outputs=2>(m) i = Cast<to=7>(h) y = Reshape(r, i)", True),
+        ("y = Identity(m)", False),
+        ("u = Sub(m, m) y = Identity(r)", False),
+        ("t = Sigmoid(m) i = Cast<to=7>(t) n = Concat<axis=0>(some, i) y = Resize(r, , , n)", False),
+    ],
+    ids=[
+        "sizes",
+        "scales",
+        "shape",
+        "expanded",
+        "a part",
+        "a value too",
+        "an index",
+        "an output",
+        "nothing",
+        "a function",
+    ],
+)
+def test_a_float_is_a_size_where_it_only_says_how_large_tensors_are(body: str, expected: bool) -> None:
+    graph = graph_of(body)
+    assert is_size(TensorName("m"), graph) == expected
+    multiplied = next(node for node in graph.nodes if node.name == "m")
+    assert is_quantizable(multiplied, graph) != expected
+
+
+def test_what_is_resized_is_a_value() -> None:
+    graph = graph_of("n = Concat<axis=0>(ones, m) y = Resize(r, , n)")
+    assert not is_size(TensorName("r"), graph)
+    assert not is_size(TensorName("y"), graph)
