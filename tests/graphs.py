@@ -115,6 +115,7 @@ class Case:
     graph: Graph
     feed: Feed
     extremes: Extremes
+    op_types: frozenset[str] = OP_TYPES
 
     def ranges(
         self,
@@ -129,7 +130,7 @@ class Case:
     def builder(self, schemes: Mapping[str, Scheme]) -> Builder:
         """With one region a node, of the node's name."""
         regions = [_region(RegionId(node.name), [node.name]) for node in self.graph.nodes]
-        return Builder(self.graph, regions, schemes, OP_TYPES, self.ranges)
+        return Builder(self.graph, regions, schemes, self.op_types, self.ranges)
 
     def quantized(self, default: Scheme | None, nodes: Mix | None = None) -> Quantized:
         """All nodes take the default scheme, those that are named another one; None is float."""

@@ -200,13 +200,16 @@ class _Draft:
     # -- activations
 
     def _read(self, tensor: TensorName, node: Node) -> str:
-        """The name under which a node reads a tensor, after its QDQ pairs were added."""
+        """The name under which a node reads a tensor, after its QDQ pairs were added.
+
+        What is no activation of the operator, as the value that Pad writes, is read as floats.
+        """
         if not tensor:
             return ""
         if self.home.graph.is_constant(tensor):
             return self.parts.constant(tensor, self.home.graph.constant(tensor), "")
         own = self.plan.produced.get(tensor)
-        key = self.plan.key_for(node, tensor) if tensor in self.home.graph.float_tensors else None
+        key = self.plan.key_for(node, tensor) if tensor in activations(node, self.home.graph) else own
         if key is None or key is own:
             return _dequantized(tensor, self.home.graph) if own else tensor
         dtype = key.format.dtype

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from autoquant.domain.scheme import Operators, Scheme
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from tests.graphs import (
+    OP_TYPES,
     U8S8_CHANNEL,
     U8S8_TENSOR,
     U16S8,
@@ -181,6 +183,17 @@ def test_new_constants_take_no_name_that_the_model_uses() -> None:
     names = [t.name for t in model.graph.initializer]
     assert len(set(names)) == len(names)
     assert snr_db(case, model) > 25
+
+
+@pytest.mark.parametrize("value", ["Neg(v)", "Sigmoid(v)"], ids=["float", "quantized"])
+@pytest.mark.parametrize("taken", [U8S8_TENSOR, U16S8])
+def test_the_value_that_pad_writes_is_read_as_floats(value: str, taken: Scheme) -> None:
+    body = f"v = ReduceMin<keepdims=0>(x) s = {value} c = Conv(x, w) p = Pad(c, pads, s) y = Conv(p, w)"
+    constants: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+    case = case_of(model_of(f"({IMAGE} x) => (float[1,4,8,8] y)", body, constants))
+    quantized = replace(case, op_types=OP_TYPES | {"Pad"}).quantized(exact(taken))
+    assert "p" in quantized.candidate.integer_nodes
+    assert snr_db(case, quantized.model) > 25
 
 
 def test_conversions_of_one_root_to_unlike_formats_have_numbers_of_their_own() -> None:
