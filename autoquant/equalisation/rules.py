@@ -65,7 +65,8 @@ def _resized(tracing: Tracing, node: Node) -> bool:
 
 def _padded(tracing: Tracing, node: Node) -> bool:
     labels, pads = tracing.of(node.inputs[0]), _integers(tracing.graph, node, 1, "pads")
-    if pads is None or len(pads) != 2 * labels.ndim:
+    has_axes = len(node.inputs) > 3 and bool(node.inputs[3])
+    if pads is None or has_axes or len(pads) != 2 * labels.ndim:
         return False
     if node.attributes.get("mode", b"constant") == b"constant" and not _pads_zero(tracing.graph, node):
         return False

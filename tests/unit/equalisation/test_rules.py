@@ -39,6 +39,7 @@ UNARY = (
     "Div({t}, factor)",
     "Mul({t}, {t})",
     "Transpose<perm=[0,1,3,2]>({t})",
+    "Pad({t}, shift, , swapped)",
 )
 BINARY = ("Add({t}, {u})", "Sub({t}, {u})", "Mul({t}, {u})", "Sum({t}, {u}, {t})", "Max({t}, {u})", "MatMul({t}, {u})")
 WIDE = (
@@ -81,6 +82,8 @@ CONSTANTS: Constants = {
     "square_shape": np.array([1, 4, 6, 6]),
     "doubled": np.array([1, 1, 2, 2], np.float32),
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+    "shift": np.array([1, 0, 0, 0, -1, 0, 0, 0]),
+    "swapped": np.array([1, 0, 2, 3]),
 }
 
 
@@ -160,6 +163,7 @@ def test_a_scale_per_channel_passes(middle: str) -> None:
         "b = Sigmoid(a) m = Mul(a, b)",
         "b = Softmax<axis=1>(a) m = Add(a, b)",
         "m = Max(a, zero)",
+        "m = Pad(a, shift, , swapped)",
     ],
 )
 def test_a_scale_per_channel_does_not_pass(middle: str) -> None:
