@@ -1,5 +1,7 @@
 """What each kernel of an optimised graph computes on."""
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,7 +51,6 @@ CONTROL = ("If", "Loop", "Scan")
 """Operators whose attributes are graphs."""
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-_BITS = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 _QGEMM_OUTPUT_ZERO_POINT = 8
 
 
@@ -145,9 +146,6 @@ def dequantized_constants(graph: Graph) -> Iterator[DequantizedConstant]:
 
 
 def _size_bytes(tensor: TensorName, graph: Graph) -> int:
-    n_values = 1
-    for size in graph.shape(tensor) or ():
-        n_values *= size
-    dtype = graph.dtype(tensor) or "int8"
-    bits = _BITS.get(dtype) or int("".join(c for c in dtype if c.isdigit()))
-    return (n_values * bits + 7) // 8
+    """The first number in the name of a type is its bits: uint4, float8_e4m3fn."""
+    bits = next(re.finditer(r"\d+", graph.dtype(tensor) or "int8"))
+    return (math.prod(graph.shape(tensor) or ()) * int(bits.group()) + 7) // 8

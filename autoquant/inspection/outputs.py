@@ -12,6 +12,8 @@ from autoquant.model.graph import Graph, Node
 __all__ = ["output_causes"]
 
 _FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
+_ABSORBING = ("int8", "uint8", "int16", "uint16")
+"""Types that integer kernels write."""
 _EMITS_FLOAT = ("Gemm", "MatMul")
 """Whose integer kernels can write floats."""
 
@@ -45,7 +47,7 @@ def _clipping_causes(clip: Node, graph: Graph) -> Iterator[str]:
 
 
 def _redundancy_causes(clip: Node, where: str, q: Quantization, graph: Graph) -> Iterator[str]:
-    if q.scale is None or q.zero_point is None or q.scale.size != 1:
+    if q.scale is None or q.zero_point is None or q.scale.size != 1 or q.dtype not in _ABSORBING:
         return
     limits = np.iinfo(q.dtype)
     scale, zero_point = float(q.scale), int(q.zero_point)

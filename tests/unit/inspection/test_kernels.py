@@ -1,4 +1,5 @@
 import pytest
+from onnx import TensorProto, helper
 
 from autoquant.inspection.kernels import Runs, dequantized_constants, runs_as
 from autoquant.model.graph import Graph
@@ -43,6 +44,14 @@ def test_constants_behind_dequantize_linear_are_found_with_their_bytes() -> None
     found = graph("w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(x, w_d)")
     (constant,) = dequantized_constants(found)
     assert (constant.tensor, constant.size_bytes, constant.readers) == ("w_q", 9, ("y",))
+
+
+@pytest.mark.parametrize(("dtype", "size_bytes"), [("UINT4", 5), ("INT16", 18), ("FLOAT8E4M3FN", 9)])
+def test_the_bytes_of_a_constant_are_those_of_its_type(dtype: str, size_bytes: int) -> None:
+    model = model_of("(float[2,3] x) => (float[2,3] y)", "d = DequantizeLinear(w, s) y = MatMul(x, d)", {"s": 0.1})
+    model.graph.initializer.append(helper.make_tensor("w", getattr(TensorProto, dtype), [3, 3], [1] * 9))
+    (constant,) = dequantized_constants(Graph(model))
+    assert constant.size_bytes == size_bytes
 
 
 def test_an_activation_behind_dequantize_linear_is_no_constant() -> None:

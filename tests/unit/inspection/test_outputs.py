@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from autoquant.inspection.outputs import clip_bounds, output_causes
+from autoquant.model.graph import Graph
 from tests.inspected import graph_of
 from tests.models import model_of
 from tests.qdq import Wrapped
@@ -27,6 +29,15 @@ def test_a_relu_is_redundant_at_the_minimum_of_its_type(activation: str, lowest:
     assert causes(Wrapped("Sigmoid(x)", zero_point=lowest, **wrapped)) == []  # type: ignore[arg-type]
     (cause,) = causes(Wrapped("Sigmoid(x)", zero_point=lowest + 1, **wrapped))  # type: ignore[arg-type]
     assert cause.endswith(f"zero point {lowest + 1} is not the type's minimum {lowest}")
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT8E4M3FN])
+def test_nothing_is_said_of_a_relu_before_a_type_that_no_kernel_writes(dtype: int) -> None:
+    body = "t = Sigmoid(x) r = Relu(t) q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z)"
+    model = model_of("(float[4] x) => (float[4] y)", body, {"s": 0.1})
+    model.graph.initializer.append(helper.make_tensor("z", dtype, [], [0]))
+    graph = Graph(model)
+    assert list(output_causes(graph.nodes[0], graph)) == []
 
 
 @pytest.mark.parametrize(
