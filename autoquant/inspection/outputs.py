@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op
 from autoquant.inspection.written import Quantization, quantization_of, quantizers
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import clip_bounds
 
 __all__ = ["output_causes"]
 
@@ -57,20 +57,14 @@ def _redundancy_causes(clip: Node, where: str, q: Quantization, graph: Graph) ->
         if zero_point != limits.min:
             yield f"{where} is not absorbed: zero point {zero_point} is not the type's minimum {limits.min}"
         return
-    low, high = (float(np.clip(bound, *_FLOAT32)) for bound in clip_bounds(clip, graph))
+    bounds = clip_bounds(clip, graph)
+    if bounds is None:
+        yield f"{where} is not absorbed: a bound is not constant"
+        return
+    low, high = (float(np.clip(bound, *_FLOAT32)) for bound in bounds)
     if round(low / scale) + zero_point > limits.min or round(high / scale) + zero_point < limits.max:
         covered = [(limit - zero_point) * scale for limit in (limits.min, limits.max)]
         yield (
             f"{where} is not absorbed: its bounds {low:g} and {high:g} lie inside the output's range"
             f" {covered[0]:g} to {covered[1]:g}"
         )
-
-
-def clip_bounds(clip: Node, graph: Graph) -> tuple[float, float]:
-    """The bounds of a Clip, those of float32 where one is left out or not constant."""
-    limits = np.finfo(np.float32)
-    bounds = [float(clip.attributes.get("min", limits.min)), float(clip.attributes.get("max", limits.max))]
-    for i, name in enumerate(clip.inputs[1:3]):
-        if name and graph.is_constant(TensorName(name)):
-            bounds[i] = float(graph.constant(TensorName(name)).reshape(()))
-    return bounds[0], bounds[1]

@@ -173,7 +173,8 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
             node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest"
         )
     if kind is Kind.CLIPPING:
-        return clip_bounds(node, graph)[0] <= 0 <= clip_bounds(node, graph)[1]
+        bounds = clip_bounds(node, graph)
+        return bounds is not None and bounds[0] <= 0 <= bounds[1]
     return not all(graph.is_constant(name) for name in activations(node, graph))
 
 
@@ -239,14 +240,16 @@ def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
     return has_constant_bias(node, graph)
 
 
-def clip_bounds(node: Node, graph: Graph) -> tuple[float, float]:
-    """What Relu or Clip lets pass; infinite where a bound is not constant."""
+def clip_bounds(node: Node, graph: Graph) -> tuple[float, float] | None:
+    """What Relu or Clip lets pass; infinite where a bound is left out, None where one is not constant."""
     if node.op_type == "Relu":
         return 0.0, np.inf
     bounds = [float(node.attributes.get("min", -np.inf)), float(node.attributes.get("max", np.inf))]
     for i, name in enumerate(node.inputs[1:3]):
+        if name and not graph.is_constant(name):
+            return None
         if name:
-            bounds[i] = float(graph.constant(name).reshape(())) if graph.is_constant(name) else np.nan
+            bounds[i] = float(graph.constant(name).reshape(()))
     return bounds[0], bounds[1]
 
 

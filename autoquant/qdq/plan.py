@@ -155,7 +155,9 @@ class Planner:
         """Whether clipping to the integer range already clips as the node does."""
         params = self.params(key)
         scale, zero_point = float(params.scale), int(params.zero_point)
-        low, high = clip_bounds(node, self.graph)
+        bounds = clip_bounds(node, self.graph)
+        assert bounds is not None, node.name
+        low, high = bounds
         above = np.rint(high / scale) + zero_point >= params.dtype.highest
         return bool(np.rint(low / scale) + zero_point <= params.dtype.lowest and above)
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autoquant.inspection.outputs import clip_bounds, output_causes
+from autoquant.inspection.outputs import output_causes
 from autoquant.model.graph import Graph
 from tests.inspected import graph_of
-from tests.models import model_of
+from tests.models import Array, model_of
 from tests.qdq import Wrapped
 
 
@@ -41,15 +41,24 @@ def test_nothing_is_said_of_a_relu_before_a_type_that_no_kernel_writes(dtype: in
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("clip", "expected"),
     [
-        ("Clip(x, low, high)", (0, 6)),
-        ("Clip(x, low)", (0, np.finfo(np.float32).max)),
-        ("Clip(x, , high)", (np.finfo(np.float32).min, 6)),
-        ("Clip(x, dynamic)", (np.finfo(np.float32).min, np.finfo(np.float32).max)),
+        ("Clip(t, low, high)", ""),
+        ("Clip(t, low)", ""),
+        ("Clip(t)", ""),
+        ("Clip(t, low, small)", "its bounds 0 and 3 lie inside the output's range 0 to 6.375"),
+        ("Clip(t, low, bound)", "a bound is not constant"),
     ],
 )
-def test_the_bounds_of_a_clip_are_read(call: str, expected: tuple[float, float]) -> None:
-    signature = "(float[4] x, float dynamic) => (float[4] y)"
-    graph = graph_of(model_of(signature, f"y = {call}", {"low": 0.0, "high": 6.0}))
-    assert clip_bounds(graph.nodes[0], graph) == expected
+def test_a_clip_is_redundant_where_its_bounds_are_constant_and_not_inside_the_range(clip: str, expected: str) -> None:
+    body = f"t = Sigmoid(x) r = {clip} q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z)"
+    constants: dict[str, Array | float] = {
+        "low": 0.0,
+        "high": 6.375,
+        "small": 3.0,
+        "s": 0.025,
+        "z": np.array(0, np.uint8),
+    }
+    graph = graph_of(model_of("(float[4] x, float bound) => (float[4] y)", body, constants))
+    found = list(output_causes(graph.nodes[0], graph))
+    assert found == ([f"Clip 'r' behind it is not absorbed: {expected}"] if expected else [])

@@ -182,6 +182,11 @@ def test_integers_are_not_quantized() -> None:
     assert not is_quantizable(graph.nodes[0], graph)
 
 
+def test_a_bound_that_is_not_constant_says_nothing() -> None:
+    graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", "y = Clip(x, zero, bound)", {"zero": 0.0})
+    assert clip_bounds(graph.nodes[0], graph) is None
+
+
 def test_relu_lets_pass_what_is_not_negative() -> None:
     graph = graph_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Relu(x) b = Clip(a, , six) y = Clip(b)", {"six": 6.0})
     assert [clip_bounds(node, graph) for node in graph.nodes] == [(0, np.inf), (-np.inf, 6), (-np.inf, np.inf)]
