@@ -68,7 +68,7 @@ def residual_shifts(
             apart from two.
 
     Returns:
-        Shape (C,), by operator, ``shrunk``.
+        Shape (C,), by operator, ``shrunk``; none for operators behind which a sequence of tensors goes on.
     """
     end = time.perf_counter() + seconds
     live: list[_Live] = [{TensorName(name): array for name, array in feed.items()} for feed in feeds]

@@ -1,6 +1,7 @@
 """A model in parts that run one after the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,16 @@ from autoquant.model.rewrite import Model
 __all__ = ["Segment", "segments"]
 
 _DEQUANTIZE = "DequantizeLinear"
+_SEQUENCES = (
+    "Optional",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceMap",
+    "SplitToSequence",
+)
+"""What writes no tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +73,18 @@ class Segment:
 def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
     """Cut a model behind each of some nodes; what comes after the last one is left out.
 
-    A DequantizeLinear is in each part that needs it, so that integers go from part to part.
+    A DequantizeLinear is in each part that needs it, so that integers go from part to part. Only tensors do: there is
+    no cut where a sequence is needed later.
 
     Args:
         model: With its nodes in topological order.
         ends: Names of nodes, in any order; each writes one tensor.
     """
-    wanted = frozenset(ends)
     dequantize = {out: node for node in model.graph.node if node.op_type == _DEQUANTIZE for out in node.output}
     nodes = [node for node in model.graph.node if node.op_type != _DEQUANTIZE]
     tensors = {value.name for value in model.graph.input} | {name for node in model.graph.node for name in node.output}
-    stops = [i + 1 for i, node in enumerate(nodes) if node.name in wanted]
     later = _read_later([_with_dequantize([node], dequantize) for node in nodes])
+    stops = _stops(nodes, frozenset(ends), later)
     for start, stop in zip([0, *stops], stops, strict=False):
         part = _with_dequantize(nodes[start:stop], dequantize)
         written = {name for node in part for name in node.output}
@@ -88,6 +99,25 @@ def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
             writes=(*(TensorName(name) for name in sorted((written & kept) - {target})), target),
             kept=kept,
         )
+
+
+def _stops(nodes: Sequence[onnx.NodeProto], ends: AbstractSet[str], later: Sequence[AbstractSet[str]]) -> list[int]:
+    """Positions behind some nodes, but where a sequence is between what is before and what is later."""
+    found, sequences = list[int](), set[str]()
+    for position, node in enumerate(nodes, 1):
+        if _writes_sequences(node, sequences):
+            sequences.update(node.output)
+        if node.name in ends and sequences.isdisjoint(later[position]):
+            found.append(position)
+    return found
+
+
+def _writes_sequences(node: onnx.NodeProto, sequences: AbstractSet[str]) -> bool:
+    if node.op_type in _SEQUENCES or (node.op_type == "Identity" and node.input[0] in sequences):
+        return True
+    bodies = [body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)]
+    outputs = [value.type for body in bodies for value in body.output]
+    return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in outputs)
 
 
 def _with_dequantize(nodes: Sequence[onnx.NodeProto], dequantize: Mapping[str, onnx.NodeProto]) -> list[onnx.NodeProto]:

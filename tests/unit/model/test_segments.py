@@ -75,5 +75,32 @@ def test_what_a_body_reads_goes_there() -> None:
     np.testing.assert_array_equal(run_in_parts(model, parts, feed)["y"], expected)
 
 
+SEQUENCE = "s = SplitToSequence<axis=1>(x, one)"
+OF_A_BODY = """s = If (c) <then_branch = t () => (seq(float[2,1]) p) { p = SplitToSequence<axis=1>(x, one) },
+                           else_branch = e () => (seq(float[2,1]) q) { q = SplitToSequence<axis=1>(x, one) }>"""
+
+
+@pytest.mark.parametrize("body", [SEQUENCE, f"{SEQUENCE.replace('s =', 'r =')} s = Identity(r)", OF_A_BODY])
+def test_nothing_is_cut_where_a_sequence_goes_on(body: str) -> None:
+    model = model_of(
+        "(float[2,2] x, bool c) => (float[2,3] y)",
+        f"z = MatMul(x, w) {body} f = SequenceAt(s, first) a = MatMul(f, v) n = Add(a, z) g = SequenceAt(s, second)"
+        " b = MatMul(g, v) d = Add(n, b) y = MatMul(d, u)",
+        {
+            "one": np.array(1),
+            "first": np.array(0),
+            "second": np.array(1),
+            "v": floats(1, 3),
+            "w": floats(2, 3),
+            "u": floats(3, 3),
+        },
+    )
+    feed: dict[str, Array] = {"x": floats(2, 2), "c": np.array(True)}
+    parts = list(segments(model, [NodeName(name) for name in ("z", "a", "b", "y")]))
+    assert [part.end for part in parts] == ["z", "b", "y"]
+    (expected,) = opened(model, is_optimized=False).run(None, feed)
+    np.testing.assert_array_equal(run_in_parts(model, parts, feed)["y"], expected)
+
+
 def test_nothing_is_cut_where_no_node_ends_a_part() -> None:
     assert list(segments(a_convnet(), [])) == []
