@@ -55,7 +55,8 @@ class LatencyModel:
         self._root, self._border_root = (
             Likeness(alike_patterns(patterns)).root(_ALIKE) for patterns in (layout.patterns, pairs)
         )
-        self._error, self._scale, self._n_tuned = _ERRORS.index(0.01), _SCALES.index(1.0), 0
+        self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
+        self._n_seen = self._n_tuned = 0
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
     @property
@@ -63,21 +64,30 @@ class LatencyModel:
         """Standard deviation of a ratio that is measured without error around the model's."""
         return _ERRORS[self._error]
 
-    def fit(self, codes: Codes, ratios: Floats, errors: Floats) -> None:
+    def fit(self, codes: Codes, ratios: Floats, errors: Floats, *, n_new: int | None = None) -> None:
         """Condition on observed ratios, shape (n,), with the standard error of each.
 
         Those that it knew before and was still far from count less.
+
+        Args:
+            codes: Scheme numbers, shape (n, R).
+            ratios: Shape (n,).
+            errors: Shape (n,).
+            n_new: How many of the last ones it did not know before, where some of the others were left out since; by
+                default those that there are more.
 
         References:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
         """
         design = self._features(codes)
         observed, spread = ratios - design @ self._mean, self._alike(design * self._spread)
-        if len(codes) >= 1.1 * self._n_tuned:
+        n_known = min(len(self._posterior.observed), len(codes)) if n_new is None else len(codes) - n_new
+        self._n_seen += len(codes) - n_known
+        if self._n_seen >= 1.1 * self._n_tuned:
             self._tune(spread, observed, errors)
-            self._n_tuned = len(codes)
+            self._n_tuned = self._n_seen
         scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
-        known = slice(len(self._posterior.observed))
+        known = slice(n_known)
         squares = np.square(observed - scaled @ self._posterior.mean)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
         self._posterior = condition(scaled, observed, variances)

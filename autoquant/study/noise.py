@@ -46,7 +46,7 @@ class NoiseModel:
         self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
         self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._root = self._likeness.root(_SHARES[self._share])
-        self._n_tuned = 0
+        self._n_seen = self._n_tuned = 0
         self._posterior = condition(np.zeros((0, sum(self._sizes))), np.zeros(0), np.zeros(0))
 
     @property
@@ -54,21 +54,29 @@ class NoiseModel:
         """Standard deviation of the log of an observed noise power around the model's."""
         return _ERRORS[self._error]
 
-    def fit(self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_]) -> None:
+    def fit(
+        self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int | None = None
+    ) -> None:
         """Condition on observed relative noise powers.
 
         Args:
             codes: Scheme numbers, shape (n, R).
             noise: Relative noise power, shape (n,).
             is_quick: Whether each observation comes from a trial that was stopped early, shape (n,).
+            n_new: How many it did not know before, where some of the others were left out since; by default those that
+                there are more.
         """
+        n_before = len(self._posterior.observed)
+        if n_new is None or not n_before:
+            n_new = max(0, len(codes) - n_before)
+        self._n_seen += n_new
         target = np.log(np.maximum(noise, FLOAT_NOISE))
         factors = np.where(is_quick, QUICK_VARIANCE, 1.0)
-        for _ in range(1 if len(self._posterior.observed) else _N_FIRST_STEPS):
+        for _ in range(1 if n_before else _N_FIRST_STEPS):
             self._step(codes, target, factors)
-        if len(codes) >= 1.1 * self._n_tuned:
+        if self._n_seen >= 1.1 * self._n_tuned:
             self._tune(factors)
-            self._n_tuned = len(codes)
+            self._n_tuned = self._n_seen
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the log noise power that would be observed; shapes (n,)."""

@@ -169,7 +169,7 @@ class StructureSampler(BaseSampler):
         kept = (
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
         )
-        self._surrogate.fit(found.of(kept))
+        self._surrogate.fit(found.of(kept), n_all=len(found))
         self._frontier.narrow(effective(self._layout, asked, found.codes))
 
     def _count(self, found: Observations, n_before: int, asked: Codes) -> None:

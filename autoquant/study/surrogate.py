@@ -78,7 +78,7 @@ class Surrogate:
         layout: Regions, schemes and borders.
         n_targets: Number of latency ratios.
         prior: Of the latency on the first target.
-        n_observed: Evaluations that it was fitted to.
+        n_observed: Evaluations that it was fitted to, with those that were left out since.
     """
 
     layout: Layout
@@ -93,18 +93,27 @@ class Surrogate:
         priors = [self.prior, *[None] * (self.n_targets - 1)]
         self._latency = [LatencyModel(self.layout, prior) for prior in priors]
 
-    def fit(self, found: Observations) -> None:
-        """Condition on evaluations, at least one."""
-        self.n_observed = len(found)
+    def fit(self, found: Observations, *, n_all: int | None = None) -> None:
+        """Condition on evaluations, at least one.
+
+        Args:
+            found: The latest ones at the end.
+            n_all: How many there are with those that are left out, by default none; the last ones are new that are more
+                than before.
+        """
+        n_all = len(found) if n_all is None else n_all
+        n_new = min(max(0, n_all - self.n_observed), len(found))
+        self.n_observed = n_all
         counts = np.bincount(np.argmin(found.snr_db, axis=1), minlength=found.snr_db.shape[1])
         worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0]
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}
         for i, noise in self._noise.items():
-            noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick)
-        timed = found.of(np.flatnonzero(found.is_timed))
+            noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick, n_new=n_new)
+        rows = np.flatnonzero(found.is_timed)
+        timed, n_new_timed = found.of(rows), int(np.sum(rows >= len(found) - n_new))
         for ratios, latency in zip(timed.ratios.T, self._latency, strict=True):
             if len(timed):
-                latency.fit(timed.codes, ratios, timed.errors)
+                latency.fit(timed.codes, ratios, timed.errors, n_new=n_new_timed)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""

@@ -72,6 +72,27 @@ def test_a_ratio_far_from_what_was_believed_counts_less() -> None:
     assert found[-1] < 0.5 * found[0]
 
 
+def test_a_new_ratio_counts_fully_also_where_an_old_one_was_left_out() -> None:
+    truth, rng = a_landscape(LAYOUT, seed=3), np.random.default_rng(3)
+    codes = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(41)])
+    ratios, errors = truth.ratios_of(codes)[:, 0], np.full(41, 0.01)
+    ratios[-1] += 0.5
+
+    def believed(model: LatencyModel) -> float:
+        return float(model.predict(codes[-1:])[0][0])
+
+    every, latest = LatencyModel(LAYOUT), LatencyModel(LAYOUT)
+    for model in (every, latest):
+        model.fit(codes[:40], ratios[:40], errors[:40])
+    before = believed(every)
+    every.fit(codes, ratios, errors)
+    latest.fit(codes[1:], ratios[1:], errors[1:], n_new=1)
+    moved = believed(latest) - before
+    assert moved > 0.9 * (believed(every) - before)
+    latest.fit(codes[1:], ratios[1:], errors[1:], n_new=0)
+    assert abs(believed(latest) - before) < 0.5 * abs(moved), "now it was known, and is still far off"
+
+
 def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
     wide = replace(SCHEMES["a"], name="wide", activation=TensorFormat.parse("u16:tensor:asym"))
     regions = LAYOUT.regions

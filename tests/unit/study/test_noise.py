@@ -45,3 +45,16 @@ def test_a_region_that_differs_from_its_likes_is_believed_once_it_was_probed() -
     for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool))
     assert abs(model.predict(codes)[0][0] - log[0]) < 0.5
+
+
+def test_the_error_is_tuned_also_where_as_many_old_observations_are_left_out_as_there_are_new_ones() -> None:
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 3, (90, N_REGIONS))
+    codes[:, 0] = 1
+    noise = 1e-3 * (codes > 0).sum(axis=1) * np.exp(np.where(np.arange(90) < 30, 0.0, 1.0) * rng.standard_normal(90))
+    model, is_quick = NoiseModel(a_layout(N_REGIONS)), np.zeros(30, dtype=bool)
+    model.fit(codes[:30], noise[:30], is_quick)
+    before = model.error
+    for n in range(35, 91, 5):
+        model.fit(codes[n - 30 : n], noise[n - 30 : n], is_quick, n_new=5)
+    assert model.error > max(before, 0.4)

@@ -93,6 +93,21 @@ def told(study: optuna.Study, params: dict[str, str], state: TrialState) -> None
     )
 
 
+def test_what_it_believes_is_tuned_also_after_evaluations_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.study.sampler._MAX_OBSERVATIONS", 30)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler, rng = StructureSampler(a_layout(), seed=0), np.random.default_rng(0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    for number in range(90):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        study.tell(trial, [snr_db, ratio + (0.1 * rng.standard_normal() if number > 30 else 0.0)])
+    surrogate = sampler.surrogate
+    assert surrogate is not None
+    every = np.array([[i] * N_REGIONS for i in range(3)])
+    assert surrogate.predict(every).ratio_errors.min() > 0.04
+
+
 def test_a_failed_assignment_is_not_proposed_again() -> None:
     def ask(*failures: dict[str, str]) -> dict[str, str]:
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
