@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.errors import UsageError
 from autoquant.front.selection import keeps_drops
 from autoquant.report.summary import best_member_at
 from autoquant.report.tables import front_table, trials_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Choice", "SearchResult"]
 
@@ -36,12 +38,12 @@ class SearchResult:
     record: RunRecord
 
     @property
-    def front(self) -> pd.DataFrame:
+    def front(self) -> "pd.DataFrame":
         """One row per member, by ascending latency ratio."""
         return front_table(self.record.front)
 
     @property
-    def trials(self) -> pd.DataFrame:
+    def trials(self) -> "pd.DataFrame":
         """One row per evaluation."""
         return trials_table(self.record.evaluations, self.record.regions)
 

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-import jinja2
-import plotly.offline
-
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Evaluation, Failure, SnrInterval
 from autoquant.domain.metric import MetricValue
@@ -68,6 +65,9 @@ def report_html(record: RunRecord) -> str:
     Returns:
         A whole HTML document; text from the record is escaped, and the page's content policy forbids any request.
     """
+    import jinja2
+    import plotly.offline
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("autoquant.report"),
         autoescape=True,

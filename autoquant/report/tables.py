@@ -1,10 +1,12 @@
-"""The front and the trials as pandas tables, for ``front.csv``, ``trials.csv`` and the Python API."""
+"""The front and the trials as pandas tables, for ``front.csv``, ``trials.csv`` and the Python API.
+
+pandas is loaded by the first table, which a search makes at its end: loading it takes as long as many a trial.
+"""
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from autoquant.domain.front import Front, Member
 from autoquant.domain.ledger import Estimate, Ledger
@@ -14,6 +16,9 @@ from autoquant.domain.objective import SIZE
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["front_table", "ledger_table", "member_rows", "rounds_table", "trials_table"]
 
 _MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms", "p90_ms", "p99_ms")
@@ -21,7 +26,7 @@ _MEMBER_FOOTPRINT = ("opening_ms", "memory_mb")
 _TRIAL_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "n_rounds")
 
 
-def front_table(front: Front) -> pd.DataFrame:
+def front_table(front: Front) -> "pd.DataFrame":
     """One row per member, in the order of the front.
 
     Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, p90_ms, p99_ms, opening_ms,
@@ -49,7 +54,7 @@ def front_table(front: Front) -> pd.DataFrame:
         }
         for member in front.members
     ]
-    return pd.DataFrame(rows)
+    return _table(rows)
 
 
 def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
@@ -78,7 +83,7 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
     return headings, rows
 
 
-def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = ()) -> pd.DataFrame:
+def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = ()) -> "pd.DataFrame":
     """One row per evaluation, in order.
 
     Columns: number, state (``complete``, ``rejected-early``, ``untimed`` or ``failed``), snr_db, n_samples, ratio,
@@ -108,10 +113,10 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
         }
         for evaluation in evaluations
     ]
-    return pd.DataFrame(rows, columns=columns)
+    return _table(rows, columns)
 
 
-def ledger_table(ledger: Ledger) -> pd.DataFrame:
+def ledger_table(ledger: Ledger) -> "pd.DataFrame":
     """One row for each region and kind of its operators, in topological order, then one for each border.
 
     Columns: kind (``all``, ``linear`` or ``dynamic`` operators of a region, or ``border``), region, neighbour (the
@@ -144,7 +149,7 @@ def ledger_table(ledger: Ledger) -> pd.DataFrame:
         }
         for cost in ledger.borders
     ]
-    return pd.DataFrame([*regions, *borders])
+    return _table([*regions, *borders])
 
 
 def _member_snr(member: Member) -> float:
@@ -194,7 +199,7 @@ def _outcome_cells(outcome: Measurement | Failure, targets: Sequence[str]) -> di
     }
 
 
-def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]], bool]]) -> pd.DataFrame:
+def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]], bool]]) -> "pd.DataFrame":
     """One row per inference of the last measurement.
 
     Columns: session (number of the process), target, round, id, ms, is_repeated (all were far slower than usual, so
@@ -209,7 +214,7 @@ def rounds_table(rounds: Iterable[tuple[int, str, Mapping[str, Sequence[float]],
         for id_, values in seconds.items()
         for value in values
     ]
-    return pd.DataFrame(rows, columns=["session", "target", "round", "id", "ms", "is_repeated"])
+    return _table(rows, ["session", "target", "round", "id", "ms", "is_repeated"])
 
 
 def _change_cells(change_us: Mapping[str, Estimate]) -> dict[str, float]:
@@ -251,3 +256,11 @@ def _metric_names(evaluations: Iterable[Evaluation]) -> list[str]:
 def _region_ids(evaluations: Iterable[Evaluation], regions: Iterable[Region]) -> list[RegionId]:
     asked = (region for evaluation in evaluations for region in evaluation.trial.assignment)
     return list(dict.fromkeys([*(region.id for region in regions), *asked]))
+
+
+def _table(
+    rows: Sequence[Mapping[str, object] | tuple[object, ...]], columns: list[str] | None = None
+) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=columns)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnxruntime.quantization import QuantType
 
 from autoquant.errors import ModelError
 
@@ -35,6 +34,8 @@ def load_overrides(path: str | os.PathLike[str]) -> dict[str, list[dict[str, Any
 
 
 def _typed(override: Mapping[str, Any]) -> dict[str, Any]:
+    from onnxruntime.quantization import QuantType  # noqa: PLC0415 - takes long, and only a warm start needs it
+
     typed = dict(override)
     if "quant_type" in typed:
         typed["quant_type"] = QuantType[override["quant_type"]]

@@ -1,6 +1,8 @@
 """The package as a notebook sees it."""
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -21,6 +23,13 @@ def test_there_are_few_public_names_and_all_of_them_load() -> None:
     assert autoquant.__all__ == sorted(autoquant.__all__, key=lambda name: (name.islower(), name))
     for name in autoquant.__all__:
         assert inspect.getdoc(getattr(autoquant, name))
+
+
+def test_a_search_begins_without_the_libraries_that_only_its_end_needs() -> None:
+    late = {"jinja2", "onnxruntime.quantization", "pandas", "plotly"}
+    code = f"import sys; import autoquant.api.search; print(*sorted({late} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
 
 
 def test_functions_are_not_hidden_by_packages_of_the_same_name() -> None:
