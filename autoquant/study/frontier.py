@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.study.integer_program import fastest_within
 from autoquant.study.labelling import Labelling
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
@@ -77,6 +76,8 @@ class Frontier:
 
     @staticmethod
     def _within(landscape: Landscape, weights: Floats, limit: float, size: SizeTerm | None) -> Codes:
+        from autoquant.study.integer_program import fastest_within  # noqa: PLC0415 - scipy.optimize takes long to load
+
         return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S, size=size).codes
 
     def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> list[tuple[Floats, Floats]]:
