@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds
+from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 
 __all__ = ["MOST_SHARE", "N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
 
@@ -72,6 +72,7 @@ class Deadline:
         size_bytes: int,
         *,
         is_refined: bool = False,
+        is_rough: bool = False,
     ) -> float:
         """What to keep for the end: the share of the budget, or less where the finalists so far need less.
 
@@ -82,11 +83,13 @@ class Deadline:
             opening_s: Seconds that opening a file takes on all targets.
             size_bytes: Of a file.
             is_refined: Whether each finalist has a second version, of which outputs are compared alone.
+            is_rough: Whether it may be as short as it can be.
         """
         n_written = min(n_finalists, N_FINALISTS)
         writing_s = size_bytes / _WRITTEN_BYTES_PER_S
-        each = finalist_seconds(latency_s, n_samples) + LEAST_SESSIONS * opening_s + writing_s
-        wanted = (1 + n_written) * each + LEAST_SESSIONS * _STARTING_S + WRITING_S  # float is measured with them
+        seconds, n_processes = (least_seconds, 1) if is_rough else (finalist_seconds, LEAST_SESSIONS)
+        each = seconds(latency_s, n_samples) + n_processes * opening_s + writing_s
+        wanted = (1 + n_written) * each + n_processes * _STARTING_S + WRITING_S  # float is measured with them
         if is_refined:
             wanted += n_written * (judging_seconds(latency_s, n_samples) + opening_s + writing_s)
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)

@@ -143,8 +143,9 @@ class Delivery:
         final = JointMeasurement(
             self.files,
             files,
-            deadline,
+            deadline if files else -math.inf,
             self.is_ended,
+            has_quality=bool(files) or self.files.make_scorer is not None,
             superseded=partial(self._superseded, finalists),
             memory_bytes=self.memory_bytes,
             file_s=self.file_s,

@@ -9,7 +9,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import N_FORM_SAMPLES, Ingredients
+from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.calibration.batches import select
@@ -96,7 +96,7 @@ class Preparing:
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )
 
-    def in_best_form(self, first: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+    def in_best_form(self, first: Ingredients, evaluator: IsolatedEvaluator, facts: BenchFacts) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.
 
         It is the one in which the uniform recipes gain most on a few samples: with channels balanced or as they are,
@@ -106,6 +106,7 @@ class Preparing:
         Args:
             first: What the evaluator has loaded.
             evaluator: Builds and runs the recipes.
+            facts: Of the float model.
         """
         if self.definition.accuracy is Accuracy.NONE or not first.regions:
             return first
@@ -114,12 +115,25 @@ class Preparing:
         if self.earlier is not None:
             is_corrected = self.earlier.has_mean_biases and (self.earlier.form, True) in forms
             chosen = forms[self.earlier.form, is_corrected]
-        else:
+        elif self._has_time_for(forms, facts):
             with self.deadline.phase("equalise"):
                 chosen = self._best(forms, evaluator)
+        else:
+            chosen = next(iter(forms.values()))
         evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
         evaluator.settle()
         return chosen
+
+    def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
+        """Whether there is, to compare forms by a recipe each."""
+        expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
+        if expected_s <= _LONG_SHARE * self.configuration.budget.limit_s:
+            return True
+        if len(forms) > 1:
+            share = f"{_LONG_SHARE:.0%} of the budget"
+            others = ", ".join(_name(form) for form in list(forms)[1:])
+            self.notes.append(f"there is no time to try {others}: it should take {expected_s:.1f} s, more than {share}")
+        return False
 
     def _forms(self, first: Ingredients, loading_s: float) -> dict[_Form, Ingredients]:
         """All that differ; the plain one without corrected biases comes first."""

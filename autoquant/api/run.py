@@ -21,7 +21,13 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.sentences import SATURATION, ending_sentence, failure_sentences, outlook_sentences
+from autoquant.api.sentences import (
+    SATURATION,
+    ending_sentence,
+    failure_sentences,
+    nothing_to_quantize,
+    outlook_sentences,
+)
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
@@ -136,7 +142,8 @@ class Run:
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
                 opened.evaluator.know(known)
                 ended = trials.run(self.configuration.budget.trials)
-                self.notes.append(ending_sentence(ended, trials.n_evaluations))
+                if opened.ingredients.regions:
+                    self.notes.append(ending_sentence(ended, trials.study.evaluations))
                 self.notes.extend(failure_sentences(trials.study.evaluations))
                 self.notes.extend(outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
@@ -151,7 +158,7 @@ class Run:
             plain = preparing.ingredients()
             with self.deadline.phase("open"):
                 facts = self._load(evaluator, plain)
-            ingredients = preparing.in_best_form(plain, evaluator)
+            ingredients = preparing.in_best_form(plain, evaluator, facts)
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self._run_document(ingredients, facts, None))
             yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
@@ -348,7 +355,7 @@ class Run:
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
-            self.notes.append("the model holds no operator that could be quantized, so it stays float")
+            self.notes.append(nothing_to_quantize(ingredients.prepared.graph.has_bodies))
             return None
         asked = self.configuration
         return make_sampler(

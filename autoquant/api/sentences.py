@@ -7,7 +7,14 @@ from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 
-__all__ = ["ENDED_BY_USER", "SATURATION", "ending_sentence", "failure_sentences", "outlook_sentences"]
+__all__ = [
+    "ENDED_BY_USER",
+    "SATURATION",
+    "ending_sentence",
+    "failure_sentences",
+    "nothing_to_quantize",
+    "outlook_sentences",
+]
 
 ENDED_BY_USER = "the user ended the search"
 SATURATION = (
@@ -24,11 +31,17 @@ _ENDINGS = {
 """By what ``Trials.run`` returns."""
 
 
-def ending_sentence(ended: str, n_evaluations: int) -> str:
+def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
     """Why a search ended, and what to do where that was before it began."""
-    if ended == "time" and not n_evaluations:
-        return f"{_ENDINGS[ended]} before anything was evaluated; give more --time"
+    if ended == "time" and not any(evaluation.is_candidate for evaluation in evaluations):
+        return f"{_ENDINGS[ended]} before any quantized candidate was measured; give more --time"
     return _ENDINGS[ended]
+
+
+def nothing_to_quantize(has_bodies: bool) -> str:
+    """Of a model without regions."""
+    where = " outside of the bodies of If, Loop and Scan" if has_bodies else ""
+    return f"the model holds no operator that could be quantized{where}, so it stays float"
 
 
 def failure_sentences(evaluations: Sequence[Evaluation]) -> list[str]:

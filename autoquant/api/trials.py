@@ -25,6 +25,7 @@ _PROBE_SHARE = 0.25
 _LOOK_EVERY = 10
 _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
+_FEW_TRIALS = 3
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already end a search by the structure sampler."""
 
@@ -144,6 +145,7 @@ class Trials:
             Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"plateau"`` or ``"interrupted"``.
         """
         if not self.regions:
+            self._trial({})  # folding alone may pay
             return "exhausted"
         n_done = 0
         self._enqueue_first()
@@ -178,6 +180,7 @@ class Trials:
             self.facts.reading_seconds(self.evaluator.opening_s),
             self.size_bytes,
             is_refined=self.is_refined,
+            is_rough=not any(evaluation.is_candidate for evaluation in self.study.evaluations),
         )
         if self.is_refined and self.deadline.seconds is not None:
             finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
@@ -228,7 +231,10 @@ class Trials:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
 
     def _enqueue_first(self) -> None:
-        for assignment in ({}, *(self._uniform(name) for name in self.space.schemes), *self.first):
+        """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
+        recipes = [self._uniform(name) for name in self.space.schemes]
+        n_before = 0 if self._left > _FEW_TRIALS * self.first_seconds else 1
+        for assignment in (*recipes[:n_before], {}, *recipes[n_before:], *self.first):
             self.study.enqueue(assignment)
 
     def _enqueue_probes(self, n_left: float) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import FLOAT
 
 __all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "SnrInterval", "State", "Trial"]
 
@@ -166,3 +167,9 @@ class Evaluation:
 
     trial: Trial
     outcome: Measurement | Failure
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether something was to be quantized, and it was measured."""
+        is_float = all(scheme == FLOAT for scheme in self.trial.assignment.values())
+        return isinstance(self.outcome, Measurement) and not is_float

@@ -1,5 +1,7 @@
 """From the user's file to the float model that every candidate is made from."""
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +46,8 @@ OPSET = 21
 EQUAL_DB = 60.0
 """A preprocessed model further from the original than this is not used."""
 N_CHECKED = 3
+_CHECKING_S = 1.0
+"""For running the original on them; a slow model is checked on fewer."""
 _CHOOSING = ("NonMaxSuppression", "TopK")
 """Operators that choose among results and put them in order."""
 
@@ -81,8 +85,8 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
-    shapes, checked = _common_shapes(feeds), tuple(feeds[:N_CHECKED])
-    reference = _outputs(path, checked)
+    shapes, reference = _common_shapes(feeds), _outputs(path, feeds[:N_CHECKED], seconds=_CHECKING_S)
+    checked = tuple(feeds[: len(reference)])
     _refuse_non_finite(path, original, reference)
     plain = _plain(original)
     reasons: list[str] = []
@@ -109,8 +113,8 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
     Raises:
         ModelError: It cannot be run.
     """
-    checked = tuple(feeds[:N_CHECKED])
-    difference_db = _difference_db(prepared.graph.model, _outputs(prepared.source, checked), checked)
+    reference = _outputs(prepared.source, feeds[:N_CHECKED], seconds=_CHECKING_S)
+    difference_db = _difference_db(prepared.graph.model, reference, feeds[: len(reference)])
     return replace(prepared, difference_db=difference_db)
 
 
@@ -208,10 +212,19 @@ def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def _outputs(model: Path | bytes, feeds: Sequence[Feed]) -> list[list[npt.NDArray[np.generic]]]:
+def _outputs(
+    model: Path | bytes, feeds: Sequence[Feed], *, seconds: float = math.inf
+) -> list[list[npt.NDArray[np.generic]]]:
+    """Of each feed; none is run after these seconds, apart from the first."""
     session = open_session(model, Target())
+    found: list[list[npt.NDArray[np.generic]]] = []
+    end = time.perf_counter() + seconds
     try:
-        return [session.run(None, feed) for feed in feeds]
+        for feed in feeds:
+            if found and time.perf_counter() > end:
+                break
+            found.append(session.run(None, feed))
+        return found
     except Exception as error:  # onnxruntime raises its own types from run
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(

@@ -94,6 +94,11 @@ class Graph:
         return frozenset(self.outputs) | frozenset(TensorName(name) for name in reads)
 
     @cached_property
+    def has_bodies(self) -> bool:
+        """Whether there are If, Loop or Scan."""
+        return any(attribute.HasField("g") for node in self.model.graph.node for attribute in node.attribute)
+
+    @cached_property
     def float_tensors(self) -> frozenset[TensorName]:
         """Activations of type float32."""
         return frozenset(name for name, (elem, _) in self._types.items() if elem == onnx.TensorProto.FLOAT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.ledger import Foresight
-from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
+from autoquant.domain.measurement import Evaluation, Latency, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
@@ -290,14 +290,16 @@ def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
 
 
 def _nothing_pays(record: RunRecord) -> str:
-    if any(isinstance(evaluation.outcome, Measurement) for evaluation in record.evaluations):
+    if any(evaluation.is_candidate for evaluation in record.evaluations):
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
         if any(record.configuration.get(demand) is not None for demand in _DEMANDS):
             return "Nothing better than float was found that keeps what is demanded."
         return "Nothing pays: the float model alone is on the front."
-    return "No candidate was measured: the float model alone is on the front."
+    if record.regions:
+        return "No quantized candidate was measured: the float model alone is on the front."
+    return "Nothing could be quantized: the float model alone is on the front."
 
 
 def _evaluations_lines(record: RunRecord) -> list[str]:

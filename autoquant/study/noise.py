@@ -54,9 +54,7 @@ class NoiseModel:
         """Standard deviation of the log of an observed noise power around the model's."""
         return _ERRORS[self._error]
 
-    def fit(
-        self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int | None = None
-    ) -> None:
+    def fit(self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int | None = None) -> None:
         """Condition on observed relative noise powers.
 
         Args:

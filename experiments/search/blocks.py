@@ -177,6 +177,7 @@ class Budget(Deadline):
         size_bytes: int,  # noqa: ARG002
         *,
         is_refined: bool = False,  # noqa: ARG002
+        is_rough: bool = False,  # noqa: ARG002
     ) -> float:
         """Nothing: what was evaluated is not measured again."""
         return 0.0

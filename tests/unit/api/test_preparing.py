@@ -11,7 +11,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier
@@ -55,6 +55,7 @@ def data(asked: Configuration) -> SearchData:
     return read_search_data(asked, steps.signatures_of(asked.model))
 
 
+FACTS = BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=6, opening_s=0.0)
 Make = Callable[..., Preparing]
 
 
@@ -175,7 +176,7 @@ def test_a_resumed_run_rounds_the_same_weights_whatever_its_time(make: Make) -> 
 def test_nothing_is_done_where_the_space_wants_nothing_done(make: Make) -> None:
     preparing, evaluating = make(accuracy=Accuracy.NONE), Evaluating([])
     plain = preparing.ingredients()
-    assert preparing.in_best_form(plain, evaluating.real) is plain
+    assert preparing.in_best_form(plain, evaluating.real, FACTS) is plain
     assert not plain.has_mean_biases
     assert evaluating.loaded == []
 
@@ -194,7 +195,7 @@ def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
     make: Make, decibels: list[list[float] | Exception], form: Form, has_mean_biases: bool
 ) -> None:
     preparing, evaluating = make(), Evaluating(decibels)
-    found = preparing.in_best_form(preparing.ingredients(), evaluating.real)
+    found = preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS)
     assert found.form is form
     assert (found.definition == preparing.definition) is has_mean_biases
     assert found.has_mean_biases is has_mean_biases
@@ -207,7 +208,7 @@ def test_the_form_that_gains_a_decibel_and_most_is_gone_on_with(
 def test_other_forms_have_a_limit_of_time_also_where_the_search_has_none(make: Make) -> None:
     preparing, evaluating = make(), Evaluating([[20.0, 20.0], [25.0], [22.0, 22.0], [24.0, 24.0]])
     assert preparing.configuration.budget.seconds is None
-    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.EQUALISED
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS).form is Form.EQUALISED
     assert evaluating.seconds[0] == math.inf
     assert all(map(math.isfinite, evaluating.seconds[1:]))
 
@@ -215,7 +216,7 @@ def test_other_forms_have_a_limit_of_time_also_where_the_search_has_none(make: M
 @pytest.mark.parametrize("form", list(Form))
 def test_the_form_of_an_earlier_run_is_taken_without_a_comparison(make: Make, form: Form) -> None:
     preparing, evaluating = make(earlier=an_earlier(form)), Evaluating([])
-    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is form
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS).form is form
 
 
 DYNAMIC_SPACE = """
@@ -241,7 +242,7 @@ def test_no_biases_are_said_to_be_corrected_where_no_scheme_could(
         configuration=replace(preparing.configuration, space=space),
         definition=steps.fitted(read_space(space, ep="cpu"), preparing.configuration.targets),
     )
-    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0], [25.0]]).real)
+    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0], [25.0]]).real, FACTS)
     assert not found.has_mean_biases
     assert not any("corrected biases" in note for note in preparing.notes)
 
@@ -250,7 +251,7 @@ def test_the_difference_to_the_users_model_is_that_of_the_form_in_use(make: Make
     preparing, evaluating = make(), Evaluating([[20.0], [25.0], [20.0], [20.0]])
     plain = preparing.ingredients()
     odd = replace(plain, prepared=replace(plain.prepared, difference_db=77.0))
-    found = preparing.in_best_form(odd, evaluating.real)
+    found = preparing.in_best_form(odd, evaluating.real, FACTS)
     assert found.form is Form.EQUALISED
     assert found.prepared.difference_db == math.inf
 
@@ -268,7 +269,7 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
 
     monkeypatch.setattr("autoquant.api.steps.equalise", broken)
     preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
-    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS).form is Form.PLAIN
     assert any(note.startswith("equalisation: the outputs of the float model would differ") for note in preparing.notes)
 
 
@@ -278,7 +279,7 @@ def test_factors_of_two_are_not_worth_a_comparison(make: Make, monkeypatch: pyte
 
     monkeypatch.setattr("autoquant.api.steps.equalise", slight)
     preparing, evaluating = make(), Evaluating([[20.0], [25.0]])
-    assert preparing.in_best_form(preparing.ingredients(), evaluating.real).form is Form.PLAIN
+    assert preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS).form is Form.PLAIN
     assert "equalisation: up to 2^1, which is too little to be tried" in preparing.notes
 
 
@@ -286,10 +287,24 @@ def test_another_form_is_not_made_where_there_is_no_time_for_it(make: Make) -> N
     preparing, evaluating = make(Budget(seconds=60.0)), Evaluating([[20.0], [25.0]])
     plain = preparing.ingredients()
     preparing.deadline.phases["calibrate"] = 10.0
-    assert preparing.in_best_form(plain, evaluating.real).form is Form.PLAIN
+    assert preparing.in_best_form(plain, evaluating.real, FACTS).form is Form.PLAIN
     assert (
         "equalisation: there is no time for it: it should take 15.0 s, more than 10% of the budget" in preparing.notes
     )
+
+
+@pytest.mark.parametrize(("float_s", "is_compared"), [(0.2, True), (0.5, False)])
+def test_forms_of_a_slow_model_are_not_compared_where_that_would_take_the_time_of_trials(
+    make: Make, float_s: float, is_compared: bool
+) -> None:
+    preparing, evaluating = make(Budget(seconds=60.0)), Evaluating([[20.0], [25.0], [25.0], [25.0]])
+    plain = preparing.ingredients()
+    preparing.deadline.phases["calibrate"] = 10.0
+    found = preparing.in_best_form(plain, evaluating.real, replace(FACTS, float_s={"cpu-1t": float_s}))
+    assert found.has_mean_biases is is_compared
+    said = "there is no time to try corrected biases: it should take 8.0 s, more than 10% of the budget"
+    assert (said in preparing.notes) is not is_compared
+    assert evaluating.loaded[-1] is found
 
 
 OPSET_SPACE = """
@@ -348,7 +363,7 @@ def test_schemes_that_the_opset_cannot_express_are_left_out_with_a_note(
     make: Make, tmp_path: Path, body: str, opset: int, kept: list[str], note: str
 ) -> None:
     preparing = at_opset(make(), tmp_path, body, opset)
-    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0]] * 4).real)
+    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0]] * 4).real, FACTS)
     assert [scheme.name for scheme in found.definition.schemes] == kept
     assert any(f"the model's opset cannot express {note}" in given for given in preparing.notes)
     bench, builder = steps.open_bench(preparing.configuration.model, preparing.data.calibration), found.builder()

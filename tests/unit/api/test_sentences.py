@@ -1,19 +1,34 @@
 import pytest
 
-from autoquant.api.sentences import ending_sentence, failure_sentences
+from autoquant.api.sentences import ending_sentence, failure_sentences, nothing_to_quantize
+from autoquant.domain.measurement import Evaluation
 from tests.records import a_failure, a_measured
+
+NOTHING = "before any quantized candidate was measured; give more --time"
 
 
 @pytest.mark.parametrize(
-    ("ended", "n_evaluations", "said"),
+    ("ended", "evaluations", "said"),
     [
-        ("time", 3, "the time budget ended the search"),
-        ("time", 0, "the time budget ended the search before anything was evaluated; give more --time"),
-        ("exhausted", 0, "no assignment is left that runs as another graph"),
+        ("time", [a_measured(0)], "the time budget ended the search"),
+        ("time", [], f"the time budget ended the search {NOTHING}"),
+        (
+            "time",
+            [a_measured(0, assignment={"r0": "float"}), a_failure(1)],
+            f"the time budget ended the search {NOTHING}",
+        ),
+        ("exhausted", [], "no assignment is left that runs as another graph"),
     ],
 )
-def test_a_search_that_had_no_time_to_begin_says_what_to_do(ended: str, n_evaluations: int, said: str) -> None:
-    assert ending_sentence(ended, n_evaluations) == said
+def test_a_search_that_had_no_time_to_begin_says_what_to_do(
+    ended: str, evaluations: list[Evaluation], said: str
+) -> None:
+    assert ending_sentence(ended, evaluations) == said
+
+
+def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
+    assert "no operator that could be quantized, so it stays float" in nothing_to_quantize(False)
+    assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(True)
 
 
 def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> None:

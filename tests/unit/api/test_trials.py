@@ -97,6 +97,23 @@ def test_uniform_recipes_come_first_for_every_sampler(tmp_path: Path, is_structu
     assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", "a", "b")]
 
 
+@pytest.mark.parametrize(("seconds", "first"), [(12.0, "a"), (120.0, "float")])
+def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
+    answers = Answers(n_most=2)
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
+    trials.deadline = Deadline(seconds)
+    trials.run(None)
+    assert answers.seen[0] == dict.fromkeys(IDS, first)
+
+
+def test_without_regions_the_preprocessed_model_is_measured(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=True, space=SearchSpace(choices={}, schemes={}))
+    assert trials.run(None) == "exhausted"
+    assert answers.seen == [{}]
+
+
 def test_only_the_structure_sampler_has_one_region_probes(tmp_path: Path) -> None:
     probed = []
     for is_structured in (True, False):

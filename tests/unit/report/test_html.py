@@ -214,7 +214,7 @@ def test_long_scheme_names_are_lettered() -> None:
 def test_the_float_model_alone_makes_a_page() -> None:
     html = page(a_record(a_front(), evaluations=()))
 
-    assert "<h1>No candidate was measured: the float model alone is on the front.</h1>" in html
+    assert "<h1>No quantized candidate was measured: the float model alone is on the front.</h1>" in html
     assert "No evaluations." in html
     assert figures(html) == []
 

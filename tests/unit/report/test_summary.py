@@ -151,7 +151,15 @@ def test_a_demand_that_nothing_keeps_is_not_called_a_model_that_nothing_pays_for
 def test_a_run_without_a_measurement_does_not_claim_that_nothing_pays(evaluations: tuple[()]) -> None:
     record = a_record(a_front(), evaluations=evaluations)
 
-    assert run_sentences(record)[0] == "No candidate was measured: the float model alone is on the front."
+    assert run_sentences(record)[0] == "No quantized candidate was measured: the float model alone is on the front."
+
+
+def test_float_alone_is_no_candidate_and_without_regions_there_is_none() -> None:
+    record = a_record(a_front(), evaluations=(a_measured(0, assignment={"r0": "float"}),))
+
+    assert run_sentences(record)[0] == "No quantized candidate was measured: the float model alone is on the front."
+    nothing = replace(record, regions=())
+    assert run_sentences(nothing)[0] == "Nothing could be quantized: the float model alone is on the front."
 
 
 def test_no_evaluations_are_told_as_such() -> None:
