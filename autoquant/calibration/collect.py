@@ -47,12 +47,12 @@ def collect(
     what is left. So two samples are in memory at any time, however many there are.
 
     Args:
-        session: Has the tensors among its outputs, apart from those that are graph inputs.
+        session: Has all that is observed among its outputs, apart from what is a graph input.
         tensors: Activations to observe, float32 or float16; shapes may differ from sample to sample.
         feeds: The samples, taken one at a time.
         digest: Of model and samples, kept in the result.
-        channel_axes: Axis of the channels, of the tensors whose channels are observed one by one; the number of
-            channels is the same in every sample.
+        channel_axes: Axis of the channels, of the tensors whose channels are observed one by one, among ``tensors`` or
+            not; the number of channels is the same in every sample.
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
@@ -64,13 +64,14 @@ def collect(
     """
     histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
+    observed = tuple(dict.fromkeys([*histograms, *channels]))
     own_scratch, its_scratch = _Scratch(), _Scratch()
     n_samples = 0
     pending: Future[None] | None = None
     left: _Arrays = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:
         for feed in feeds:
-            arrays = _run(session, tensors, feed)
+            arrays = _run(session, observed, feed)
             if pending is not None:
                 _observe(histograms, channels, left, own_scratch, n_samples - 1)
                 pending.result()
@@ -115,16 +116,19 @@ def _observe(
         except IndexError:  # the other thread took the last one
             return
         values = array.astype(np.float32, copy=False)
-        flat = values.reshape(-1)
-        for start in range(0, flat.size, _CHUNK):
-            if not histograms[tensor].add(flat[start : start + _CHUNK], scratch):
-                raise DataError(
-                    f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
-                    " leave the sample out or correct its preprocessing"
-                )
+        if tensor in histograms and not _count(histograms[tensor], values.reshape(-1), scratch):
+            raise DataError(
+                f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
+                " leave the sample out or correct its preprocessing"
+            )
         if tensor in channels:
             with np.errstate(invalid="ignore"):  # the mean of a channel that holds infinities is none
                 channels[tensor].add(values)
+
+
+def _count(histogram: "_Histogram", values: npt.NDArray[np.float32], scratch: "_Scratch") -> bool:
+    """Add the values chunk by chunk; False where one is NaN or plus infinity."""
+    return all(histogram.add(values[start : start + _CHUNK], scratch) for start in range(0, values.size, _CHUNK))
 
 
 class _Scratch:

@@ -26,6 +26,7 @@ __all__ = [
     "is_linear",
     "is_quantizable",
     "kind_of",
+    "original_of",
     "weight_of",
 ]
 
@@ -84,6 +85,8 @@ _KINDS = {
     Kind.RECURRENT: ("LSTM",),
 }
 _KIND_OF = {op: kind for kind, ops in _KINDS.items() for op in ops}
+_REARRANGING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""What comes out are all values of the first input, in another shape or order."""
 
 
 def kind_of(node: Node) -> Kind:
@@ -144,6 +147,13 @@ def channel_axes(node: Node) -> tuple[int, int]:
     if node.op_type in ("Conv", "ConvTranspose"):
         return 1, 1
     return (0 if node.attributes.get("transA", 0) else -1), -1
+
+
+def original_of(tensor: TensorName, graph: Graph) -> TensorName:
+    """The first tensor that holds exactly these values, in whatever shape and order."""
+    while tensor in graph.producer and graph.producer[tensor].op_type in _REARRANGING:
+        tensor = graph.producer[tensor].inputs[0]
+    return tensor
 
 
 def can_emit_float(node: Node, graph: Graph) -> bool:

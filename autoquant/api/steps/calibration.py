@@ -19,7 +19,7 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import Target
 from autoquant.model.graph import Graph
-from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable
+from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.plan import is_clipped
@@ -106,16 +106,21 @@ def _statistics(
 ) -> Statistics:
     model_digest, data_digest, tensors, _ = key
     graph = prepared.graph
-    inner: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors if name in graph.producer}
+    alike = _alike(graph, tensors)
+    axes = _channel_axes(graph, tensors)
+    inner: dict[str, tuple[int, ...] | None] = {
+        name: graph.shape(name) for name in (*alike.values(), *axes) if name in graph.producer
+    }
     session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
     found = collect(
         session,
-        tensors,
+        tuple(dict.fromkeys(alike.values())),
         feeds,
         digest=f"{model_digest}-{data_digest}",
-        channel_axes=_channel_axes(graph, tensors),
+        channel_axes=axes,
         on_sample=on_sample,
     )
+    found = replace(found, tensors={name: found.tensors[alike[name]] for name in tensors})
     if feeds.is_cut_off:
         raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
     return found
@@ -139,6 +144,12 @@ def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[Ten
         for name in names
         if name in graph.float_tensors and not graph.is_constant(name) and not is_clipped(name, graph, region_of)
     )
+
+
+def _alike(graph: Graph, tensors: Collection[TensorName]) -> dict[TensorName, TensorName]:
+    """For each tensor the first one with the same values in any shape and order: counting them once is enough."""
+    first: dict[TensorName, TensorName] = {}
+    return {name: first.setdefault(original_of(name, graph), name) for name in tensors}
 
 
 def _channel_axes(graph: Graph, tensors: Collection[TensorName]) -> dict[TensorName, int]:

@@ -21,6 +21,7 @@ from autoquant.api.steps import (
     signatures_of,
 )
 from autoquant.calibration.batches import read_samples
+from autoquant.calibration.collect import collect
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement
@@ -29,7 +30,10 @@ from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
+from autoquant.model.ops import original_of
+from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.candidate import Candidate
+from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
 from tests.models import Array, a_convnet, a_mlp, floats, model_of, saved
 
@@ -246,6 +250,29 @@ def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignme
         for kept in range(2 ** len(regions)):
             chosen = {region.id: scheme.name for i, region in enumerate(regions) if kept >> i & 1}
             assert build(prepared, regions, statistics, chosen).skeleton
+
+
+def test_tensors_with_the_values_of_another_have_its_statistics_and_channels_of_their_own(tmp_path: Path) -> None:
+    body = "a = MatMul(x, wa) b = Reshape(a, shape) c = Transpose<perm=[0,2,1]>(b) y = MatMul(c, wy)"
+    constants = {"wa": floats(4, 6, seed=1), "shape": np.array([1, 6, 3]), "wy": floats(6, 2, seed=2)}
+    model = saved(model_of("(float[1,3,4] x) => (float[1,3,2] y)", body, constants), tmp_path / "model.onnx")
+    samples = read_data(model, {"x": floats(4, 3, 4)})
+    prepared = prepare(model, samples)
+    found = calibrate(prepared, samples, cache_folder=tmp_path)
+    graph = prepared.graph
+    inner: dict[str, tuple[int, ...] | None] = {
+        name: graph.shape(name) for name in found.tensors if name in graph.producer
+    }
+    session = open_session(to_bytes(with_outputs(graph.model, inner)), Target())
+    axes = {name: channel.axis for name, channel in found.channels.items()}
+    each = collect(session, list(found.tensors), samples.feeds, digest="", channel_axes=axes)
+    originals = [original_of(name, graph) for name in found.tensors]
+    assert len(set(originals)) < len(originals)
+    assert any(original_of(name, graph) != name for name in axes)
+    for name, expected in each.tensors.items():
+        assert pickle.dumps(found.tensors[name]) == pickle.dumps(expected)
+    for name, channel in each.channels.items():
+        assert pickle.dumps(found.channels[name]) == pickle.dumps(channel)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,13 @@ def test_channels_are_observed_of_the_tensors_that_have_an_axis() -> None:
     assert found.minimum.dtype == found.maximum.dtype == np.float32
 
 
+def test_channels_are_observed_of_tensors_that_have_no_histogram_too() -> None:
+    feeds = [feed_of(np.array([[1, -2]], np.float32))]
+    statistics = collect(Doubling(), [X], feeds, digest="", channel_axes={DOUBLED: 1})
+    assert statistics.tensors.keys() == {X}
+    assert statistics.channels[DOUBLED].mean.tolist() == [2, -4]
+
+
 def test_a_session_is_not_run_when_only_graph_inputs_are_observed() -> None:
     session = Doubling()
     collect(session, [X], [feed_of(np.ones(1, np.float32))], digest="")

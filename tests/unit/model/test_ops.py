@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from autoquant.domain.region import TensorName
 from autoquant.domain.space import QUANTIZABLE_OP_TYPES
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import (
@@ -14,6 +15,7 @@ from autoquant.model.ops import (
     is_linear,
     is_quantizable,
     kind_of,
+    original_of,
     weight_of,
 )
 from tests.models import Array, floats, model_of
@@ -190,3 +192,10 @@ def test_a_bound_that_is_not_constant_says_nothing() -> None:
 def test_relu_lets_pass_what_is_not_negative() -> None:
     graph = graph_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Relu(x) b = Clip(a, , six) y = Clip(b)", {"six": 6.0})
     assert [clip_bounds(node, graph) for node in graph.nodes] == [(0, np.inf), (-np.inf, 6), (-np.inf, np.inf)]
+
+
+def test_the_original_of_a_tensor_is_the_first_one_with_the_same_values() -> None:
+    body = "a = Relu(x) b = Transpose(a) c = Unsqueeze(b, axes) d = Identity(c) e = Slice(d, axes, axes) y = Flatten(e)"
+    graph = graph_of(f"({SQUARE} x) => (float[1,m] y)", body, {"axes": np.zeros(1, np.int64)})
+    names = [TensorName(name) for name in "xabcdey"]
+    assert [original_of(name, graph) for name in names] == ["x", "a", "a", "a", "a", "e", "e"]
