@@ -5,11 +5,14 @@ from itertools import combinations
 
 import numpy as np
 
-from autoquant.measurement.intervals import STOPPED_LEVEL, session_intervals
-from autoquant.measurement.latency import Timings, bootstrap_interval
+from autoquant.measurement.intervals import STOPPED_LEVEL, difference_intervals, session_intervals
+from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
 
 __all__ = ["shown_faster"]
 
+_FEW_MODELS = 4
+"""Of so many and the float model among them it counts as one more that tells how far processes differ: fewer know that
+badly. Of more it is left out, so that its luck widens no interval between files."""
 Pair = tuple[str, str]
 
 
@@ -33,8 +36,9 @@ def shown_faster(timings: Mapping[str, Timings], seed: int) -> dict[str, frozens
 
 
 def _intervals(timings: Mapping[str, Timings], seed: int) -> dict[Pair, tuple[float, float]]:
+    names = sorted(timings, key=lambda name: name == REFERENCE)  # so that every ratio to the float model is one
     ratios = {
-        (a, b): np.array(timings[a].candidate_s) / np.array(timings[b].candidate_s) for a, b in combinations(timings, 2)
+        (a, b): np.array(timings[a].candidate_s) / np.array(timings[b].candidate_s) for a, b in combinations(names, 2)
     }
     sessions = np.array(next(iter(timings.values())).session)
     numbers = np.unique(sessions)
@@ -43,5 +47,8 @@ def _intervals(timings: Mapping[str, Timings], seed: int) -> dict[Pair, tuple[fl
     medians = {
         pair: [float(np.median(values[sessions == number])) for number in numbers] for pair, values in ratios.items()
     }
-    found = session_intervals(medians, level=STOPPED_LEVEL)
+    to_float = {pair: values for pair, values in medians.items() if REFERENCE in pair}
+    between = {pair: values for pair, values in medians.items() if REFERENCE not in pair}
+    alike = between if len(names) > _FEW_MODELS else medians
+    found = difference_intervals(alike, level=STOPPED_LEVEL) | session_intervals(to_float, level=STOPPED_LEVEL)
     return {pair: (interval.low, interval.high) for pair, interval in found.items()}

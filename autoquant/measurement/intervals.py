@@ -6,17 +6,28 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
-__all__ = ["STOPPED_LEVEL", "SessionInterval", "are_narrow", "session_intervals"]
+__all__ = [
+    "STOPPED_LEVEL",
+    "SessionInterval",
+    "are_narrow",
+    "difference_intervals",
+    "intervals_by_target",
+    "session_intervals",
+]
 
 _PRIOR_SESSIONS = 4.0
-"""The spread that all models of a measurement have in common counts as much as so many sessions of one."""
+"""The spread that all models of a measurement share counts at most as much as so many sessions of one."""
+_LEAST_FREEDOM = 2.0
+"""Of several models: with the one degree of two sessions that disturb all models alike an interval says nothing."""
 _LEVEL = 0.95
 STOPPED_LEVEL = 0.975
 """Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
 cover the truth in 92 % of the cases, and those of this level in 95 % or more."""
 Key = TypeVar("Key")
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +50,13 @@ class SessionInterval:
 
 
 def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = _LEVEL) -> dict[Key, SessionInterval]:
-    """Student intervals of the logarithms, with variances moderated towards the one that all keys have in common.
+    """Student intervals of the logarithms, with variances moderated towards the one that all keys share.
 
     A bootstrap over three to five sessions covers the truth far less often than it says, and three sessions alone know
-    their own spread badly; what was measured together shares it.
+    their own spread badly; what was measured together shares it. What a session does to all keys alike (to ratios by
+    the luck of the float model) is seen once a session however many keys there are, so that the shared spread has
+    Satterthwaite's degrees of freedom of both parts. With several keys there are two at least: two sessions that
+    differ only in what is common to all keys are covered in 84 % (decision 0030).
 
     Args:
         medians: Positive medians, one for each session, by what was measured; two sessions at least.
@@ -50,15 +64,65 @@ def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = 
 
     References:
         Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential Expression in Microarray
-        Experiments", 2004 (moderated t); Hahn and Meeker, "Statistical Intervals", 1991 (prediction intervals).
+        Experiments", 2004 (moderated t); Satterthwaite, "An Approximate Distribution of Estimates of Variance
+        Components", 1946; Hahn and Meeker, "Statistical Intervals", 1991 (prediction intervals).
     """
-    logs = {key: np.log(np.asarray(values, dtype=float)) for key, values in medians.items()}
+    logs = _logs(medians)
+    return _moderated(logs, _freedom([values for values in logs.values() if np.ptp(values) > 0]), level)
+
+
+def intervals_by_target(
+    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = _LEVEL
+) -> dict[tuple[str, str], SessionInterval]:
+    """``session_intervals`` of models and targets: what a session does to all models differs between targets."""
+    found: dict[tuple[str, str], SessionInterval] = {}
+    for name in dict.fromkeys(target for _, target in medians):
+        there = {(key, target): values for (key, target), values in medians.items() if target == name}
+        found |= session_intervals(there, level=level)
+    return found
+
+
+def difference_intervals(
+    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = _LEVEL
+) -> dict[tuple[str, str], SessionInterval]:
+    """Intervals of the ratios of any two models, in which what a session does to all models cancels.
+
+    Args:
+        medians: Of the ratio, one for each session, by the pair; of every pair of the same models.
+        level: Of the interval of the value.
+    """
+    n_models = len({name for pair in medians for name in pair})
+    n_sessions = min(map(len, medians.values()), default=0)
+    return _moderated(_logs(medians), float((n_models - 1) * (n_sessions - 1)), level)
+
+
+def _logs(medians: Mapping[Key, Sequence[float]]) -> dict[Key, Floats]:
+    return {key: np.log(np.asarray(values, dtype=float)) for key, values in medians.items()}
+
+
+def _freedom(logs: Sequence[Floats]) -> float:
+    """Degrees of freedom of the mean variance of keys whose sessions are the same ones."""
+    n = min(map(len, logs), default=0)
+    if len(logs) < 2:
+        return n - 1.0
+    deviations = np.stack([values[:n] - np.mean(values[:n]) for values in logs])
+    common = np.mean(deviations, axis=0)
+    of_common = float(np.sum(common**2)) / (n - 1)
+    of_rest = float(np.mean(np.sum((deviations - common) ** 2, axis=1))) / (n - 1)
+    if of_common + of_rest == 0.0:
+        return _LEAST_FREEDOM
+    parts = of_common**2 / (n - 1) + of_rest**2 / ((n - 1) * (len(logs) - 1))
+    return max(_LEAST_FREEDOM, (of_common + of_rest) ** 2 / parts)
+
+
+def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[Key, SessionInterval]:
+    """Intervals, where ``known`` are the degrees of freedom of the mean variance of all keys."""
     variances = [float(np.var(values, ddof=1)) for values in logs.values() if np.ptp(values) > 0]
     shared = float(np.mean(variances)) if variances else 0.0
-    prior = _PRIOR_SESSIONS if len(variances) > 1 else 0.0
     found = {}
     for key, values in logs.items():
         n, centre = len(values), float(np.mean(values))
+        prior = min(_PRIOR_SESSIONS, max(0.0, known - (n - 1)))
         freedom = prior + n - 1
         variance = (prior * shared + (n - 1) * float(np.var(values, ddof=1))) / freedom if np.ptp(values) > 0 else 0.0
         spread = math.sqrt(variance)

@@ -20,7 +20,7 @@ from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
 from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import FileBenchSetup, Round
-from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, session_intervals
+from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, intervals_by_target
 from autoquant.measurement.latency import REFERENCE, Timings
 from autoquant.measurement.measured import Judged, Measured
 
@@ -332,7 +332,7 @@ class JointMeasurement:
     def _ratios(self) -> dict[Pair, SessionInterval]:
         """Empty from a single process."""
         found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
-        return session_intervals(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
+        return intervals_by_target(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
 
     def _faster(self, target: str) -> dict[str, frozenset[str]]:
         kept = {key: self._timings[key, target] for key in (*self._kept, REFERENCE)}
@@ -343,7 +343,7 @@ class JointMeasurement:
         found = {pair: timings.latency(self.setup.seed) for pair, timings in kept.items()}
         if not ratios:
             return found
-        own = session_intervals({pair: timings.seconds_by_session() for pair, timings in kept.items()})
+        own = intervals_by_target({pair: timings.seconds_by_session() for pair, timings in kept.items()})
         return {
             pair: replace(
                 latency,
