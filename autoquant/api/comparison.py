@@ -13,13 +13,13 @@ import pandas as pd
 
 from autoquant.api import steps
 from autoquant.api.configuration import check_targets
-from autoquant.calibration.batches import batched, read_samples
+from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.feed import InputSignature
+from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
-from autoquant.measurement.intervals import SessionInterval
+from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
@@ -178,6 +178,39 @@ def _signatures(path: Path, model: Model) -> tuple[InputSignature, ...]:
     return input_signatures(model)
 
 
+def _samples(data: DataSource, signatures: Sequence[tuple[InputSignature, ...]], batch: int) -> Samples:
+    """Read once, for the first model; that they fit the others is checked where those have other inputs."""
+    first, *others = signatures
+    samples = batched(read_samples(data, first, role="evaluation"), first, batch)
+    for inputs in dict.fromkeys(others):
+        if inputs != first:
+            check_samples(samples, inputs, role="evaluation")
+    return samples
+
+
+def _why_imprecise(paths: Sequence[Path], measured: Mapping[str, Measured], precision: float) -> list[str]:
+    """A sentence where the time or the most processes came before the precision; none where there is no interval."""
+    found = {
+        (key, target): interval
+        for key, each in measured.items()
+        for target, interval in each.ratio.items()
+        if key != REFERENCE and not are_narrow([interval], precision)
+    }
+    if not found:
+        return []
+    key, target = max(found, key=lambda pair: _half_share(found[pair]))
+    n_sessions = measured[key].latency[target].n_sessions
+    hint = "give more time" if n_sessions < _MOST_SESSIONS else "these are the most, ask for less precision"
+    return [
+        f"the precision of {100 * precision:g}% was missed: half the interval of {paths[int(key)]} is"
+        f" {_half_share(found[key, target]):.2%} of its ratio after {n_sessions} processes; {hint} or quiet the machine"
+    ]
+
+
+def _half_share(interval: SessionInterval) -> float:
+    return (interval.high - interval.low) / (2 * interval.value)
+
+
 def _why_no_snr(paths: Sequence[Path], models: Sequence[Model]) -> list[str]:
     """A sentence where outputs cannot be compared."""
     for path, model in zip(paths, models, strict=True):
@@ -209,7 +242,7 @@ def compare(
         data: Samples that all of them take.
         targets: Where they are timed.
         seconds: At most, apart from the first process.
-        precision: Half the 95 % interval of a ratio, as a share of it.
+        precision: Half the 95 % interval of a ratio, as a share of it; the notes say where it was missed.
         seed: Of orders.
 
     Raises:
@@ -224,9 +257,7 @@ def compare(
         provider_of(target.ep)
     protos = [load_any(path) for path in paths]
     signatures = [_signatures(path, proto) for path, proto in zip(paths, protos, strict=True)]
-    samples, *_ = [
-        batched(read_samples(data, inputs, role="evaluation"), inputs, targets[0].batch) for inputs in signatures
-    ]
+    samples = _samples(data, signatures, targets[0].batch)
     why_no_snr = _why_no_snr(paths, protos)
     joint = JointMeasurement(
         FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),
@@ -248,5 +279,5 @@ def compare(
         targets=tuple(targets),
         environment=describe_environment(),
         seconds=time.perf_counter() - started,
-        notes=(*why_no_snr, *joint.notes),
+        notes=(*why_no_snr, *joint.notes, *_why_imprecise(paths, measured, precision)),
     )

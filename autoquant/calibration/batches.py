@@ -12,7 +12,7 @@ from autoquant.calibration.sources import Arrays, DataSource, Feeds, did_you_mea
 from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
 from autoquant.errors import DataError, UsageError
 
-__all__ = ["batched", "overlap", "read_samples", "select", "split"]
+__all__ = ["batched", "check_samples", "overlap", "read_samples", "select", "split"]
 
 
 def read_samples(
@@ -49,6 +49,23 @@ def read_samples(
     if not digests:
         raise DataError(f"{where}: holds no samples, give at least one")
     return _samples(chain_feeds(feeds), digests, _join_labels(labels, where), source_name(source))
+
+
+def check_samples(samples: Samples, inputs: Sequence[InputSignature], *, role: str) -> None:
+    """Check samples that were read for one model against the inputs of another one.
+
+    Args:
+        samples: As they are fed.
+        inputs: What the other model wants.
+        role: ``"calibration"`` or ``"evaluation"``, for messages.
+
+    Raises:
+        DataError: They do not fit.
+    """
+    names, where = [signature.name for signature in inputs], f"{role} data {samples.source}"
+    for index, feed in enumerate(samples.feeds):
+        _check_names(feed, names, where)
+        _check_feed(feed, inputs, where, index)
 
 
 def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
@@ -207,10 +224,14 @@ def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], where: str) 
     """Check one sample after the other; their digests."""
     digests: list[str] = []
     for index, feed in enumerate(feeds):
-        for signature in inputs:
-            _check_array(feed[signature.name], signature, f"{where}, array '{signature.name}', sample {index}")
+        _check_feed(feed, inputs, where, index)
         digests.append(_feed_digest(feed))
     return digests
+
+
+def _check_feed(feed: Feed, inputs: Sequence[InputSignature], where: str, index: int) -> None:
+    for signature in inputs:
+        _check_array(feed[signature.name], signature, f"{where}, array '{signature.name}', sample {index}")
 
 
 def _check_array(array: Array, signature: InputSignature, where: str) -> None:

@@ -1,6 +1,8 @@
 """Models against the first one."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -8,6 +10,7 @@ import pytest
 
 from autoquant import AutoquantError, Target, compare
 from autoquant.api.comparison import Verdict
+from autoquant.domain.feed import Feed
 from tests.integration.conftest import Command
 from tests.models import a_classifier, floats, model_of
 
@@ -50,6 +53,44 @@ def test_without_time_nothing_can_be_said(models: tuple[Path, Path, Path]) -> No
     found = compare(models, "eval.npz", seconds=0.01)
     assert found.verdict(2, "cpu-1t") is Verdict.UNKNOWN
     assert found.table["ratio_low"].isna().all()
+
+
+def test_a_precision_that_was_missed_is_said(models: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LEAST_SESSIONS", "_MOST_SESSIONS"):
+        monkeypatch.setattr(f"autoquant.api.comparison.{name}", 2)
+    (note,) = [note for note in compare(models, "eval.npz", seconds=120, precision=1e-6).notes if "precision" in note]
+    assert re.match(r"the precision of 0\.0001% was missed: half the interval of .*\.onnx is \d.*% of its ratio", note)
+    assert note.endswith("after 2 processes; these are the most, ask for less precision or quiet the machine")
+
+
+def test_a_precision_of_which_nothing_is_known_is_not_said(models: tuple[Path, Path, Path]) -> None:
+    found = compare(models, "eval.npz", seconds=0.01)
+    assert not any("precision" in note for note in found.notes)
+
+
+def test_the_data_are_read_once_and_must_fit_every_model(models: tuple[Path, Path, Path]) -> None:
+    n_read = 0
+
+    def feeds() -> Iterator[Feed]:
+        nonlocal n_read
+        n_read += 1
+        yield from ({"x": floats(2, 8, seed=seed)} for seed in range(3))
+
+    class Source:
+        def __iter__(self) -> Iterator[Feed]:
+            return feeds()
+
+    assert compare(models, Source(), seconds=0.01).verdict(1, "cpu-1t") is Verdict.UNKNOWN
+    assert n_read == 1
+    for declared, phrase in [
+        ("float[1,8] x", r"its shape is \(2, 8\), but the model's input is \(1, 8\)"),
+        ("int32[N,8] x", "its dtype is float32, but the model wants int32"),
+        ("float[N,8] x, float[N,8] z", "there is no array 'z'"),
+    ]:
+        other = model_of(f"({declared}) => (float[N,8] y)", "y = Cast<to=1>(x)", {})
+        onnx.save(other, "other.onnx")
+        with pytest.raises(AutoquantError, match=phrase):
+            compare([models[0], "other.onnx"], Source(), seconds=0.01)
 
 
 def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], command: Command) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.calibration.batches import batched, overlap, read_samples, split
+from autoquant.calibration.batches import batched, check_samples, overlap, read_samples, split
 from autoquant.calibration.files import HELD_BYTES, Array
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
@@ -408,3 +408,12 @@ def test_samples_that_are_not_alike_are_no_batch() -> None:
     feeds = [{"x": np.zeros((1, n), np.float32)} for n in (3, 4)]
     with pytest.raises(DataError, match="samples are joined only"):
         batched(read(feeds, signature), [signature], 2)
+
+
+def test_samples_of_one_model_are_checked_against_the_inputs_of_another_one() -> None:
+    samples = read({"image": images(2)})
+    check_samples(samples, [InputSignature("image", "float32", ("n", "k"))], role="evaluation")
+    with pytest.raises(DataError, match=r"evaluation data <dict>: array 'image' is no input of the model"):
+        check_samples(samples, [MASK], role="evaluation")
+    with pytest.raises(DataError, match=r"array 'image', sample 0: its shape is \(1, 3\)"):
+        check_samples(samples, [InputSignature("image", "float32", (1, 4))], role="evaluation")

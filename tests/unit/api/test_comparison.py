@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.api.comparison import _why_imprecise
+from autoquant.domain.measurement import Latency
+from autoquant.measurement.intervals import SessionInterval
+from autoquant.measurement.joint import Measured
+from autoquant.measurement.latency import REFERENCE
+
+
+def measured(half: float, n_sessions: int) -> Measured:
+    latency = Latency(
+        median_ms=1.0,
+        low_ms=1.0,
+        high_ms=1.0,
+        ratio=0.5,
+        ratio_low=0.5,
+        ratio_high=0.5,
+        n_rounds=60,
+        n_sessions=n_sessions,
+    )
+    interval = SessionInterval(0.5, 0.5 * (1 - half), 0.5 * (1 + half), 0.1, 0.9)
+    return Measured(quality=None, latency={"cpu": latency}, footprint={}, ratio={"cpu": interval})
+
+
+@pytest.mark.parametrize(("n_sessions", "hint"), [(7, "give more time"), (40, "these are the most")])
+def test_the_least_precise_of_the_models_is_named(n_sessions: int, hint: str) -> None:
+    halves = {"1": 0.02, "2": 0.03, "3": 0.005}
+    found = {REFERENCE: measured(0.5, n_sessions), **{key: measured(x, n_sessions) for key, x in halves.items()}}
+    (sentence,) = _why_imprecise([Path("a"), Path("b"), Path("c"), Path("d")], found, 0.01)
+    start = "the precision of 1% was missed: half the interval of c is 3.00% of its ratio"
+    assert sentence.startswith(f"{start} after {n_sessions} processes; {hint}")
+
+
+def test_a_precision_that_was_reached_is_not_mentioned() -> None:
+    assert _why_imprecise([Path("a"), Path("b")], {"1": measured(0.0099, 5)}, 0.01) == []
