@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -260,7 +260,28 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: di
     assert meters["same"].quality().n_samples == 3
     bench.drop(["same"])
     assert bench.compare("cpu-2t", range(1)) == {}
-    assert bench.warm_up(5.0) in (True, False)
+
+
+def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> None:
+    """What the only file takes in one round after the other."""
+    following = iter(seconds)
+    monkeypatch.setattr(FileBench, "_round", lambda *_: {REFERENCE: [next(following)]})
+
+
+def test_it_is_warm_as_soon_as_no_file_gets_faster(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
+    with_rounds(monkeypatch, [2.0, 1.0, 0.97])
+    assert bench.warm_up(math.inf) is True
+
+
+def test_it_is_not_warm_where_the_time_or_the_most_rounds_end_it_first(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
+    with_rounds(monkeypatch, [2.0])
+    assert bench.warm_up(-1.0) is False
+    with_rounds(monkeypatch, [2.0 * 0.9**n for n in range(8)])
+    assert bench.warm_up(math.inf) is False
 
 
 def test_rounds_are_repeated_where_all_files_are_slow_and_not_where_one_is(
