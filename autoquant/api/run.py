@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoquant.api import steps
+from autoquant.api import sentences, steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import Deadline
@@ -21,13 +21,6 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.sentences import (
-    SATURATION,
-    ending_sentence,
-    failure_sentences,
-    nothing_to_quantize,
-    outlook_sentences,
-)
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
@@ -117,7 +110,7 @@ class Run:
         space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
         self.definition = steps.fitted(space, asked.targets)
         if self.definition != space:
-            self.notes.append(SATURATION)
+            self.notes.append(sentences.SATURATION)
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
         self.data = read_search_data(asked, steps.signatures_of(asked.model))
         self.notes.extend(self.data.notes)
@@ -143,9 +136,9 @@ class Run:
                 opened.evaluator.know(known)
                 ended = trials.run(self.configuration.budget.trials)
                 if opened.ingredients.regions:
-                    self.notes.append(ending_sentence(ended, trials.study.evaluations))
-                self.notes.extend(failure_sentences(trials.study.evaluations))
-                self.notes.extend(outlook_sentences(trials, self.configuration.objectives))
+                    self.notes.append(sentences.ending_sentence(ended, trials.study.evaluations))
+                self.notes.extend(sentences.failure_sentences(trials.study.evaluations))
+                self.notes.extend(sentences.outlook_sentences(trials, self.configuration.objectives))
             return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
 
     @contextmanager
@@ -355,7 +348,7 @@ class Run:
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
-            self.notes.append(nothing_to_quantize(ingredients.prepared.graph.has_bodies))
+            self.notes.append(sentences.nothing_to_quantize(ingredients.prepared.graph.has_bodies))
             return None
         asked = self.configuration
         return make_sampler(

@@ -5,8 +5,8 @@ import pytest
 from autoquant.api.comparison import _why_imprecise
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.intervals import SessionInterval
-from autoquant.measurement.joint import Measured
 from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Judged, Measured
 
 
 def measured(half: float, n_sessions: int) -> Measured:
@@ -21,7 +21,7 @@ def measured(half: float, n_sessions: int) -> Measured:
         n_sessions=n_sessions,
     )
     interval = SessionInterval(0.5, 0.5 * (1 - half), 0.5 * (1 + half), 0.1, 0.9)
-    return Measured(quality=None, latency={"cpu": latency}, footprint={}, ratio={"cpu": interval})
+    return Measured(judged=Judged(), latency={"cpu": latency}, footprint={}, ratio={"cpu": interval})
 
 
 @pytest.mark.parametrize(("n_sessions", "hint"), [(7, "give more time"), (40, "these are the most")])
