@@ -183,10 +183,8 @@ class Preparing:
     def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
         """The form with the highest mean gain of the uniform recipes; the first one where that is too little."""
         (first, chosen), *others = forms.items()
-        n_schemes, seconds = (
-            len(chosen.definition.schemes),
-            _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s,
-        )
+        n_schemes = len(chosen.definition.schemes)
+        seconds = _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s
         gains: dict[_Form, float] = {}
         try:
             evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
