@@ -20,6 +20,7 @@ from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import EQUAL_DB
 from autoquant.model.prepared import PreparedModel
+from autoquant.qdq.masks import masked
 from autoquant.space.schema import read_space
 
 __all__ = ["Preparing"]
@@ -87,10 +88,11 @@ class Preparing:
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
-        if statistics.unbounded:
+        unbounded = masked(prepared.graph, statistics)
+        if unbounded:
             self.notes.append(
-                f"what reads or writes {_enumerated(sorted(statistics.unbounded))} stays float: it holds minus"
-                " infinity or the least float, as an attention mask does"
+                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds values that an attention"
+                " mask has pushed far below all others"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

@@ -17,6 +17,7 @@ from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.masks import masked
 from autoquant.qdq.ports import Means, Ranges, Rounder
 
 __all__ = ["build", "builder_of", "means_of", "probe_residual_norms", "ranges_of"]
@@ -62,9 +63,8 @@ def builder_of(
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
     ranges, means = ranges_of(statistics), means_of(statistics)
-    return Builder(
-        prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded=statistics.unbounded
-    )
+    unbounded = masked(prepared.graph, statistics)
+    return Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded=unbounded)
 
 
 def build(
