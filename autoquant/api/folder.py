@@ -202,6 +202,9 @@ class RunFolder:
         for name in _OWN:
             with suppress(OSError):
                 (self.path / name).unlink(missing_ok=True)
+        if self.models in self._made:
+            with suppress(OSError):  # not empty
+                self.models.rmdir()
         self.close()
         for folder in self._made:
             with suppress(OSError):  # not empty

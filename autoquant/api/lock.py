@@ -32,6 +32,7 @@ class FolderLock:
         for _ in range(_MOST_ATTEMPTS):
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             is_free = lock(self._descriptor)
+            self._is_locked = bool(is_free)
             if is_free is None or (is_free and self._is_in_place()):
                 return
             os.close(self._descriptor)
@@ -41,10 +42,13 @@ class FolderLock:
 
     def release(self) -> None:
         """Remove the file and let others take the folder."""
-        if self._is_in_place():
+        if not self._is_locked:
+            os.close(self._descriptor)  # Windows removes no open file
+        if not self._is_locked or self._is_in_place():
             with suppress(OSError):
                 self._path.unlink()
-        os.close(self._descriptor)
+        if self._is_locked:
+            os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:
         with suppress(OSError):

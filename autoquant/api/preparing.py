@@ -127,14 +127,14 @@ class Preparing:
         return chosen
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
-        """Whether there is, to compare forms by a recipe each."""
+        """Whether there are several, and there is, to compare them by a recipe each."""
+        if len(forms) == 1:
+            return False
         expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
         if expected_s <= _LONG_SHARE * self.configuration.budget.limit_s:
             return True
-        if len(forms) > 1:
-            share = f"{_LONG_SHARE:.0%} of the budget"
-            others = ", ".join(_name(form) for form in list(forms)[1:])
-            self.notes.append(f"there is no time to try {others}: it should take {expected_s:.1f} s, more than {share}")
+        share, others = f"{_LONG_SHARE:.0%} of the budget", ", ".join(_name(form) for form in list(forms)[1:])
+        self.notes.append(f"there is no time to try {others}: it should take {expected_s:.1f} s, more than {share}")
         return False
 
     def _forms(self, first: Ingredients, loading_s: float) -> dict[_Form, Ingredients]:

@@ -135,7 +135,7 @@ class Run:
                 known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
                 opened.evaluator.know(known)
                 ended = trials.run(self.configuration.budget.trials)
-                if opened.ingredients.regions:
+                if opened.ingredients.regions or ended == "interrupted":
                     self.notes.append(sentences.ending_sentence(ended, trials.study.evaluations))
                 self.notes.extend(sentences.failure_sentences(trials.study.evaluations))
                 self.notes.extend(sentences.outlook_sentences(trials, self.configuration.objectives))
@@ -302,7 +302,7 @@ class Run:
             files=file_bench_setup(self.configuration, self.data, division),
             opening_s=opened.facts.reading_seconds(opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
-            file_s=opened.evaluator.trial_s,
+            file_s=max(_LEAST_TRIAL_S, opened.evaluator.trial_s or 0.0),
             folder=folder,
             objectives=self.configuration.objectives,
             bounds=bounds,
@@ -313,7 +313,7 @@ class Run:
             with self.deadline.phase("finish"):
                 front = delivery.deliver(evaluations, self.deadline)
             if is_ended():
-                self.notes.append("the user ended the last measurement")
+                self.notes.append(sentences.MEASUREMENT_ENDED_BY_USER)
             self.notes.extend(remark(front))
             record = self._record(front, ingredients.regions, trials)
             write_reports(folder, record, self._run_document(ingredients, opened.facts, trials))

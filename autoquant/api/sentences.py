@@ -9,6 +9,7 @@ from autoquant.domain.objective import Objectives
 
 __all__ = [
     "ENDED_BY_USER",
+    "MEASUREMENT_ENDED_BY_USER",
     "SATURATION",
     "ending_sentence",
     "failure_sentences",
@@ -16,7 +17,7 @@ __all__ = [
     "outlook_sentences",
 ]
 
-ENDED_BY_USER = "the user ended the search"
+ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER = "the user ended the search", "the user ended the last measurement"
 SATURATION = (
     "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
     " weights take scales at which none do; on a processor that is exact, search again"
@@ -33,8 +34,8 @@ _ENDINGS = {
 
 def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
     """Why a search ended, and what to do where that was before it began."""
-    if ended == "time" and not any(evaluation.is_candidate for evaluation in evaluations):
-        return f"{_ENDINGS[ended]} before any quantized candidate was measured; give more --time"
+    if ended == "time" and not any(evaluation.is_quantized for evaluation in evaluations):
+        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give more --time"
     return _ENDINGS[ended]
 
 

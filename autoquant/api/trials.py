@@ -145,10 +145,9 @@ class Trials:
             Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"plateau"`` or ``"interrupted"``.
         """
         if not self.regions:
-            self._trial({})  # folding alone may pay
-            return "exhausted"
+            return self._run_float()
         n_done = 0
-        self._enqueue_first()
+        self._enqueue_first(n_trials)
         probed = not self.is_structured
         try:
             while n_trials is None or n_done < n_trials:
@@ -163,6 +162,15 @@ class Trials:
         except KeyboardInterrupt:
             return "interrupted"
         return "trials"
+
+    def _run_float(self) -> str:
+        """One trial of the preprocessed model: folding alone may pay."""
+        try:
+            if not self.study.evaluations:
+                self._trial({})
+        except KeyboardInterrupt:
+            return "interrupted"
+        return "exhausted"
 
     def measure(self, assignment: Assignment) -> Evaluation | None:
         """One trial of this assignment; None where there was no time for it."""
@@ -180,7 +188,7 @@ class Trials:
             self.facts.reading_seconds(self.evaluator.opening_s),
             self.size_bytes,
             is_refined=self.is_refined,
-            is_rough=not any(evaluation.is_candidate for evaluation in self.study.evaluations),
+            is_rough=not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations),
         )
         if self.is_refined and self.deadline.seconds is not None:
             finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
@@ -230,10 +238,11 @@ class Trials:
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
 
-    def _enqueue_first(self) -> None:
+    def _enqueue_first(self, n_trials: int | None) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
         recipes = [self._uniform(name) for name in self.space.schemes]
-        n_before = 0 if self._left > _FEW_TRIALS * self.first_seconds else 1
+        has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
+        n_before = 1 if has_few else 0
         for assignment in (*recipes[:n_before], {}, *recipes[n_before:], *self.first):
             self.study.enqueue(assignment)
 

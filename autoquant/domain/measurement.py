@@ -169,7 +169,6 @@ class Evaluation:
     outcome: Measurement | Failure
 
     @property
-    def is_candidate(self) -> bool:
-        """Whether something was to be quantized, and it was measured."""
-        is_float = all(scheme == FLOAT for scheme in self.trial.assignment.values())
-        return isinstance(self.outcome, Measurement) and not is_float
+    def is_quantized(self) -> bool:
+        """Whether anything was to be quantized."""
+        return any(scheme != FLOAT for scheme in self.trial.assignment.values())

@@ -13,7 +13,7 @@ from autoquant.api.configuration import Budget, Demands
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
-from autoquant.api.sentences import ENDED_BY_USER
+from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
@@ -125,7 +125,7 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tupl
     ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
     n_evaluations = len(result.record.evaluations)
     found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
-    return found, ENDED_BY_USER in result.record.notes
+    return found, not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
 
 
 def _run(asked: ModelSearch, out: Path) -> SearchResult:

@@ -38,6 +38,7 @@ def blamed(
             continue
         worker = make_worker()
         try:
+            worker.ready()
             worker.call("open", key, path, seconds=seconds)
             for target in targets:
                 worker.call("compare", target, range(1), seconds=seconds)

@@ -52,7 +52,8 @@ class JointMeasurement:
         has_quality: Whether outputs are compared with the baseline's.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
         memory_bytes: Data that each may have.
-        file_s: Seconds after which one file, opened or run on a few samples, is taken to hang; None for no limit.
+        file_s: Seconds after which one file, opened or run on a few samples, is taken to hang; None for no limit. A
+            metric may take as long as it likes.
         division: Which samples the search has seen; None where nothing is to be said of parts.
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
@@ -200,6 +201,7 @@ class JointMeasurement:
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
         found: dict[Pair, Footprint] = {}
+        worker.ready()
         keys = [REFERENCE, *self._kept]
         random.Random(self.setup.seed + number).shuffle(keys)
         for key in keys:
@@ -222,23 +224,23 @@ class JointMeasurement:
         found: list[Round] = []
         n_done = 0
         while n_done < len(samples):
-            if n_done >= LEAST_ROUNDS and (self.is_ended() or n_done >= self._n_rounds):
+            if n_done >= LEAST_ROUNDS and (self._left < 0 or n_done >= self._n_rounds):
                 break
-            start, n = time.perf_counter(), max(1, int(_CHUNK_S / max(self._round_s, 1e-3)))
-            part = samples[n_done : n_done + n]
+            start, n = time.perf_counter(), max(1, int(_CHUNK_S / self._round_s)) if self._round_s else 1
+            part = samples[n_done : min(n_done + n, max(LEAST_ROUNDS, self._n_rounds))]
             found.extend(worker.call("time", target, part, seconds=self._session_limit_s))
             n_done += len(part)
             self._round_s = (time.perf_counter() - start) / len(part)
             if number == 0:
                 self._n_rounds = self._affordable_rounds()
-            if self.is_ended() or self._left < 0:
+            if self.is_ended():
                 break
         return found
 
     def _affordable_rounds(self) -> int:
         """In each process, so that there is time for the least number of them."""
         left = self._left - (self.least_sessions - 1) * self._opening_s
-        if math.isinf(left):
+        if left == math.inf:
             return _MOST_ROUNDS
         n = left / (self.least_sessions * len(self._targets) * max(self._round_s, 1e-6))
         return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n)))
@@ -271,24 +273,25 @@ class JointMeasurement:
             seconds = (time.perf_counter() - start) / len(part)
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
-            self._drop_what_is_late(worker, (n_samples - n_done) * seconds)
+            self._drop_what_is_late(worker, n_samples - n_done, seconds)
 
     def _score(self, worker: Worker, target: str) -> None:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
-        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE, seconds=self._limit_s(1))
+        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE)
         scored: list[str] = []
         for key in self._kept:
             if scored and self.may_drop and self._left < 0:
                 break
             try:
-                self._scores[key, target] = worker.call("score", target, key, seconds=self._limit_s(1))
+                self._scores[key, target] = worker.call("score", target, key)
                 scored.append(key)
             except MetricError as error:
                 self.lost[key] = str(error)
         self._keep(worker, scored)
 
-    def _drop_what_is_late(self, worker: Worker, needed_s: float) -> None:
-        left = self._left - LEAST_ROUNDS * len(self._kept) * TIMING_S
+    def _drop_what_is_late(self, worker: Worker, n_samples: int, sample_s: float) -> None:
+        """Where there is no time for so many samples more of all files, and to time them."""
+        needed_s, left = n_samples * sample_s, self._left - LEAST_ROUNDS * max(sample_s, len(self._kept) * TIMING_S)
         if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
@@ -309,8 +312,11 @@ class JointMeasurement:
         return bool(guilty)
 
     def _limit_s(self, n_files: int) -> float | None:
-        """Longest that an answer about so many files may take."""
-        return None if self.file_s is None else self.file_s * n_files
+        """Longest that an answer about so many files may take; once all were measured, hardly longer than there is."""
+        if self.file_s is None:
+            return None
+        most_s = self.file_s * n_files
+        return min(most_s, self.file_s + max(0.0, self._left)) if self._timings else most_s
 
     @property
     def _session_limit_s(self) -> float | None:

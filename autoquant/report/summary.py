@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.ledger import Foresight
-from autoquant.domain.measurement import Evaluation, Latency, State
+from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
@@ -290,7 +290,7 @@ def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
 
 
 def _nothing_pays(record: RunRecord) -> str:
-    if any(evaluation.is_candidate for evaluation in record.evaluations):
+    if any(each.is_quantized and isinstance(each.outcome, Measurement) for each in record.evaluations):
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."

@@ -4,7 +4,7 @@ from autoquant.api.sentences import ending_sentence, failure_sentences, nothing_
 from autoquant.domain.measurement import Evaluation
 from tests.records import a_failure, a_measured
 
-NOTHING = "before any quantized candidate was measured; give more --time"
+NOTHING = "before any quantized candidate was evaluated; give more --time"
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,10 @@ NOTHING = "before any quantized candidate was measured; give more --time"
         ("time", [], f"the time budget ended the search {NOTHING}"),
         (
             "time",
-            [a_measured(0, assignment={"r0": "float"}), a_failure(1)],
+            [a_measured(0, assignment={"r0": "float"})],
             f"the time budget ended the search {NOTHING}",
         ),
+        ("time", [a_failure(0)], "the time budget ended the search"),
         ("exhausted", [], "no assignment is left that runs as another graph"),
     ],
 )

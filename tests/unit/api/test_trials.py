@@ -11,7 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.trials import Trials
+from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.space import SearchSpace
@@ -111,7 +111,24 @@ def test_without_regions_the_preprocessed_model_is_measured(tmp_path: Path) -> N
     answers = Answers()
     trials = some_trials(tmp_path, answers, is_structured=True, space=SearchSpace(choices={}, schemes={}))
     assert trials.run(None) == "exhausted"
+    assert trials.run(None) == "exhausted"  # as a resumed search does
     assert answers.seen == [{}]
+
+
+def test_without_regions_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    def interrupted(_: SearchProgress) -> None:
+        raise KeyboardInterrupt
+
+    trials = some_trials(tmp_path, Answers(), is_structured=True, space=SearchSpace(choices={}, schemes={}))
+    trials.on_progress = interrupted
+    assert trials.run(None) == "interrupted"
+    assert len(trials.study.evaluations) == 1
+
+
+def test_a_single_trial_is_one_of_a_recipe(tmp_path: Path) -> None:
+    answers = Answers()
+    some_trials(tmp_path, answers, is_structured=True).run(1)
+    assert answers.seen == [dict.fromkeys(IDS, "a")]
 
 
 def test_only_the_structure_sampler_has_one_region_probes(tmp_path: Path) -> None:

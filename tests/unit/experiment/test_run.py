@@ -1,12 +1,17 @@
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from autoquant import search
+from autoquant.api.result import SearchResult
+from autoquant.api.sentences import MEASUREMENT_ENDED_BY_USER
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
@@ -117,6 +122,17 @@ def test_ctrl_c_ends_the_job_with_a_summary(run: Run) -> None:
     rows = rows_of(run(FAULTY, TINY))
     assert rows["faulty"]["error"] == "the user ended the search"
     assert "was not searched" in str(rows["tiny"]["error"])
+
+
+def test_ctrl_c_in_a_last_measurement_ends_the_job_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*arguments: Any, **options: Any) -> SearchResult:
+        found = search(*arguments, **options)
+        return SearchResult(found.folder, replace(found.record, notes=(MEASUREMENT_ENDED_BY_USER,)))
+
+    monkeypatch.setattr("autoquant.experiment.run.search", ended)
+    rows = rows_of(run(TINY, FAULTY))
+    assert rows["tiny"]["error"] is None
+    assert "was not searched" in str(rows["faulty"]["error"])
 
 
 def test_a_job_that_is_not_there_leaves_no_reports(tmp_path: Path) -> None:
