@@ -108,8 +108,9 @@ def inline_functions(model: Model) -> Model:
 
 
 def drop_initializer_inputs(model: Model) -> Model:
-    """Initializers that are also listed as inputs become plain constants."""
+    """Initializers that are also listed as inputs become plain constants, for which the IR must have version 4."""
     copy = _copy(model)
+    copy.ir_version = max(copy.ir_version, 4)
     constants = {t.name for t in copy.graph.initializer}
     kept = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]

@@ -55,6 +55,17 @@ def test_an_older_model_is_converted(path: Path, opset: int) -> None:
     assert_equals_original(prepared, [feed_of(model)])
 
 
+@pytest.mark.parametrize("opset", [7, 11])
+def test_a_model_of_an_ir_that_lists_its_constants_as_inputs_is_converted(path: Path, opset: int) -> None:
+    model = model_of("(float[1,4] x, float[4,4] w) => (float[1,4] y)", "h = MatMul(x, w) y = Relu(h)", opset=opset)
+    model.graph.initializer.append(numpy_helper.from_array(floats(4, 4), "w"))
+    model.ir_version = 3
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert opset_of(prepared.graph.model) == OPSET
+    assert [value.name for value in prepared.graph.model.graph.input] == ["x"]
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
 def test_functions_of_a_model_are_inlined(path: Path) -> None:
     text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
               tiny (float[1,4] x) => (float[1,4] y) { s = my.Swish(x) y = Relu(s) }

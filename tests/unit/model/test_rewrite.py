@@ -128,9 +128,12 @@ def test_a_model_with_functions_is_not_converted() -> None:
         convert_opset(a_model_with_functions(18, 18), 21)
 
 
-def test_initializers_listed_as_inputs_become_constants() -> None:
+@pytest.mark.parametrize(("ir_version", "expected"), [(3, 4), (10, 10)])
+def test_initializers_listed_as_inputs_become_constants(ir_version: int, expected: int) -> None:
     model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
+    model.ir_version = ir_version
     dropped = drop_initializer_inputs(model)
+    assert dropped.ir_version == expected
     assert [value.name for value in dropped.graph.input] == ["x"]
     assert len(dropped.graph.initializer) == 1
 
