@@ -174,7 +174,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
         return False
     if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
         return False
-    if is_size(node.outputs[0], graph):
+    if any(is_size(name, graph) for name in node.outputs if name):
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)

@@ -9,6 +9,7 @@ _SIZES = {
     "CenterCropPad": {1},
     "ConstantOfShape": {0},
     "Expand": {1},
+    "Loop": {0},
     "OneHot": {1},
     "Pad": {1, 3},
     "Range": {0, 1, 2},
@@ -32,27 +33,21 @@ _ARITHMETIC = frozenset({
 
 
 def is_size(tensor: TensorName, graph: Graph) -> bool:
-    """Whether a tensor counts for nothing but sizes and positions: rounding it would change the shapes of others.
+    """Whether a tensor is a size or position, whatever else it is: rounding it would change the shapes of others.
 
-    Every way on from it that does not just end leads, through arithmetic and casts, to an input that says how large
-    something shall be.
+    Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be.
     """
-    seen, left, is_read = {tensor}, [tensor], False
+    seen, left = {tensor}, [tensor]
     while left:
         name = left.pop()
-        if name in graph.pinned:
-            return False
         for reader in graph.consumers.get(name, ()):
             if _is_size_of(name, reader):
-                is_read = True
-                continue
-            if reader.op_type not in _ARITHMETIC:
-                return False
-            left += [out for out in reader.outputs if out and out not in seen]
-            seen.update(reader.outputs)
-    return is_read
+                return True
+            if reader.op_type in _ARITHMETIC:
+                left += [out for out in reader.outputs if out and out not in seen]
+                seen.update(reader.outputs)
+    return False
 
 
 def _is_size_of(tensor: TensorName, reader: Node) -> bool:
-    positions = {i for i, name in enumerate(reader.inputs) if name == tensor}
-    return positions <= _SIZES.get(reader.op_type, set())
+    return any(reader.inputs[i] == tensor for i in _SIZES.get(reader.op_type, ()) if i < len(reader.inputs))

@@ -28,7 +28,9 @@ def graph_of(body: str) -> Graph:
         ("n = Concat<axis=0>(ones, m) y = Resize(r, , n)", True),
         ("i = Cast<to=7>(m) n = Concat<axis=0>(some, i) y = Reshape(r, n)", True),
         ("i = Cast<to=7>(m) n = Concat<axis=0>(some, i) e = Expand(scale, n) y = Add(r, e)", True),
-        ("i = Cast<to=7>(m) e = Slice(r, two, i) y = Mul(e, m)", False),
+        ("i = Cast<to=7>(m) e = Slice(r, two, i) y = Mul(e, m)", True),
+        ("i = Cast<to=7>(m) n = Concat<axis=0>(some, i) y = Resize(r, , , n) z = ReduceMean(m)", True),
+        ("n = Concat<axis=0>(ones, m) y = Resize(r, , n) z = Sigmoid(m)", True),
         ("i = Cast<to=7>(m) y = Gather(r, i)", False),
         ("h, v = Split<axis=0, num_outputs=2>(m) i = Cast<to=7>(h) y = Reshape(r, i)", True),
         ("y = Identity(m)", False),
@@ -40,19 +42,52 @@ def graph_of(body: str) -> Graph:
         "scales",
         "shape",
         "expanded",
-        "a part",
         "a value too",
+        "a mean too",
+        "a function too",
         "an index",
+        "a part",
         "an output",
         "nothing",
         "a function",
     ],
 )
-def test_a_float_is_a_size_where_it_only_says_how_large_tensors_are(body: str, expected: bool) -> None:
+def test_a_float_is_a_size_where_arithmetic_leads_to_how_large_a_tensor_is(body: str, expected: bool) -> None:
     graph = graph_of(body)
     assert is_size(TensorName("m"), graph) == expected
     multiplied = next(node for node in graph.nodes if node.name == "m")
     assert is_quantizable(multiplied, graph) != expected
+
+
+@pytest.mark.parametrize("first", ["h", "v"])
+def test_a_split_stays_float_for_any_of_its_parts(first: str) -> None:
+    parts = f"h, v = Split<axis=0, num_outputs=2>(m) i = Cast<to=7>({first})"
+    graph = graph_of(f"{parts} e = Reshape(r, i) s_ = Add(h, v) y = Mul(e, s_)")
+    assert not is_quantizable(graph.producer[TensorName("h")], graph)
+    assert is_size(TensorName(first), graph)
+    assert not is_size(TensorName("s_"), graph)
+
+
+def test_the_trip_count_of_a_loop_is_a_size() -> None:
+    body = """b = body (int64 i, bool go, float[?,?,?,?] a) => (bool still, float[?,?,?,?] a_)
+              { still = Identity(go) a_ = Add(a, a) }"""
+    graph = graph_of(f"c = Squeeze(m) n = Cast<to=7>(c) y = Loop(n, , r) <{body}>")
+    assert is_size(TensorName("m"), graph)
+    assert not is_size(TensorName("r"), graph)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Relu(r) s2 = Shape(t) y = Reshape(x, s2)",
+        "k = ReduceMin<keepdims=0>(r) y = Pad(x, some, k)",
+        "k = ReduceMin<keepdims=0>(r) y = Clip(x, k)",
+        "t = Sigmoid(r) k = ReduceSum<keepdims=0>(t) i = Cast<to=7>(k) y = Expand(x, i)",
+    ],
+    ids=["shape of", "padding", "bound", "function"],
+)
+def test_activations_are_no_sizes(body: str) -> None:
+    assert not is_size(TensorName("r"), graph_of(body))
 
 
 def test_what_is_resized_is_a_value() -> None:
