@@ -92,7 +92,7 @@ class Preparing:
         if unbounded:
             self.notes.append(
                 f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds values that an attention"
-                " mask has pushed far below all others"
+                " mask pushes far below all others"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

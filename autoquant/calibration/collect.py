@@ -11,7 +11,7 @@ import numpy.typing as npt
 from autoquant.calibration.channels import Channels
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
-from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
+from autoquant.domain.statistics import MASK, N_BINS, Statistics, TensorStatistics
 from autoquant.errors import DataError
 from autoquant.runtime.session import Session
 
@@ -25,9 +25,6 @@ _N_LANES = 4
 """Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
 _SMALLEST_LIMIT = 2.0**-100
 """Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
-
-_MASK = -1e37
-"""Scores at or below it are masked: exporters write the least float32 for minus infinity, and add scores to it."""
 
 _Arrays = deque[tuple[TensorName, npt.NDArray[np.generic]]]
 
@@ -158,7 +155,7 @@ class _Histogram:
         low, high = float(values.min()), float(values.max())
         if math.isnan(low) or high == math.inf:
             return False
-        if low <= _MASK:
+        if low <= MASK:
             return self._add_unmasked(values, scratch)
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
@@ -170,7 +167,7 @@ class _Histogram:
         return True
 
     def _add_unmasked(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        unmasked = values[values > _MASK]
+        unmasked = values[values > MASK]
         self._n_masked += values.size - unmasked.size
         return unmasked.size == 0 or self.add(unmasked, scratch)
 

@@ -8,11 +8,14 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 
-__all__ = ["N_BINS", "CalibrationRange", "ChannelStatistics", "Statistics", "TensorStatistics"]
+__all__ = ["MASK", "N_BINS", "CalibrationRange", "ChannelStatistics", "Statistics", "TensorStatistics"]
 
 N_BINS = 8192
 """Bins of a histogram over [-limit, limit); ``limit`` is a power of two below twice the largest magnitude, so that
 even a one-sided tensor spreads over at least 2048 of them."""
+
+MASK = -1e37
+"""Scores at or below it are masked: exporters write the least float32 for minus infinity, and add scores to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import numpy as np
 
 from autoquant.domain.region import TensorName
+from autoquant.domain.statistics import MASK
 from autoquant.model.graph import Graph, Node
 from autoquant.model.sizes import is_size
 
@@ -222,11 +223,11 @@ def _is_widened(node: Node, graph: Graph) -> bool:
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:
-    """Finite, too: an attention mask may hold minus infinity."""
+    """Finite, too, and above what an attention mask holds: minus infinity or the least float."""
     if not graph.is_constant(name):
         return False
     values = graph.constant(name)
-    return values.dtype == np.float32 and bool(np.isfinite(values).all())
+    return values.dtype == np.float32 and bool((np.isfinite(values) & (values > MASK)).all())
 
 
 def has_constant_bias(node: Node, graph: Graph) -> bool:

@@ -1,18 +1,55 @@
 """Scores behind attention masks, which no range covers."""
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.statistics import Statistics
-from autoquant.model.graph import Graph
+from autoquant.domain.statistics import MASK, Statistics
+from autoquant.model.graph import Graph, Node
 
 __all__ = ["masked"]
 
-_MASKED = -1000.0
+_FAR = -1000.0
 """Of what a Softmax reads: the step of 8 bits over such a range is several times what halves a probability, and BERT's
 exporters add -10000 to scores that don't count."""
+_CARRYING = frozenset(
+    {"Add", "Concat", "Expand", "Flatten", "Gather", "Identity", "Max", "Mul", "Reshape", "Slice", "Split", "Squeeze"}
+    | {"Sub", "Tile", "Transpose", "Unsqueeze", "Where"}
+)
+"""Operators that masks are made with, and put on scores with."""
+_TAKING = _CARRYING - {"Gather", "Max"}
+"""Those whose constants may be masks; others are tables and bounds."""
 
 
 def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
-    """Activations that held minus infinity or the least float, and scores that were pushed far below the others."""
+    """Activations that minus infinity or the least float is in, and scores that are pushed far below the others.
+
+    Seen in calibration, or computed from a constant that holds such values: samples need not be padded.
+    """
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
-    found = (name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < _MASKED)
-    return statistics.unbounded.union(found)
+    seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < _FAR}
+    pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
+    return statistics.unbounded | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+
+
+def _computed_from(graph: Graph, limit: float) -> set[TensorName]:
+    """What operators of masks compute from constants that hold values at or below a limit."""
+    found: set[TensorName] = set()
+    for node in graph.nodes:
+        if node.op_type in _CARRYING and (
+            any(name in found for name in node.inputs) or (node.op_type in _TAKING and _holds(node, limit, graph))
+        ):
+            found.update(name for name in node.outputs if name)
+    return found
+
+
+def _holds(node: Node, limit: float, graph: Graph) -> bool:
+    """Whether a float constant that a node reads holds a value at or below a limit."""
+    constants = (graph.constant(name) for name in node.inputs if graph.is_constant(name))
+    return any(values.dtype.kind == "f" and values.size and float(values.min()) <= limit for values in constants)
+
+
+def _leading_to(tensors: set[TensorName], graph: Graph) -> set[TensorName]:
+    """These tensors and those that operators of masks compute them from."""
+    found = set(tensors)
+    for node in reversed(graph.nodes):
+        if node.op_type in _CARRYING and any(name in found for name in node.outputs):
+            found.update(node.inputs)
+    return found

@@ -5,7 +5,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
 from autoquant.model.graph import Graph
 from autoquant.qdq.masks import masked
-from tests.models import floats, model_of
+from tests.models import Array, floats, model_of
 
 BODY = "s = Add(x, x) p = Softmax(s) y = MatMul(p, w)"
 
@@ -24,3 +24,57 @@ def test_scores_far_below_the_others_are_masked(minimum: float, n_masked: int, t
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", BODY, {"w": floats(4, 2)}))
     found = masked(graph, statistics_of(minimum, n_masked, tensor))
     assert found == ({tensor} if is_masked else frozenset())
+
+
+LEAST = float(np.finfo(np.float32).min)
+
+
+def masks(body: str, value: float) -> frozenset[TensorName]:
+    """Of what calibration saw nothing masked in."""
+    constants: dict[str, Array | float] = {"one": 1.0, "c": value, "n": np.array([1, 4]), "w": floats(4, 2)}
+    signature = "(float[1,4] x, float[1,4] m, bool[1,4] b) => (float[1,2] y)"
+    graph = Graph(model_of(signature, f"{body} y = MatMul(p, w)", constants))
+    return masked(graph, statistics_of(-5, 0, "s"))
+
+
+ADDED = "a = Sub(one, m) f = Mul(a, c) s = Add(x, f) p = Softmax(s)"
+
+
+@pytest.mark.parametrize("value", [-np.inf, LEAST, -65504, -10000])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (ADDED, {"f", "s"}),
+        ("s = Where(b, x, c) p = Softmax(s)", {"s"}),
+        ("f = Where(b, one, c) r = Reshape(f, n) s = Add(x, r) p = LogSoftmax(s)", {"f", "r", "s"}),
+        ("e = Expand(c, n) f = Mul(m, e) g = Max(f, x) p = Softmax(g)", {"e", "f", "g"}),
+    ],
+    ids=["added", "chosen", "reshaped", "expanded"],
+)
+def test_what_a_constant_pushes_far_below_is_masked_whether_or_not_a_sample_is(
+    body: str, expected: set[str], value: float
+) -> None:
+    assert masks(body, value) == expected
+
+
+def test_the_walk_ends_at_the_softmax() -> None:
+    assert masks(ADDED.replace("p = Softmax(s)", "q = Softmax(s) p = Mul(q, m)"), LEAST) == {"f", "s"}
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (ADDED, -900),
+        ("f = Mul(m, c) s = Tanh(f) p = Softmax(s)", -10000),
+        ("f = Mul(m, c) p = Relu(f)", -10000),
+        ("s = Max(x, c) p = Softmax(s)", LEAST),
+        ("s = Clip(x, c) p = Softmax(s)", LEAST),
+    ],
+    ids=["near", "a function", "no Softmax", "a maximum", "a bound"],
+)
+def test_other_constants_are_no_masks(body: str, value: float) -> None:
+    assert masks(body, value) == frozenset()
+
+
+def test_the_least_float_is_a_mask_wherever_it_leads() -> None:
+    assert masks("f = Where(b, x, c) r = ReduceMax<keepdims=1>(f) p = Add(x, r)", LEAST) == {"f"}
