@@ -67,7 +67,7 @@ class Graph:
     def free_name(self, wanted: str, taken: Collection[str] = ()) -> TensorName:
         """The name, with underscores behind it until no tensor has it, those of bodies and of ``taken`` included."""
         name = TensorName(wanted)
-        while self.has_tensor(name) or name in self.pinned or name in taken:
+        while self.has_tensor(name) or name in self._body_names or name in taken:
             name = TensorName(f"{name}_")
         return name
 
@@ -92,6 +92,11 @@ class Graph:
         """Tensors that must keep their name: graph outputs and those that subgraphs read."""
         reads = {name for proto in self.model.graph.node for name in subgraph_reads(proto)}
         return frozenset(self.outputs) | frozenset(TensorName(name) for name in reads)
+
+    @cached_property
+    def _body_names(self) -> frozenset[str]:
+        """Names of all tensors that bodies read or make, at any depth."""
+        return frozenset(name for proto in self.model.graph.node for name in _names_in_bodies(proto))
 
     @cached_property
     def has_bodies(self) -> bool:
@@ -152,12 +157,26 @@ def _consumers(nodes: tuple[Node, ...]) -> dict[TensorName, tuple[Node, ...]]:
 
 def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
     """What the bodies of If, Loop and Scan read, names of their own among it."""
+    for graph in _bodies(proto):
+        yield from (value.name for value in graph.output)
+        for node in graph.node:
+            yield from node.input
+            yield from subgraph_reads(node)
+
+
+def _names_in_bodies(proto: onnx.NodeProto) -> Iterator[str]:
+    yield from subgraph_reads(proto)
+    for graph in _bodies(proto):
+        yield from (value.name for value in graph.input)
+        yield from (tensor.name for tensor in graph.initializer)
+        for node in graph.node:
+            yield from node.output
+            yield from _names_in_bodies(node)
+
+
+def _bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for attribute in proto.attribute:
-        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            yield from (value.name for value in graph.output)
-            for node in graph.node:
-                yield from node.input
-                yield from subgraph_reads(node)
+        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
@@ -64,6 +65,19 @@ def test_a_free_name_is_that_of_no_tensor_wherever_it_lives() -> None:
     graph = Graph(model_of("(float[2] x, bool p) => (float[2] y)", body, {"w": floats(2)}))
     assert [graph.free_name(name) for name in ("a", "x", "w", "c", "new")] == ["a__", "x_", "w_", "c_", "new"]
     assert graph.free_name("a", ("a__", "a___")) == "a____"
+
+
+def test_a_free_name_is_that_of_no_tensor_that_only_a_body_makes() -> None:
+    body = """y = Loop(n, , x) <body = b (int64 i, bool go, float[2] a) => (bool still, float[2] b)
+              { still = Identity(go) unread = Exp(a)
+                b = If(go) <then_branch = g1 () => (float[2] d) { d = Identity(a) inner = Exp(a) },
+                            else_branch = g2 () => (float[2] e) { e = Identity(a) }> }>"""
+    model = model_of("(float[2] x, int64 n) => (float[2] y)", body)
+    (attribute,) = model.graph.node[0].attribute
+    attribute.g.initializer.append(numpy_helper.from_array(floats(2), "idle"))
+    graph = Graph(model)
+    wanted = ["i", "a", "unread", "inner", "idle", "new"]
+    assert [graph.free_name(name) for name in wanted] == ["i_", "a_", "unread_", "inner_", "idle_", "new"]
 
 
 def test_only_readers_have_no_other_reader_in_the_graph_outside_or_in_a_body() -> None:
