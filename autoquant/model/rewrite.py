@@ -99,12 +99,23 @@ def inline_functions(model: Model) -> Model:
     """Functions of the model in place of their calls; those that ONNX cannot convert to the model's opset stay."""
     if not model.functions:
         return model
-    typed = infer_shapes(model)
+    typed = infer_shapes(_with_imports_of_functions(model))
     with suppress(Exception):  # raised from C++, also where a type is unknown that only the conversion needs
         return _without_weights(typed, lambda skeleton: inliner.inline_local_functions(skeleton, convert_version=True))
     with suppress(Exception):
         return _without_weights(typed, inliner.inline_local_functions)
     return model
+
+
+def _with_imports_of_functions(model: Model) -> Model:
+    """With the domains that only functions import, whose nodes become the model's."""
+    copy = _copy(model)
+    known = {imported.domain for imported in model.opset_import}
+    for imported in (imported for function in model.functions for imported in function.opset_import):
+        if imported.domain not in known:
+            copy.opset_import.append(imported)
+            known.add(imported.domain)
+    return copy
 
 
 def drop_initializer_inputs(model: Model) -> Model:

@@ -123,6 +123,19 @@ def test_functions_are_inlined_and_survive_conversion(operators: int) -> None:
     assert inline_functions(inlined) is inlined
 
 
+def test_domains_that_only_functions_import_are_imported_where_these_are_inlined() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]> tiny (float[1,4] x) => (float[1,4] y) { y = my.F(x) }
+              <domain: "my", opset_import: ["" : 18, "com.microsoft" : 1]> F (a) => (b)
+              { g = com.microsoft.QuickGelu(a) b = Relu(g) }"""
+    model: onnx.ModelProto = parser.parse_model(text)
+    inlined = inline_functions(model)
+    assert op_types(inlined) == ["QuickGelu", "Relu"]
+    assert {imported.domain: imported.version for imported in inlined.opset_import}["com.microsoft"] == 1
+    assert [imported.domain for imported in model.opset_import] == ["", "my"]
+    feed = {"x": floats(1, 4)}
+    np.testing.assert_array_equal(outputs_of(inlined, feed)[0], outputs_of(model, feed)[0])
+
+
 def test_a_model_with_functions_is_not_converted() -> None:
     with pytest.raises(ModelError, match="conversion to opset 21 fails: function 'Swish'"):
         convert_opset(a_model_with_functions(18, 18), 21)
