@@ -130,12 +130,13 @@ def drop_initializer_inputs(model: Model) -> Model:
 
 
 def densify(model: Model) -> Model:
-    """Sparse initializers written out; those of bodies stay."""
-    if not model.graph.sparse_initializer:
+    """Sparse initializers written out, those of bodies too."""
+    if not any(graph.sparse_initializer for graph in _graphs(model.graph)):
         return model
     copy = _copy(model)
-    copy.graph.initializer.extend(map(_dense, model.graph.sparse_initializer))
-    del copy.graph.sparse_initializer[:]
+    for graph in _graphs(copy.graph):
+        graph.initializer.extend(map(_dense, graph.sparse_initializer))
+        del graph.sparse_initializer[:]
     return copy
 
 

@@ -264,6 +264,18 @@ def test_sparse_constants_are_written_out(indices: list[int]) -> None:
     assert densify(found) is found
 
 
+def test_sparse_constants_of_bodies_are_written_out() -> None:
+    values = numpy_helper.from_array(np.array([2], np.float32), "s")
+    sparse = onnx.SparseTensorProto(values=values, indices=numpy_helper.from_array(np.array([1])), dims=[2])
+    then, other = (f"{k} = {k} () => (float[2] {k}_y) {{ {k}_y = Add(x, s) }}" for k in ("then_branch", "else_branch"))
+    model = model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{then}, {other}>")
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.sparse_initializer.append(sparse)
+    for attribute in densify(model).graph.node[0].attribute:
+        assert [numpy_helper.to_array(tensor).tolist() for tensor in attribute.g.initializer] == [[0, 2]]
+        assert not attribute.g.sparse_initializer
+
+
 def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
     model = a_mlp()
     changed = with_constants(model, {"w0": floats(4, 6, seed=1), "new": floats(6, seed=2)}, {(1, 1): "new"})
