@@ -225,12 +225,12 @@ class _Draft:
     def _pair(self, tensor: TensorName, source: str, key: QuantKey, suffix: str) -> str:
         """Q and DQ on a tensor; returns what DQ writes."""
         base = f"{tensor}{suffix}"
-        target = base + "_DequantizeLinear_Output" if suffix or source == tensor else tensor
+        target = self._output("DequantizeLinear", base) if suffix or source == tensor else tensor
         if not self.parts.is_new(("pair", base)):
             return target
         scale, zero_point = self._parameters(key, suffix)
-        self._add_node("QuantizeLinear", [source, scale, zero_point], base)
-        self._add_node("DequantizeLinear", [f"{base}_QuantizeLinear_Output", scale, zero_point], base, target)
+        quantized = self._add_node("QuantizeLinear", [source, scale, zero_point], base)
+        self._add_node("DequantizeLinear", [quantized, scale, zero_point], base, target)
         return target
 
     def _parameters(self, key: QuantKey, suffix: str) -> tuple[str, str]:
@@ -251,7 +251,7 @@ class _Draft:
         base = self.parts.base(name, weight.label)
         source = self.parts.constant(self.home.pieces.free(f"{base}_quantized"), weight.values, weight.label)
         self._dequantize_constant(source, base, weight.params, weight.axis)
-        return f"{base}_DequantizeLinear_Output"
+        return self._output("DequantizeLinear", base)
 
     def _dequantized_bias(self, name: str, values: npt.NDArray[np.int32], scale: npt.NDArray[np.float32]) -> str:
         inputs = [
@@ -259,8 +259,7 @@ class _Draft:
             self.parts.new_constant(f"{name}_scale", scale),
             self.parts.new_constant(f"{name}_zero_point", np.zeros(scale.shape, np.int32)),
         ]
-        self._add_node("DequantizeLinear", inputs, name, axis=0 if scale.ndim else None)
-        return f"{name}_DequantizeLinear_Output"
+        return self._add_node("DequantizeLinear", inputs, name, axis=0 if scale.ndim else None)
 
     def _dequantize_constant(self, source: str, base: str, params: QuantParams, axis: int | None) -> None:
         if not self.parts.is_new(("constant", base)):
@@ -279,9 +278,15 @@ class _Draft:
 
     def _add_node(
         self, op_type: str, inputs: Sequence[str], base: str, output: str | None = None, axis: int | None = None
-    ) -> None:
+    ) -> str:
+        """Append QuantizeLinear or DequantizeLinear; returns what it writes."""
         attributes = {} if axis is None else {"axis": axis}
-        self.parts.node(op_type, inputs, [output or f"{base}_{op_type}_Output"], f"{base}_{op_type}", **attributes)
+        output = output or self._output(op_type, base)
+        self.parts.node(op_type, inputs, [output], f"{base}_{op_type}", **attributes)
+        return output
+
+    def _output(self, op_type: str, base: str) -> str:
+        return self.home.pieces.free(f"{base}_{op_type}_Output")
 
     def _breaker(self, node: Node, source: str) -> str:
         """A one-input Sum: keeps a float operator between DQ and Q in float under default session options."""
@@ -304,4 +309,4 @@ def _residual_adds(graph: Graph) -> frozenset[int]:
 
 
 def _dequantized(tensor: TensorName, graph: Graph) -> str:
-    return tensor if tensor in graph.pinned else f"{tensor}_DequantizeLinear_Output"
+    return tensor if tensor in graph.pinned else graph.free_name(f"{tensor}_DequantizeLinear_Output")

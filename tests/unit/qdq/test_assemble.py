@@ -185,6 +185,23 @@ def test_new_constants_take_no_name_that_the_model_uses() -> None:
     assert snr_db(case, model) > 25
 
 
+TAKEN = ["a_QuantizeLinear_Output", "a_DequantizeLinear_Output", "w_DequantizeLinear_Output"]
+
+
+@pytest.mark.parametrize("taken", [*TAKEN, "b/1_DequantizeLinear_Output"])
+def test_new_activations_take_no_name_that_the_model_uses(taken: str) -> None:
+    body = "a = Sigmoid(x) y = Gemm(a, w, b) z = Tanh(a) t = Neg(z) o = Mul(t, t)"
+    original = model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} o)", body, {"w": floats(4, 4), "b": floats(4)})
+    for node in original.graph.node:
+        node.input[:] = [taken if tensor == "t" else tensor for tensor in node.input]
+        node.output[:] = [taken if tensor == "t" else tensor for tensor in node.output]
+    case = case_of(onnx.shape_inference.infer_shapes(original))
+    model = case.quantized(U8S8_TENSOR, {"z": U16S8}).model
+    written = [tensor for node in model.graph.node for tensor in node.output]
+    assert len(set(written)) == len(written)
+    assert snr_db(case, model) > 25
+
+
 @pytest.mark.parametrize("value", ["Neg(v)", "Sigmoid(v)"], ids=["float", "quantized"])
 @pytest.mark.parametrize("taken", [U8S8_TENSOR, U16S8])
 def test_the_value_that_pad_writes_is_read_as_floats(value: str, taken: Scheme) -> None:
