@@ -74,12 +74,40 @@ def test_the_readme_links_to_every_page_of_guide_and_results() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_experiments_that_a_page_names_exist_with_their_options(page: Path) -> None:
-    source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "experiments").rglob("*.py"))
     commands = re.findall(r"python -m (experiments(?:\.\w+)*)([^`\n&]*)", page.read_text(encoding="utf-8"))
     for module, arguments in commands:
         assert find_spec(module), module
-        missing = [option for option in re.findall(r"--[\w-]+", arguments) if f'"{option}"' not in source]
-        assert not missing, module
+        assert missing_options(module, arguments) == [], module
+
+
+def missing_options(module: str, arguments: str) -> list[str]:
+    """Options that neither the module spells nor one of the experiments that it imports."""
+    source = source_of(module)
+    parts = re.findall(r"^(?:from|import) (experiments[\w.]*)(?: import ([\w, ]+))?", source, flags=re.MULTILINE)
+    names = {name for package, inner in parts for name in (package, *(f"{package}.{i}" for i in inner.split(", ")))}
+    spelled = source + "".join(map(source_of, names))
+    return [option for option in re.findall(r"--[\w-]+", arguments) if f'"{option}"' not in spelled]
+
+
+def source_of(module: str) -> str:
+    """Of an experiment and, if it is a package, of what ``python -m`` runs of it; nothing where it is no module."""
+    path = ROOT.joinpath(*module.split("."))
+    files = (path.with_suffix(".py"), path / "__main__.py", path / "__init__.py")
+    return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "expected"),
+    [
+        ("experiments.results", "ZOO OUT --time 120s", []),
+        ("experiments.peers.make", "ZOO OUT MODEL --python PATH --seeds 3", ["--seeds"]),
+        ("experiments.zoo", "ZOO --comparisons 500", ["--comparisons"]),
+    ],
+)
+def test_an_option_is_one_of_the_command_that_it_stands_behind(
+    module: str, arguments: str, expected: list[str]
+) -> None:
+    assert missing_options(module, arguments) == expected
 
 
 def summaries() -> list[str]:
