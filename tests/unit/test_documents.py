@@ -118,9 +118,9 @@ def summaries() -> list[str]:
 
 @pytest.mark.parametrize("row", summaries())
 def test_every_number_of_a_summary_is_on_its_page(row: str) -> None:
-    _, line, result, _, page_link, _ = row.split("|")
+    _, wanted, found, _, page_link, _ = row.split("|")
     (target,) = LINK.findall(page_link)
     page = (ROOT / target.split("#")[0]).read_text(encoding="utf-8")
-    numbers = set(re.findall(r"(?<![\w.])\d[\d.,]*\d|(?<![\w.])\d(?![\w.])", result))
-    assert numbers, line
+    numbers = set(re.findall(r"(?<![\w.])\d[\d.,]*\d|(?<![\w.])\d(?![\w.])", found))
+    assert numbers, wanted
     assert {number for number in numbers if not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.]*\d)", page)} == set()
