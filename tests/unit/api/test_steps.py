@@ -33,10 +33,9 @@ from autoquant.measurement.bench import Bench
 from autoquant.model.ops import original_of
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.masks import masked as masked_scores
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
-from tests.models import Array, a_convnet, a_mlp, floats, model_of, saved
+from tests.models import a_convnet, a_mlp, floats, model_of, saved
 
 
 @pytest.fixture
@@ -293,60 +292,6 @@ def test_what_a_product_with_a_vector_writes_has_no_channels(
     assignment = {region.id: "u8s8-channel-minmax" for region in found}
     candidate = build(prepared, found, statistics, assignment)
     measured = measure(Bench(model, [Target()], samples.feeds), candidate, assignment, found)
-    assert isinstance(measured, Measurement)
-    assert measured.quality.worst_db > 25
-
-
-@pytest.mark.parametrize("masked", ["m = Where(seen, s, never)", "b = Where(seen, zero, never) m = Add(s, b)"])
-@pytest.mark.parametrize("never", [-np.inf, np.finfo(np.float32).min, -10000])
-def test_an_attention_behind_a_mask_is_quantized_around_it(never: float, masked: str, tmp_path: Path) -> None:
-    """As exporters write that of a causal decoder."""
-    body = (
-        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt)"
-        f" {masked} p = Softmax(m) y = MatMul(p, x)"
-    )
-    constants: dict[str, Array | float] = {
-        "wq": floats(4, 4, seed=1),
-        "wk": floats(4, 4, seed=2),
-        "seen": np.tri(3, dtype=np.bool_),
-        "zero": 0.0,
-        "never": np.array(never, np.float32),
-    }
-    model = saved(model_of("(float[1,3,4] x) => (float[1,3,4] y)", body, constants), tmp_path / "model.onnx")
-    samples = read_data(model, {"x": floats(4, 3, 4)})
-    prepared = prepare(model, samples)
-    found = find_regions(prepared)
-    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
-    assert len(masked_scores(prepared.graph, statistics)) == 1
-    assignment = {region.id: "u8s8-channel-minmax" for region in found}
-    measured = measure(
-        Bench(model, [Target()], samples.feeds), build(prepared, found, statistics, assignment), assignment, found
-    )
-    assert isinstance(measured, Measurement)
-    assert 25 < measured.quality.worst_db < 60
-
-
-@pytest.mark.parametrize("never", [np.finfo(np.float32).min, -65504, -10000])
-def test_a_mask_works_that_calibration_never_saw(never: float, tmp_path: Path) -> None:
-    """As exporters write that of an encoder, whose samples may all be as long."""
-    body = (
-        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt) a = Sub(one, mask)"
-        " f = Mul(a, never) m = Add(s, f) p = Softmax(m) y = MatMul(p, x)"
-    )
-    constants: dict[str, Array | float] = {"wq": floats(4, 4, seed=1), "wk": floats(4, 4, seed=2), "one": 1.0}
-    constants["never"] = np.array(never, np.float32)
-    signature = "(float[1,3,4] x, float[1,1,3] mask) => (float[1,3,4] y)"
-    model = saved(model_of(signature, body, constants), tmp_path / "model.onnx")
-    unpadded, mask = {"x": floats(4, 3, 4), "mask": np.ones((4, 1, 3), np.float32)}, np.ones((4, 1, 3), np.float32)
-    mask[:, :, 2] = 0
-    samples = read_data(model, unpadded)
-    prepared = prepare(model, samples)
-    found = find_regions(prepared)
-    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
-    assignment = {region.id: "u8s8-channel-minmax" for region in found}
-    candidate = build(prepared, found, statistics, assignment)
-    padded = read_data(model, {"x": floats(4, 3, 4), "mask": mask})
-    measured = measure(Bench(model, [Target()], padded.feeds), candidate, assignment, found)
     assert isinstance(measured, Measurement)
     assert measured.quality.worst_db > 25
 
