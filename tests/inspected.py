@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import onnx
+import onnxruntime
 
 from autoquant import inspect_model
 from autoquant.inspection.inspection import Inspection
@@ -11,7 +12,10 @@ from autoquant.model.graph import Graph
 from autoquant.model.rewrite import constants_as_initializers, infer_shapes
 from tests.models import saved
 
-__all__ = ["causes_in", "graph_of", "inspected", "node_of"]
+__all__ = ["FROM_1_32", "causes_in", "graph_of", "inspected", "node_of"]
+
+FROM_1_32 = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 32)
+"""Since then onnxruntime looks where the channels of a MatMul's weight are, and 16-bit products are weight-only."""
 
 
 def inspected(model: onnx.ModelProto, folder: Path) -> Inspection:

@@ -70,7 +70,7 @@ def inspect_nodes(scope: Scope, *, ep: str, machine: str) -> Iterator[InspectedN
         written = written_as(node, given)
         runs = _runs(node, kernel, given, optimized, node.index in given.constant_nodes)
         causes = _causes(node, kernel, leader is node, written, runs, given, optimized)
-        if causes == (UNKNOWN,) and ep == "cpu" and runs is Runs.FLOAT:
+        if causes == (UNKNOWN,) and ep == "cpu" and runs in (Runs.FLOAT, Runs.WEIGHT_ONLY):
             causes = causes_of(node, given, written, machine)
             if causes == (UNKNOWN,) and kernel is not None:
                 causes = tuple(types_that_differ(kernel, optimized)) or causes

@@ -13,6 +13,7 @@ __all__ = ["product_causes", "weight_only_causes", "wrong_numbers"]
 
 _AXES = {"Conv": 0, "Gemm": 1, "MatMul": 1}
 """Where output channels are in a weight that is not transposed."""
+_MATRIX = 2
 _BIAS_TOLERANCE = 0.01
 """The relative difference up to which onnxruntime takes a bias scale for the product of the others."""
 
@@ -27,7 +28,9 @@ def product_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) ->
     elif bias is None and len(node.inputs) > 2 and node.inputs[2]:
         yield from _float_bias_causes(node.inputs[2], graph)
     if base_op(node) == "Gemm":
-        yield from _gemm_causes(node, graph, inputs)
+        yield from _gemm_causes(node, graph)
+    if base_op(node) != "Conv" and 1 in inputs:
+        yield from _misplaced_channels(node, inputs[1], graph)
 
 
 def _float_bias_causes(bias: TensorName, graph: Graph) -> Iterator[str]:
@@ -38,15 +41,11 @@ def _float_bias_causes(bias: TensorName, graph: Graph) -> Iterator[str]:
         yield f"the bias '{bias}' is a float constant of more than one dimension"
 
 
-def _gemm_causes(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Iterator[str]:
+def _gemm_causes(node: Node, graph: Graph) -> Iterator[str]:
     for name in ("alpha", "beta"):
         value = node.attributes.get(name, 1.0)
         if value != 1.0 and len(node.inputs) > 2:
             yield f"{name} of Gemm with a bias is {value:g}, the integer kernel takes 1"
-    axis = 0 if node.attributes.get("transB", 0) else _AXES["Gemm"]
-    weight = inputs.get(1)
-    if weight is not None and weight.is_per_channel and weight.axis % 2 != axis:
-        yield f"the weight of Gemm is per channel on axis {weight.axis}, output channels are on axis {axis}"
     dq = dequantizer(node.inputs[1], graph)
     if dq is not None and len(dq.inputs) > 2 and graph.shape(dq.inputs[1]) != graph.shape(dq.inputs[2]):
         yield "scale and zero point of the weight of Gemm have different shapes"
@@ -73,29 +72,35 @@ def wrong_numbers(node: Node, graph: Graph) -> Iterator[str]:
     inputs = input_quantizations(node, graph)
     if base_op(node) == "Gemm" and _bias_difference(inputs) > _BIAS_TOLERANCE:
         yield "Gemm's bias scale is wrong: it runs as an integer kernel and gives wrong numbers"
-    weight = inputs.get(1)
-    if base_op(node) in _AXES and weight is not None and weight.is_constant and weight.is_per_channel:
-        yield from _axis_errors(node, weight, graph)
+    if base_op(node) in _AXES and 1 in inputs:
+        outcome = "gives wrong numbers" if _channels_fit(node, inputs[1], graph) else "fails when it runs"
+        yield from (f"{text}: this integer kernel {outcome}" for text in _misplaced_channels(node, inputs[1], graph))
     for i, q in inputs.items():
         if q.is_per_channel and not q.is_constant and base_op(node) not in MOVING:
             yield f"input {i} is quantized per channel, activations must be per tensor: this integer kernel fails"
 
 
-def _axis_errors(node: Node, weight: Quantization, graph: Graph) -> Iterator[str]:
+def _misplaced_channels(node: Node, weight: Quantization, graph: Graph) -> Iterator[str]:
+    """Of a constant weight; until 1.31 onnxruntime does not look at those of MatMul and runs them on integers."""
     shape = weight_shape(node, graph)
-    if shape is None or weight.scale is None:
+    if shape is None or not weight.is_constant or not weight.is_per_channel:
         return
-    if base_op(node) == "MatMul" and len(shape) != 2:
-        yield "the weight of MatMul is per channel and has not two dimensions: this integer kernel fails when it runs"
-        return
-    axis = _AXES[base_op(node)] if not node.attributes.get("transB", 0) else 0
-    if weight.axis % len(shape) == axis:
-        return
-    outcome = "gives wrong numbers" if shape[axis] == weight.scale.size else "fails when it runs"
-    yield (
-        f"the weight of {base_op(node)} is per channel on axis {weight.axis}, output channels are on axis {axis}:"
-        f" this integer kernel {outcome}"
-    )
+    axis = _channel_axis(node)
+    if base_op(node) == "MatMul" and len(shape) != _MATRIX:
+        yield "the weight of MatMul is per channel and has not two dimensions"
+    elif weight.axis % len(shape) != axis:
+        yield f"the weight of {base_op(node)} is per channel on axis {weight.axis}, output channels are on axis {axis}"
+
+
+def _channels_fit(node: Node, weight: Quantization, graph: Graph) -> bool:
+    """Whether there are as many scales as output channels, so that a kernel that takes them for these goes on."""
+    shape = weight_shape(node, graph) or ()
+    is_stack = base_op(node) == "MatMul" and len(shape) != _MATRIX
+    return not is_stack and weight.scale is not None and shape[_channel_axis(node)] == weight.scale.size
+
+
+def _channel_axis(node: Node) -> int:
+    return 0 if node.attributes.get("transB", 0) else _AXES[base_op(node)]
 
 
 def _bias_difference(inputs: dict[int, Quantization]) -> float:

@@ -13,7 +13,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from autoquant import inspect_model
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.types import X86
-from tests.inspected import inspected, node_of
+from tests.inspected import FROM_1_32, inspected, node_of
 from tests.models import floats, model_of, saved
 from tests.qdq import Constant, Wrapped, stored
 
@@ -31,16 +31,19 @@ class Row:
         model: With u8 activations and s8 weights.
         kernel: Of 8 bits, without its domain; None for float.
         is_wide: Whether 16 bits run on integers too.
+        is_weight_only: Whether the weight-only kernel takes it where activations have 16 bits.
     """
 
     model: Wrapped
     kernel: str | None
     is_wide: bool = False
+    is_weight_only: bool = False
 
     def runs(self, activation: str) -> tuple[Runs, str | None]:
         """What is expected, with the kernel where it is one of integers."""
-        is_float = self.kernel is None or (activation.endswith("16") and not self.is_wide)
-        return (Runs.FLOAT, None) if is_float else (Runs.INTEGER, self.kernel)
+        if self.kernel is not None and (self.is_wide or activation.endswith("8")):
+            return Runs.INTEGER, self.kernel
+        return (Runs.WEIGHT_ONLY, "MatMulNBits") if self.is_weight_only else (Runs.FLOAT, None)
 
 
 def image(call: str, kernel: str | None, **options: object) -> Row:
@@ -70,14 +73,14 @@ LINEAR = {
     "Conv with bias": image("Conv(x, w, b)", "QLinearConv", constants=WEIGHT | BIAS),
     "Conv depthwise": image("Conv<group=4>(x, w)", "QLinearConv", constants={"w": Constant((4, 1, 3, 3))}),
     "ConvTranspose": image("ConvTranspose(x, w)", None, constants=WEIGHT),
-    "Gemm": Row(Wrapped("Gemm(x, w)", MATRIX, MATRIX_WEIGHT), "QGemm"),
+    "Gemm": Row(Wrapped("Gemm(x, w)", MATRIX, MATRIX_WEIGHT), "QGemm", is_weight_only=FROM_1_32),
     "Gemm, transB": Row(Wrapped("Gemm<transB=1>(x, w)", MATRIX, MATRIX_WEIGHT), "QGemm"),
     "Gemm, transA": Row(Wrapped("Gemm<transA=1>(x, w)", {"x": (8, 4)}, MATRIX_WEIGHT), "QGemm"),
     "Gemm, bias [1,N]": Row(Wrapped("Gemm(x, w, b)", MATRIX, MATRIX_WEIGHT | {"b": ROW}), "QGemm"),
     "Gemm, alpha": Row(Wrapped("Gemm<alpha=0.5>(x, w)", MATRIX, MATRIX_WEIGHT), "QGemm"),
     "Gemm, alpha and bias": Row(Wrapped("Gemm<alpha=0.5>(x, w, b)", MATRIX, MATRIX_WEIGHT | {"b": ROW}), None),
     "Gemm, beta": Row(Wrapped("Gemm<beta=0.5>(x, w, b)", MATRIX, MATRIX_WEIGHT | {"b": ROW}), None),
-    "MatMul": Row(Wrapped("MatMul(x, w)", MATRIX, MATRIX_WEIGHT), "QLinearMatMul"),
+    "MatMul": Row(Wrapped("MatMul(x, w)", MATRIX, MATRIX_WEIGHT), "QLinearMatMul", is_weight_only=FROM_1_32),
 }
 """Operators with a weight: run with several types of it."""
 

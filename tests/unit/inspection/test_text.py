@@ -47,7 +47,7 @@ def test_how_many_nodes_do_not_is_said_first(tmp_path: Path) -> None:
 
 
 def test_a_remark_is_a_row_with_its_nodes(tmp_path: Path) -> None:
-    model = Wrapped("MatMul(x, w)", {"x": (4, 8)}, {"w": Constant((8, 8), axis=0)}).model
+    model = Wrapped("Gemm(x, w)", {"x": (4, 8)}, {"w": Constant((8, 8), axis=0)}).model
     ((n, text),) = remark_rows(inspected(model, tmp_path))
     assert n == "1"
     assert text.endswith("gives wrong numbers\n(t)")
