@@ -12,9 +12,14 @@ from autoquant.model.graph import Graph
 from autoquant.model.rewrite import constants_as_initializers, infer_shapes
 from tests.models import saved
 
-__all__ = ["FROM_1_32", "causes_in", "graph_of", "inspected", "node_of"]
+__all__ = ["FROM_1_31", "FROM_1_32", "causes_in", "graph_of", "inspected", "node_of"]
 
-FROM_1_32 = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 32)
+_VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+
+FROM_1_31 = _VERSION >= (1, 31)
+"""Before, scales of onnxruntime's quantizer are wrong in their last bit, as it subtracts in float32."""
+
+FROM_1_32 = _VERSION >= (1, 32)
 """Since then onnxruntime looks where the channels of a MatMul's weight are, and 16-bit products are weight-only."""
 
 

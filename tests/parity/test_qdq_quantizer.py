@@ -14,8 +14,11 @@ from autoquant.api.steps import prepare, read_data
 from autoquant.domain.scheme import Scheme
 from autoquant.examples import example
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, models, run, scheme, uses
+from tests.inspected import FROM_1_31
 from tests.models import floats, model_of
 from tests.parity.quantizer import float_outputs, quantized_by_onnxruntime
+
+pytestmark = pytest.mark.skipif(not FROM_1_31, reason="its scales differ in the last bit until 1.30")
 
 UNIFORM = [U8S8_TENSOR, U8S8_CHANNEL]
 

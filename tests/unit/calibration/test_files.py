@@ -116,7 +116,8 @@ def test_a_member_that_is_no_array_is_read_as_numpy_reads_it(tmp_path: Path) -> 
 
 
 def test_members_are_found_behind_names_and_extra_fields_of_any_length(tmp_path: Path) -> None:
-    np.savez(tmp_path / "d.npz", allow_pickle=True, **{"a long name " * 9: X, "ü": X + 1, "x": X + 2})
+    members: dict[str, Any] = {"a long name " * 9: X, "ü": X + 1, "x": X + 2}
+    np.savez(tmp_path / "d.npz", **members)
     found = ArrayFiles(0).read(tmp_path / "d.npz", "data")
     assert isinstance(found, dict)
     for array, expected in zip(found.values(), (X, X + 1, X + 2), strict=True):

