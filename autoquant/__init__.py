@@ -54,6 +54,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Load a public name at its first use, so that ``autoquant --help`` answers at once."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("autoquant")
     if name not in _HOMES:
         raise AttributeError(f"module 'autoquant' has no attribute '{name}'")
     return getattr(import_module(f"autoquant.{_HOMES[name]}"), name)

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 experiment = typer.Typer(help="Jobs that search many models.", no_args_is_help=True)
 app.add_typer(experiment, name="experiment")
 
@@ -49,6 +44,23 @@ def _errors() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("autoquant: interrupted; --resume goes on with what was measured, where --out exists", err=True)
         raise typer.Exit(130) from None
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from autoquant import __version__
+
+        typer.echo(f"autoquant {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Accuracy-latency auto-tuning of mixed-precision QDQ models for onnxruntime."""
 
 
 @app.command()

@@ -68,7 +68,8 @@ class Delivery:
         within = {
             name: found for name, found in measured.items() if keeps_drops(found.judged.metrics, self.bounds.max_drops)
         }
-        _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
+        if self.bounds.max_drops:
+            _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
         kept = choose_members(
             dict(_standings(within, files)),
             lambda name, other: other in within[name].faster_than,

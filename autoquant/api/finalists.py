@@ -180,16 +180,18 @@ class Finalists:
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
         overrides = tensor_quant_overrides(plan, self.builder.planner)
-        quantized, dynamic = (
+        blocks = {index for index in plan.dynamic if plan.schemes[index].is_blockwise}
+        quantized, dynamic, blockwise = (
             json.dumps([nodes[i].name for i in sorted(indices)])
-            for indices in (plan.integer | plan.absorbed.keys(), plan.dynamic)
+            for indices in (plan.integer | plan.absorbed.keys(), plan.dynamic - blocks, blocks)
         )
         provenance = {
             **self._provenance(assignment),
             **measured,
             "autoquant.accuracy": json.dumps(list(algorithms)),
             "autoquant.nodes_to_quantize": quantized,
-            **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic else {}),
+            **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic - blocks else {}),
+            **({"autoquant.nodes_to_quantize_blockwise": blockwise} if blocks else {}),
         }
         model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)

@@ -63,6 +63,8 @@ class Granularity(StrEnum):
 
     TENSOR = "tensor"
     CHANNEL = "channel"
+    BLOCK = "block"
+    """So many values in a row of what a product sums up."""
 
 
 class Operators(StrEnum):
@@ -104,11 +106,14 @@ class TensorFormat:
         power_of_two: Whether scales are powers of two, wide enough that nothing inside the range is clipped.
         unsaturated: Whether scales of weights are wide enough that a kernel which adds the products of neighbours in 16
             bits never saturates.
+        block: Values in a block; None where no blocks share a scale.
 
     >>> str(TensorFormat.parse("s8:channel:sym"))
     's8:channel:sym'
     >>> TensorFormat.parse("u8:tensor:asym:pow2").power_of_two
     True
+    >>> TensorFormat.parse("s8:block-128:sym").block
+    128
     """
 
     dtype: DType
@@ -116,11 +121,13 @@ class TensorFormat:
     symmetric: bool = False
     power_of_two: bool = False
     unsaturated: bool = False
+    block: int | None = None
 
     def __str__(self) -> str:
         symmetry = "sym" if self.symmetric else "asym"
+        size = "" if self.block is None else f"-{self.block}"
         scales = (":pow2" if self.power_of_two else "") + (":unsaturated" if self.unsaturated else "")
-        return f"{self.dtype}:{self.granularity}:{symmetry}{scales}"
+        return f"{self.dtype}:{self.granularity}{size}:{symmetry}{scales}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -130,15 +137,18 @@ class TensorFormat:
             ValueError: The text is not ``DTYPE:GRANULARITY:SYMMETRY``, or that with ``:pow2``, ``:unsaturated`` or both
                 behind it.
         """
-        match = re.fullmatch(r"(u8|s8|u16|s16):(tensor|channel):(sym|asym)(:pow2)?(:unsaturated)?", text)
+        match = re.fullmatch(
+            r"(u8|s8|u16|s16):(tensor|channel|block-(16|32|64|128|256)):(sym|asym)(:pow2)?(:unsaturated)?", text
+        )
         if not match:
             raise ValueError(f"'{text}' is no tensor format, write e.g. 'u8:tensor:asym' or 's8:channel:sym'")
         return cls(
             dtype=DType(match[1]),
-            granularity=Granularity(match[2]),
-            symmetric=match[3] == "sym",
-            power_of_two=match[4] is not None,
-            unsaturated=match[5] is not None,
+            granularity=Granularity(match[2].partition("-")[0]),
+            symmetric=match[4] == "sym",
+            power_of_two=match[5] is not None,
+            unsaturated=match[6] is not None,
+            block=int(match[3]) if match[3] else None,
         )
 
     @property
@@ -223,6 +233,11 @@ class Scheme:
     def is_dynamic(self) -> bool:
         """Whether activations are quantized with the range of each input: neighbours get and give floats."""
         return self.ranges.kind is RangeKind.DYNAMIC
+
+    @property
+    def is_blockwise(self) -> bool:
+        """Whether blocks of the inputs and of the weight have a scale each, for which an LSTM has no kernel."""
+        return self.weight.granularity is Granularity.BLOCK
 
     @property
     def opset(self) -> int:

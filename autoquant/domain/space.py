@@ -83,7 +83,7 @@ class SpaceDefinition:
         """
         schemes = tuple(
             replace(scheme, weight=replace(scheme.weight, unsaturated=True, symmetric=True))
-            if scheme.weight.dtype is DType.S8 and scheme.activation.dtype.bits == 8
+            if scheme.weight.dtype is DType.S8 and scheme.activation.dtype.bits == 8 and not scheme.is_blockwise
             else scheme
             for scheme in self.schemes
         )

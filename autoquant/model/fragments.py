@@ -54,8 +54,9 @@ def opset_import(domain: str, version: int) -> bytes:
 
 
 def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int) -> bytes:
-    """A new node."""
-    made = helper.make_node(op_type, inputs, outputs, name=name)
+    """A new node; a domain may be before its operator, as in ``com.microsoft:MatMulNBits``."""
+    domain, _, operator = op_type.rpartition(":")
+    made = helper.make_node(operator, inputs, outputs, name=name, domain=domain)
     made.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
     return _graph_fragment(onnx.GraphProto(node=[made]))
 

@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Granularity, TensorFormat
@@ -19,6 +20,8 @@ __all__ = ["DynamicWriter"]
 
 _DOMAIN = "com.microsoft"
 _N_LSTM_INPUTS = 8
+_INT8 = 4
+"""The accuracy level of MatMulNBits at which it rounds what it reads to 8 bits."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class DynamicWriter:
         """
         if node.op_type == "LSTM":
             self._write_lstm(parts, node, inputs, weight_format)
+        elif weight_format.block:
+            self._write_blocks(parts, node, inputs[0], weight_format)
         else:
             self._write_product(parts, node, inputs[0], weight_format)
 
@@ -61,12 +66,39 @@ class DynamicWriter:
         parts.node("Mul", [scale, weight_scale], [scales], f"{name}_scales")
         parts.node("Mul", [floats, scales], [product], f"{name}_scaled")
         if bias is not None:
-            summand = parts.new_constant(f"{node.inputs[2]}/{node.index}_float", bias)
-            parts.node("Add", [product, summand], [target], f"{name}_biased")
+            parts.node("Add", [product, _summand(parts, node, bias)], [target], f"{name}_biased")
 
-    def _write_lstm(self, parts: Parts, node: Node, inputs: list[str], weight_format: TensorFormat) -> None:
+    def _write_blocks(self, parts: Parts, node: Node, source: str, weight_format: TensorFormat) -> None:
+        """``MatMulNBits``: blocks of what it reads get a scale each at every inference, those of the weight have one.
+
+        References:
+            https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
+        """
+        self._import_domain(parts)
+        weight, bias = self._blocks(node, weight_format), bias_vector(node, self.graph)
+        free, base = parts.pieces.free, parts.base(node.inputs[1], weight.label)
+        integers = parts.constant(free(f"{base}_quantized"), weight.values, weight.label)
+        scale = parts.constant(free(f"{base}_scale"), weight.params.scale, weight.label)
+        read = [source, integers, scale, *([] if bias is None else ["", "", _summand(parts, node, bias)])]
+        n_inputs, n_outputs = _matrix_shape(node, self.graph)
+        parts.node(
+            f"{_DOMAIN}:MatMulNBits",
+            read,
+            [node.outputs[0]],
+            node.name,
+            bits=8,
+            K=n_inputs,
+            N=n_outputs,
+            block_size=weight.values.shape[-1],
+            accuracy_level=_INT8,
+        )
+
+    def _import_domain(self, parts: Parts) -> None:
         if parts.is_new(_DOMAIN) and all(known.domain != _DOMAIN for known in self.graph.model.opset_import):
             parts.add(_DOMAIN, lambda: fragments.opset_import(_DOMAIN, 1))
+
+    def _write_lstm(self, parts: Parts, node: Node, inputs: list[str], weight_format: TensorFormat) -> None:
+        self._import_domain(parts)
         input_weight, recurrent_weight = (
             _weight(parts, weight, self._recurrent(weight, weight_format)) for weight in node.inputs[1:3]
         )
@@ -88,8 +120,7 @@ class DynamicWriter:
     def _matrix(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:
         """The weight of a MatMul or Gemm with its output channels last, and Gemm's ``alpha`` in the scale."""
         given = self.weights.weight(node.inputs[1], weight_format, channel_axis(node, self.graph))
-        is_transposed = bool(node.attributes.get("transB", 0))
-        alpha = np.float32(node.attributes.get("alpha", 1.0))
+        is_transposed, alpha = _attributes(node)
         if not is_transposed and alpha == 1.0:
             return given
         key = (node.inputs[1], weight_format, is_transposed, alpha)
@@ -99,6 +130,30 @@ class DynamicWriter:
                 params=replace(given.params, scale=np.asarray(given.params.scale * alpha)),
                 axis=None if given.axis is None else 1,
                 label=f"{given.label}:alpha-{alpha}" + (":transposed" if is_transposed else ""),
+            )
+        return self._made[key]
+
+    def _blocks(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:
+        """The weight of a MatMul or Gemm as its kernel takes it, shape (N, ceil(K / block), block), with 128 for 0.
+
+        Blocks at the end are filled with zeros. Scales have the shape (N, ceil(K / block)), Gemm's ``alpha`` in them.
+        """
+        is_transposed, alpha = _attributes(node)
+        key = (node.inputs[1], weight_format, is_transposed, alpha)
+        if key not in self._made:
+            assert weight_format.block is not None
+            given = self.graph.constant(node.inputs[1])
+            rows = given if is_transposed else given.T
+            filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % weight_format.block)])
+            blocks = np.ascontiguousarray(filled).reshape(-1, weight_format.block)
+            params = weight_params(blocks, weight_format, 0)
+            shape = (len(rows), -1, weight_format.block)
+            integers = quantize(blocks, params, 0).astype(np.int16).reshape(shape) + 128
+            self._made[key] = QuantizedWeight(
+                values=integers.astype(np.uint8),
+                params=replace(params, scale=(params.scale * alpha).reshape(shape[:2])),
+                axis=None,
+                label=f"{weight_format}:alpha-{alpha}" + (":transposed" if is_transposed else ""),
             )
         return self._made[key]
 
@@ -128,6 +183,22 @@ class DynamicWriter:
                 label=f"{weight_format}:recurrent",
             )
         return self._made[key]
+
+
+def _attributes(node: Node) -> tuple[bool, np.float32]:
+    """Whether the weight of a MatMul or Gemm has its output channels first, and what the product is multiplied with."""
+    return bool(node.attributes.get("transB", 0)), np.float32(node.attributes.get("alpha", 1.0))
+
+
+def _matrix_shape(node: Node, graph: Graph) -> tuple[int, int]:
+    """How many values each output of a product sums up, and how many outputs there are."""
+    shape = graph.shape(node.inputs[1])
+    assert shape is not None
+    return (shape[1], shape[0]) if _attributes(node)[0] else (shape[0], shape[1])
+
+
+def _summand(parts: Parts, node: Node, bias: npt.NDArray[np.float32]) -> str:
+    return parts.new_constant(f"{node.inputs[2]}/{node.index}_float", bias)
 
 
 def _quantized_input(parts: Parts, source: str) -> tuple[str, str, str]:

@@ -13,7 +13,12 @@ from autoquant.qdq.overrides import TYPE_NAMES
 
 __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
 
-_DYNAMIC = ("MatMulInteger", "com.microsoft:DynamicQuantizeLSTM")
+_DYNAMIC = {
+    "MatMulInteger": DType.U8,
+    "com.microsoft:DynamicQuantizeLSTM": DType.U8,
+    "com.microsoft:MatMulNBits": DType.S8,
+}
+"""Operators that find ranges when the model runs, with the type to which they round what they read."""
 _SUFFIXES = ("", "_quant", "_MatMul_quant")
 """What ``quantize_dynamic`` appends to the names of such operators, which makes a MatMul of a Gemm first."""
 _RENAMED = "_QuantizeLinear_Input"
@@ -30,7 +35,8 @@ class Quantized:
         received: By tensor and name of the node that reads it, where it is not that of ``types``.
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
-        dynamic: Operators that find the range of what they read when the model runs, by their names there.
+        dynamic: Operators that find the range of what they read when the model runs, by their names there, with the
+            type to which they round it.
     """
 
     types: Mapping[TensorName, DType]
@@ -38,12 +44,12 @@ class Quantized:
     received: Mapping[tuple[TensorName, NodeName], DType] = field(default_factory=dict)
     written: frozenset[TensorName] = frozenset()
     constants: frozenset[TensorName] | None = None
-    dynamic: frozenset[NodeName] = frozenset()
+    dynamic: Mapping[NodeName, DType] = field(default_factory=dict)
 
-    def name_of_dynamic(self, node: Node) -> NodeName | None:
-        """Under which of ``dynamic`` a node of the float model is there; None where it is none of them."""
+    def type_of_dynamic(self, node: Node) -> DType | None:
+        """To which type a node of the float model rounds what it reads as one of ``dynamic``; None where it is none."""
         names = [NodeName(f"{name}{end}") for name in (node.name, original_name(node.name)) for end in _SUFFIXES]
-        return next((name for name in names if name in self.dynamic), None)
+        return next((self.dynamic[name] for name in names if name in self.dynamic), None)
 
     def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
         """With which type a node of the float model reads an activation; None for floats."""
@@ -69,7 +75,7 @@ def of_graph(graph: Graph) -> Quantized:
         for output in _readers(node, graph):
             read[tensor, output] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
-    dynamic = frozenset(node.name for node in graph.nodes if node.op_type in _DYNAMIC)
+    dynamic = {node.name: _DYNAMIC[node.op_type] for node in graph.nodes if _is_dynamic(node)}
     return Quantized(types=types, read=read, written=written, dynamic=dynamic)
 
 
@@ -125,9 +131,10 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
     Returns:
         None where it is float, or quantized in part or with several types.
     """
-    dynamic = [found.name_of_dynamic(node) is not None for node in nodes if can_be_dynamic(node, graph)]
-    if any(dynamic):
-        return FormatThere(DType.U8, frozenset(Operators), is_dynamic=True) if all(dynamic) else None
+    dynamic = {found.type_of_dynamic(node) for node in nodes if can_be_dynamic(node, graph)}
+    if dynamic - {None}:
+        rounded = dynamic.pop() if len(dynamic) == 1 else None
+        return None if rounded is None else FormatThere(rounded, frozenset(Operators), is_dynamic=True)
     linear = [node for node in nodes if is_linear(node, graph)]
     others = [node for node in nodes if kind_of(node) in (Kind.LINEAR, Kind.ARITHMETIC) and node not in linear]
     deciding = linear or [node for node in nodes if kind_of(node) is not Kind.CLIPPING]
@@ -166,6 +173,10 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
     readers = graph.consumers.get(node.outputs[0], ())
     clipped = (name for reader in readers if kind_of(reader) is Kind.CLIPPING for name in reader.outputs)
     return (*node.outputs, *clipped)
+
+
+def _is_dynamic(node: Node) -> bool:
+    return node.op_type in _DYNAMIC and node.attributes.get("bits", 8) == 8
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}

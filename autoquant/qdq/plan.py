@@ -112,7 +112,8 @@ class Planner:
         plan = Plan(schemes)
         for node in self.graph.nodes:
             if node.index in schemes and schemes[node.index].is_dynamic:
-                plan.dynamic |= {node.index} & self._dynamic
+                if node.op_type != "LSTM" or not schemes[node.index].is_blockwise:
+                    plan.dynamic |= {node.index} & self._dynamic
             elif node.index in schemes and node.index in self._candidates:
                 self._decide(node, plan)
         self._prefer_float_outputs(plan)

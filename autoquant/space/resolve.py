@@ -33,8 +33,9 @@ def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
 
 def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> bool:
     changed = region.static if scheme.operators is Operators.ALL else region.linear
+    known = definition.op_types - {"LSTM"} if scheme.is_blockwise else definition.op_types
     kinds = dict(zip(region.nodes, region.op_types, strict=True))
-    return any(kinds[node] in definition.op_types for node in (region.dynamic if scheme.is_dynamic else changed))
+    return any(kinds[node] in known for node in (region.dynamic if scheme.is_dynamic else changed))
 
 
 def _matches(rule: SpaceRule, node: str, op_type: str) -> bool:

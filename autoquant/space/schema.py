@@ -158,7 +158,7 @@ def _regular_expression(text: str) -> str:
 
 def _activation_format(value: object) -> TensorFormat:
     tensor_format = TensorFormat.parse(str(value))
-    if tensor_format.granularity is not Granularity.TENSOR:
+    if tensor_format.granularity is Granularity.CHANNEL:
         raise ValueError(f"'{value}' is per-channel, activations are per-tensor, write e.g. 'u8:tensor:asym'")
     if tensor_format.unsaturated:
         raise ValueError(f"'{value}' says how weights are scaled, leave out ':unsaturated'")
@@ -171,6 +171,8 @@ def _weight_format(value: object) -> TensorFormat:
         raise ValueError(f"'{value}' is asymmetric, per-channel weights must be symmetric, write e.g. 's8:channel:sym'")
     if tensor_format.unsaturated and tensor_format.dtype is not DType.S8:
         raise ValueError(f"'{value}': products of other types than s8 do not saturate, leave out ':unsaturated'")
+    if tensor_format.unsaturated and tensor_format.block:
+        raise ValueError(f"'{value}': products of blocks do not saturate, leave out ':unsaturated'")
     if tensor_format.unsaturated and not tensor_format.symmetric:
         raise ValueError(f"'{value}': zero points take part in what saturates, write e.g. 's8:tensor:sym:unsaturated'")
     return tensor_format
@@ -207,10 +209,13 @@ class _Scheme(_Table):
         return self.ranges.kind is RangeKind.DYNAMIC
 
     @model_validator(mode="after")
-    def _is_dynamic_as_kernels_are(self) -> Self:
+    def _is_as_kernels_are(self) -> Self:
         problem = _dynamic_problem(self) if self.is_dynamic else None
         if problem is not None:
             raise ValueError(f"ranges = 'dynamic' {problem}")
+        blocks = [item for item in (self.activation, self.weight) if item.block]
+        if blocks and not self.is_dynamic:
+            raise ValueError(f"'{blocks[0]}' goes with ranges = 'dynamic' alone, write e.g. 's8:tensor:sym'")
         return self
 
     def named(self, name: str, accuracy: Accuracy) -> Scheme:
@@ -222,7 +227,15 @@ class _Scheme(_Table):
 
 def _dynamic_problem(scheme: _Scheme) -> str | None:
     """What has no kernel, or no meaning, where ranges are those of each input."""
-    if scheme.activation != TensorFormat(dtype=DType.U8):
+    blocks = TensorFormat(
+        dtype=DType.S8,
+        granularity=Granularity.BLOCK,
+        symmetric=True,
+        block=scheme.weight.block or scheme.activation.block,
+    )
+    if blocks.block and not scheme.activation == scheme.weight == blocks:
+        return f"takes blocks of activations and weights alike, write '{blocks}' for both"
+    if not blocks.block and scheme.activation != TensorFormat(dtype=DType.U8):
         return f"goes with 'u8:tensor:asym' alone, activation is '{scheme.activation}'"
     if scheme.weight.dtype.bits != 8:
         return f"goes with weights of 8 bits, weight is '{scheme.weight}', write e.g. 's8:channel:sym'"

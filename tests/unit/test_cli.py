@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def test_without_arguments_the_help_is_shown() -> None:
     result = CliRunner().invoke(app, [])
     assert "search" in result.output
     assert "regions" in result.output
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"autoquant {version('autoquant')}\n")
 
 
 def test_an_unknown_command_is_refused() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,10 @@ tensor_formats = st.builds(
     symmetric=st.booleans(),
     power_of_two=st.booleans(),
     unsaturated=st.booleans(),
+).flatmap(
+    lambda found: st.sampled_from([16, 32, 64, 128, 256] if found.granularity is Granularity.BLOCK else [None]).map(
+        lambda block: replace(found, block=block)
+    )
 )
 percentiles = st.integers(50_0001, 99_9999).map(lambda n: RangeMethod(RangeKind.PERCENTILE, n / 10_000))
 range_methods = percentiles | st.sampled_from(
@@ -30,7 +36,18 @@ def test_a_range_method_is_read_back_as_it_is_written(method: RangeMethod) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["", "u8", "u8:tensor", "u4:tensor:sym", "u8:row:sym", "u8:tensor:sym:", "U8:tensor:sym", "u8:tensor:sym:pow3"],
+    [
+        "",
+        "u8",
+        "u8:tensor",
+        "s8:block:sym",
+        "s8:block-48:sym",
+        "u4:tensor:sym",
+        "u8:row:sym",
+        "u8:tensor:sym:",
+        "U8:tensor:sym",
+        "u8:tensor:sym:pow3",
+    ],
 )
 def test_what_is_no_tensor_format_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=f"^'{text}' is no tensor format, write e.g. 'u8:tensor:asym'"):

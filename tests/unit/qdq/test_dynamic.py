@@ -6,6 +6,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import numpy_helper
 
 from autoquant.domain.region import NodeName, RegionId
 from autoquant.domain.scheme import Scheme
@@ -30,6 +31,7 @@ SQUARE = "float[4,4]"
 CHANNEL = scheme("u8:tensor:asym", "s8:channel:sym:unsaturated", ranges="dynamic")
 TENSOR = scheme("u8:tensor:asym", "s8:tensor:sym:unsaturated", ranges="dynamic")
 UNSIGNED = scheme("u8:tensor:asym", "u8:tensor:asym", ranges="dynamic")
+BLOCKS = scheme("s8:block-16:sym", "s8:block-16:sym", ranges="dynamic")
 LSTM_WEIGHTS: Mapping[str, Array | float] = {
     "w": floats(2, 16, 6, scale=0.5),
     "r": floats(2, 16, 4, seed=1, scale=0.5),
@@ -74,19 +76,30 @@ def test_the_nodes_before_and_after_are_those_of_the_golden_file(assert_golden: 
         {"w": floats(4, 4), "v": floats(4, 4, seed=1), "b": floats(4), "lw": floats(1, 12, 4), "lr": floats(1, 12, 3)},
     )
     mixed = case.quantized(CHANNEL, {"c": U8S8_CHANNEL, "y": U8S8_CHANNEL})
-    assert_golden("build_dynamic.txt", f"{nodes_as_text(case.graph.model)}\n{nodes_as_text(mixed.model)}")
+    blocks = case.quantized(BLOCKS, {"c": U8S8_CHANNEL, "y": U8S8_CHANNEL})
+    built = "\n".join(nodes_as_text(model) for model in (case.graph.model, mixed.model, blocks.model))
+    assert_golden("build_dynamic.txt", built)
 
 
-@pytest.mark.parametrize("taken", [CHANNEL, TENSOR, UNSIGNED], ids=str)
 @pytest.mark.parametrize(
-    ("body", "kernel"),
+    ("taken", "kernel"),
     [
-        ("y = MatMul(x, w)", "DynamicQuantizeMatMul"),
-        ("p = MatMul(x, w) y = Add(p, b)", "DynamicQuantizeMatMul"),
-        ("y = Gemm(x, w, b)", "DynamicQuantizeMatMul"),
-        ("y = Gemm<alpha=-2.0, beta=0.5, transB=1>(x, w, b)", "DynamicQuantizeMatMul"),
-        ("y = Gemm(x, w, one)", "DynamicQuantizeMatMul"),
-        ("p = Sigmoid(x) q = Gemm(p, w, b) y = Relu(q)", "DynamicQuantizeMatMul"),
+        (CHANNEL, "DynamicQuantizeMatMul"),
+        (TENSOR, "DynamicQuantizeMatMul"),
+        (UNSIGNED, "DynamicQuantizeMatMul"),
+        (BLOCKS, "MatMulNBits"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = MatMul(x, w)",
+        "p = MatMul(x, w) y = Add(p, b)",
+        "y = Gemm(x, w, b)",
+        "y = Gemm<alpha=-2.0, beta=0.5, transB=1>(x, w, b)",
+        "y = Gemm(x, w, one)",
+        "p = Sigmoid(x) q = Gemm(p, w, b) y = Relu(q)",
     ],
 )
 def test_one_kernel_computes_it(body: str, kernel: str, taken: Scheme, tmp_path: Path) -> None:
@@ -100,6 +113,43 @@ def test_one_kernel_computes_it(body: str, kernel: str, taken: Scheme, tmp_path:
         integer == ours.candidate.integer_nodes == {n.name for n in case.graph.nodes if n.op_type in ("Gemm", "MatMul")}
     )
     assert loss_db(case, ours) > 30
+
+
+@pytest.mark.parametrize(("n_inputs", "block"), [(8, 16), (48, 32), (70, 16), (300, 128), (256, 256)])
+def test_blocks_of_any_number_of_inputs_are_filled(n_inputs: int, block: int) -> None:
+    weight = floats(n_inputs, 6)
+    weight[: n_inputs // 2, 1] = 0.0
+    weight[:, 2] = 0.0
+    case = a_case(f"(float[3,{n_inputs}] x) => (float[3,6] y)", "y = MatMul(x, w)", {"w": weight})
+    taken = scheme(f"s8:block-{block}:sym", f"s8:block-{block}:sym", ranges="dynamic")
+    ours = case.quantized(taken)
+    onnx.checker.check_model(ours.model)
+    integers, scales = (
+        numpy_helper.to_array(next(t for t in ours.model.graph.initializer if t.name == name))
+        for name in ("w_quantized", "w_scale")
+    )
+    n_blocks = -(-n_inputs // block)
+    assert (integers.shape, scales.shape) == ((6, n_blocks, block), (6, n_blocks))
+    rows = ((integers.astype(np.float32) - 128) * scales[..., None]).reshape(6, -1)
+    assert not rows[:, n_inputs:].any()
+    assert not rows[2].any()
+    np.testing.assert_allclose(rows[:, :n_inputs].T, weight, atol=0.51 * scales.max())
+    assert loss_db(case, ours) > 35
+
+
+def test_blocks_keep_what_an_outlier_costs_all_other_inputs() -> None:
+    weight = floats(256, 16)
+    weight[0] = 0.0
+    case = a_case("(float[8,256] x) => (float[8,16] y)", "y = MatMul(x, w)", {"w": weight})
+    case.feed["x"][:, 0] = 100.0
+    assert loss_db(case, case.quantized(CHANNEL)) < 20
+    assert loss_db(case, case.quantized(BLOCKS)) > 23
+
+
+def test_an_lstm_has_no_kernel_for_blocks() -> None:
+    ours = an_lstm().quantized(BLOCKS)
+    assert not ours.plan.dynamic
+    assert ours.candidate.float_nodes == {"y"}
 
 
 @pytest.mark.parametrize("taken", [CHANNEL, TENSOR, UNSIGNED], ids=str)
@@ -215,7 +265,7 @@ def test_neighbours_on_integers_hand_over_floats(tmp_path: Path) -> None:
 
 
 mixes = st.lists(
-    st.sampled_from([None, exact(U8S8_CHANNEL), exact(U8S8_TENSOR), CHANNEL, TENSOR]), min_size=30, max_size=30
+    st.sampled_from([None, exact(U8S8_CHANNEL), exact(U8S8_TENSOR), CHANNEL, TENSOR, BLOCKS]), min_size=30, max_size=30
 )
 
 

@@ -110,11 +110,21 @@ def dynamic_by_recipe(folder: Path, model: onnx.ModelProto = RECURRENT, **option
 def test_what_finds_its_ranges_at_run_time_in_our_own_models_is_known() -> None:
     ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": DYNAMIC, "s": DYNAMIC, "z": DYNAMIC})
     found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
-    assert found.dynamic == {"a", "z"}
+    assert found.dynamic == {"a": DType.U8, "z": DType.U8}
     assert there("a s", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators), is_dynamic=True)
     assert there("m", found, RECURRENT) == FormatThere(DType.U8, frozenset(Operators))
     assert there("f z", found, RECURRENT) == there("z", found, RECURRENT) == there("a", found, RECURRENT)
     assert there("a m", found, RECURRENT) is None, "in part"
+
+
+def test_products_in_blocks_are_told_from_others() -> None:
+    blocks = scheme("s8:block-32:sym", "s8:block-32:sym", ranges="dynamic")
+    ours = case_of(RECURRENT).quantized(U8S8_CHANNEL, {"a": blocks, "m": blocks, "y": DYNAMIC})
+    found = of_graph(Graph(inline_external(ours.candidate.skeleton, ours.candidate.constants, {})))
+    expected = FormatThere(DType.S8, frozenset(Operators), is_dynamic=True)
+    assert there("a s m", found, RECURRENT) == expected
+    assert there("m y", found, RECURRENT) is None, "in two ways"
+    assert [expected.is_that_of(one) for one in (U8S8_CHANNEL, DYNAMIC, blocks)] == [False, False, True]
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -141,7 +151,7 @@ def test_names_that_end_as_those_of_quantize_dynamic_are_not_cut(tmp_path: Path)
 
 def test_convolutions_that_no_scheme_makes_dynamic_are_none(tmp_path: Path) -> None:
     found = dynamic_by_recipe(tmp_path, a_convnet(), op_types_to_quantize=["Conv"])
-    assert found.dynamic == set()
+    assert not found.dynamic
 
 
 def test_dynamic_schemes_alone_fit_what_has_ranges_found_at_run_time() -> None:

@@ -130,6 +130,14 @@ def dynamic_choices(space: SpaceDefinition, dynamic: Sequence[str], **nodes: str
     return resolve(space, [one]).choices[RegionId("r")]
 
 
+def test_blocks_are_no_choice_for_an_lstm_alone() -> None:
+    space = with_dynamic("LSTM", "MatMul")
+    blocks = TensorFormat.parse("s8:block-32:sym")
+    space = replace(space, schemes=(replace(space.schemes[-1], name="blocks", activation=blocks, weight=blocks),))
+    assert dynamic_choices(space, ["l"], l="LSTM") == (FLOAT,)
+    assert dynamic_choices(space, ["l", "m"], l="LSTM", m="MatMul") == (FLOAT, "blocks")
+
+
 def test_a_dynamic_scheme_is_a_choice_where_it_quantizes_a_node() -> None:
     space = with_dynamic("Conv", "MatMul", "Softmax")
     assert dynamic_choices(space, [], scores="MatMul", s="Softmax") == (FLOAT, *NAMES)

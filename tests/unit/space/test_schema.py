@@ -169,7 +169,7 @@ def test_the_name_of_a_scheme_says_what_it_is() -> None:
         "percentile-99.999": "p99.999",
     }
     for scheme in read_space("extensive").schemes:
-        scope = "linear" if scheme.operators is Operators.LINEAR else scheme.weight.granularity
+        scope = "linear" if scheme.operators is Operators.LINEAR else str(scheme.weight).split(":")[1]
         ranges = spelled.get(str(scheme.ranges), str(scheme.ranges))
         static = f"{scheme.activation.dtype}{scheme.weight.dtype}-{scope}-{ranges}"
         assert scheme.name == (f"dynamic-{scope}" if scheme.is_dynamic else static)
@@ -362,11 +362,29 @@ def test_no_level_of_accuracy_corrects_biases_of_a_dynamic_scheme(tmp_path: Path
             "quantizes linear operators and LSTM in any case, leave out operators = 'linear'",
         ),
         (DYNAMIC + 'bias = "mean"\n', "leaves biases in float as they are, leave out bias = 'mean'"),
+        (
+            DYNAMIC.replace("channel", "block-32"),
+            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
+        ),
+        (
+            DYNAMIC.replace("u8:tensor:asym", "s8:block-16:sym").replace("s8:channel", "s8:block-32"),
+            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
+        ),
+        (
+            DYNAMIC.replace("u8:tensor", "u8:block-32").replace("s8:channel:sym", "u8:block-32:asym"),
+            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
+        ),
         (DYNAMIC + 'rounding = "gptq"\n', "goes with the nearest integers alone, leave out rounding = 'gptq'"),
     ],
 )
 def test_what_means_nothing_with_dynamic_ranges_is_refused(tmp_path: Path, content: str, problem: str) -> None:
     assert refused(tmp_path, text(scheme_a="\n" + content)) == f"cnn.toml, schemes.a: ranges = 'dynamic' {problem}"
+
+
+def test_blocks_without_dynamic_ranges_are_refused(tmp_path: Path) -> None:
+    content = DYNAMIC.replace("s8:channel", "s8:block-32").replace("dynamic", "mse")
+    expected = "cnn.toml, schemes.a: 's8:block-32:sym' goes with ranges = 'dynamic' alone, write e.g. 's8:tensor:sym'"
+    assert refused(tmp_path, text(scheme_a="\n" + content)) == expected
 
 
 @pytest.mark.parametrize("name", ["default", "extensive"])
