@@ -263,17 +263,21 @@ class Trials:
                 self._untimed.add(self._key(probe))
 
     def _best_recipes(self) -> Assignment:
-        """The scheme of each region that the best static or dynamic recipe quantizes."""
+        """The scheme of each region that the best static or dynamic recipe quantizes; blocks where nothing else does.
+
+        They are always the most accurate, and tell little of the schemes that save more.
+        """
         recipes = {self._key(self._uniform(name)): scheme for name, scheme in self.space.schemes.items()}
         recipes.pop(self._key({}), None)  # no region may take it
-        best: dict[bool, tuple[float, Assignment]] = {}
+        best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
         for evaluation in self.study.evaluations:
             recipe, outcome = recipes.get(self._key(evaluation.trial.assignment)), evaluation.outcome
             if recipe is not None and isinstance(outcome, Measurement):
                 found = outcome.quality.worst_db, evaluation.trial.assignment
-                best[recipe.is_dynamic] = max(best.get(recipe.is_dynamic, found), found, key=lambda pair: pair[0])
+                kind = not recipe.is_blockwise, recipe.is_dynamic
+                best[kind] = max(best.get(kind, found), found, key=lambda pair: pair[0])
         merged: dict[RegionId, str] = {}
-        for _, assignment in sorted(best.values(), key=lambda pair: pair[0]):
+        for _, (_, assignment) in sorted(best.items(), key=lambda item: (item[0][0], item[1][0])):
             merged.update({region: name for region, name in assignment.items() if name != FLOAT})
         return merged
 
