@@ -14,6 +14,7 @@ from autoquant.api.evaluator import BenchFacts
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Measurement, State
 from autoquant.domain.region import Assignment, RegionId
+from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
@@ -164,6 +165,17 @@ def test_what_a_dynamic_recipe_leaves_float_is_probed_under_a_static_one(tmp_pat
     some_trials(tmp_path, answers, is_structured=True, space=space).run(None)
     probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[3:]]
     assert probed == [{ids[0]: "d"}, {ids[1]: "d"}, {ids[2]: "a"}, {ids[3]: "a"}]
+
+
+def test_regions_are_probed_under_blocks_where_nothing_else_quantizes_them(tmp_path: Path) -> None:
+    blocks = TensorFormat.parse("s8:block-32:sym")
+    schemes = {"a": WITH_DYNAMIC["a"], "e": replace(WITH_DYNAMIC["d"], name="e", activation=blocks, weight=blocks)}
+    ids = tuple(RegionId(f"r{i}") for i in range(4))
+    choices = dict.fromkeys(ids, ("float", "a")) | {ids[0]: ("float", "a", "e"), ids[3]: ("float", "e")}
+    answers = Answers(n_most=7)  # which likes the recipe of blocks most, as it quantizes fewer regions
+    some_trials(tmp_path, answers, is_structured=True, space=SearchSpace(choices=choices, schemes=schemes)).run(None)
+    probed = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[3:]]
+    assert probed == [{ids[0]: "a"}, {ids[1]: "a"}, {ids[2]: "a"}, {ids[3]: "e"}]
 
 
 def test_regions_are_probed_where_none_may_take_a_scheme_of_the_space(tmp_path: Path) -> None:
