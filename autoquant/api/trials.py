@@ -249,7 +249,8 @@ class Trials:
     def _enqueue_probes(self, n_left: float) -> None:
         """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.
 
-        That is the better one of the best static and the best dynamic one; where it leaves a region float, the other.
+        That is the better one of the best static and the best dynamic one; where it leaves a region float, the other,
+        and where both do one of blocks.
         """
         best = self._best_recipes()
         quantized = [region for region in self.space.choices if region in best]

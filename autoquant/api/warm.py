@@ -110,7 +110,8 @@ class QuantizedFile:
             note += f", {n_quantized - len(assignment)} of them in a way that the space does not have"
         dynamic = {region for region, name in assignment.items() if space.schemes[name].is_dynamic}
         n_there = len(self.found.dynamic)
-        n_lost = n_there - sum(len(region.dynamic) for region in regions if region.id in dynamic)
+        taken = [by_name[name] for region in regions if region.id in dynamic for name in region.dynamic]
+        n_lost = n_there - sum(self.found.type_of_dynamic(node) is not None for node in taken)
         if n_lost:
             note += (
                 f"; {n_lost} of {n_there} operators with ranges found at run time are not taken over: all such"

@@ -146,12 +146,13 @@ class DynamicWriter:
             rows = given if is_transposed else given.T
             filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % weight_format.block)])
             blocks = np.ascontiguousarray(filled).reshape(-1, weight_format.block)
-            params = weight_params(blocks, weight_format, 0)
-            shape = (len(rows), -1, weight_format.block)
-            integers = quantize(blocks, params, 0).astype(np.int16).reshape(shape) + 128
+            params = weight_params(blocks, weight_format, 0 if blocks.size else None)
+            shape = (len(filled), filled.shape[1] // weight_format.block)
+            integers = quantize(blocks, params, 0 if blocks.size else None).astype(np.int16) + 128
+            scale = np.broadcast_to(params.scale * alpha, (len(blocks),)).reshape(shape)
             self._made[key] = QuantizedWeight(
-                values=integers.astype(np.uint8),
-                params=replace(params, scale=(params.scale * alpha).reshape(shape[:2])),
+                values=integers.astype(np.uint8).reshape(*shape, weight_format.block),
+                params=replace(params, scale=scale),
                 axis=None,
                 label=f"{weight_format}:alpha-{alpha}" + (":transposed" if is_transposed else ""),
             )

@@ -19,8 +19,10 @@ _DYNAMIC = {
     "com.microsoft:MatMulNBits": DType.S8,
 }
 """Operators that find ranges when the model runs, with the type to which they round what they read."""
-_SUFFIXES = ("", "_quant", "_MatMul_quant")
-"""What ``quantize_dynamic`` appends to the names of such operators, which makes a MatMul of a Gemm first."""
+_SUFFIXES = ("", "_quant", "_MatMul_quant", "_Q8")
+"""What ``quantize_dynamic``, which makes a MatMul of a Gemm first, and ``MatMulNBitsQuantizer`` append to names."""
+_INT8 = 4
+"""The accuracy level at which MatMulNBits rounds what it reads; at others only its weight is rounded."""
 _RENAMED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
 
@@ -131,7 +133,9 @@ def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> Forma
     Returns:
         None where it is float, or quantized in part or with several types.
     """
-    dynamic = {found.type_of_dynamic(node) for node in nodes if can_be_dynamic(node, graph)}
+    ways = [(node.op_type, found.type_of_dynamic(node)) for node in nodes if can_be_dynamic(node, graph)]
+    has_blocks = any(way is DType.S8 for _, way in ways)
+    dynamic = {way for op_type, way in ways if op_type != "LSTM" or not has_blocks or way}
     if dynamic - {None}:
         rounded = dynamic.pop() if len(dynamic) == 1 else None
         return None if rounded is None else FormatThere(rounded, frozenset(Operators), is_dynamic=True)
@@ -176,7 +180,9 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
 
 
 def _is_dynamic(node: Node) -> bool:
-    return node.op_type in _DYNAMIC and node.attributes.get("bits", 8) == 8
+    if node.op_type == "com.microsoft:MatMulNBits":
+        return node.attributes.get("bits") == 8 and node.attributes.get("accuracy_level", 0) == _INT8
+    return node.op_type in _DYNAMIC
 
 
 _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}

@@ -172,7 +172,7 @@ def _weight_format(value: object) -> TensorFormat:
     if tensor_format.unsaturated and tensor_format.dtype is not DType.S8:
         raise ValueError(f"'{value}': products of other types than s8 do not saturate, leave out ':unsaturated'")
     if tensor_format.unsaturated and tensor_format.block:
-        raise ValueError(f"'{value}': products of blocks do not saturate, leave out ':unsaturated'")
+        raise ValueError(f"'{value}': blocks keep their scales on every processor, leave out ':unsaturated'")
     if tensor_format.unsaturated and not tensor_format.symmetric:
         raise ValueError(f"'{value}': zero points take part in what saturates, write e.g. 's8:tensor:sym:unsaturated'")
     return tensor_format

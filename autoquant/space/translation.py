@@ -52,7 +52,8 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
 def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
     """The one that quantizes the same operators, with ranges from calibration or not, and is most alike.
 
-    Types count first, then granularity, symmetry, powers of two, saturation, ranges, bias correction, rounding.
+    Types count first, then granularity, block sizes, symmetry, powers of two, saturation, ranges, bias correction,
+    rounding.
 
     None where no choice quantizes the same operators; the first one of equals.
     """
@@ -67,6 +68,7 @@ def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
     return (
         *(a.dtype is not b.dtype for a, b in pairs),
         *(a.granularity is not b.granularity for a, b in pairs),
+        *(a.block != b.block for a, b in pairs),
         *(a.symmetric is not b.symmetric for a, b in pairs),
         *(a.power_of_two is not b.power_of_two for a, b in pairs),
         *(a.unsaturated is not b.unsaturated for a, b in pairs),

@@ -49,7 +49,7 @@ def a_run(part: Part | None, out: Path) -> AblatedRun:
     return AblatedRun(asked, Deadline(None), lambda _: None, part=part)
 
 
-@pytest.mark.parametrize(("part", "n_schemes"), [(Part.RANGES, 4), (Part.BORDERS, 9), (None, 9)])
+@pytest.mark.parametrize(("part", "n_schemes"), [(Part.RANGES, 5), (Part.BORDERS, 10), (None, 10)])
 def test_the_space_lacks_ranges_or_nothing(part: Part | None, n_schemes: int, tmp_path: Path) -> None:
     run = a_run(part, tmp_path)
     run.check()

@@ -10,8 +10,12 @@ from onnx import numpy_helper
 
 from autoquant.domain.region import NodeName, RegionId
 from autoquant.domain.scheme import Scheme
+from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, kind_of
 from autoquant.model.optimized import read_optimized
+from autoquant.qdq.dynamic import DynamicWriter
+from autoquant.qdq.parts import Parts, Pieces
+from autoquant.qdq.weights import Weights
 from tests.graphs import (
     U8S8_CHANNEL,
     U8S8_TENSOR,
@@ -144,6 +148,17 @@ def test_blocks_keep_what_an_outlier_costs_all_other_inputs() -> None:
     case.feed["x"][:, 0] = 100.0
     assert loss_db(case, case.quantized(CHANNEL)) < 20
     assert loss_db(case, case.quantized(BLOCKS)) > 23
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0)])
+def test_an_empty_weight_has_no_blocks_or_no_outputs(shape: tuple[int, int]) -> None:
+    signature = f"(float[3,{shape[0]}] x) => (float[3,{shape[1]}] y)"
+    graph = Graph(model_of(signature, "y = MatMul(x, w)", {"w": np.zeros(shape, np.float32)}))
+    parts = Parts(Pieces(graph))
+    DynamicWriter(graph, Weights(graph)).write(parts, graph.nodes[0], ["x"], BLOCKS.weight)
+    found = {t.name: tuple(t.dims) for t in onnx.load_from_string(parts.skeleton).graph.initializer}
+    n_blocks = shape[0] // 4
+    assert found == {"w_quantized": (shape[1], n_blocks, 16), "w_scale": (shape[1], n_blocks)}
 
 
 def test_an_lstm_has_no_kernel_for_blocks() -> None:

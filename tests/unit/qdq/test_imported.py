@@ -125,6 +125,18 @@ def test_products_in_blocks_are_told_from_others() -> None:
     assert there("a s m", found, RECURRENT) == expected
     assert there("m y", found, RECURRENT) is None, "in two ways"
     assert [expected.is_that_of(one) for one in (U8S8_CHANNEL, DYNAMIC, blocks)] == [False, False, True]
+    assert there("a s z", found, RECURRENT) == expected, "an LSTM has no kernel for blocks"
+
+
+def test_a_product_that_rounds_its_weight_alone_is_not_dynamic() -> None:
+    blocks = scheme("s8:block-32:sym", "s8:block-32:sym", ranges="dynamic")
+    ours = case_of(RECURRENT).quantized(blocks).candidate
+    model = inline_external(ours.skeleton, ours.constants, {})
+    assert of_graph(Graph(model)).dynamic == dict.fromkeys("amy", DType.S8)
+    for node in model.graph.node:
+        for attribute in [found for found in node.attribute if found.name == "accuracy_level"]:
+            node.attribute.remove(attribute)
+    assert not of_graph(Graph(model)).dynamic
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

@@ -80,6 +80,14 @@ def test_a_scheme_of_other_operators_is_never_near() -> None:
     assert nearest_scheme(scheme("old"), [scheme("linear", operators=Operators.LINEAR)]) is None
 
 
+def test_of_schemes_with_blocks_the_nearest_has_blocks_of_the_same_size() -> None:
+    choices = [scheme(f"d{n}", f"s8:block-{n}:sym", "dynamic") for n in (128, 32)]
+    choices = [replace(one, weight=one.activation) for one in choices]
+    assert nearest_scheme(replace(choices[1], name="old"), choices) == choices[1]
+    per_tensor = scheme("dynamic", ranges="dynamic")
+    assert nearest_scheme(scheme("old", ranges="dynamic"), [*choices, per_tensor]) == per_tensor
+
+
 def test_a_scheme_whose_ranges_are_found_at_run_time_is_near_its_like_alone() -> None:
     dynamic, static = scheme("dynamic", ranges="dynamic"), scheme("static")
     assert nearest_scheme(scheme("old", ranges="dynamic"), [static]) is None
