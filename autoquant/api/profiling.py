@@ -14,7 +14,7 @@ from autoquant.measurement.expectation import KernelTimes, expected_latency
 from autoquant.measurement.profile import region_us
 from autoquant.model.graph import Graph
 from autoquant.qdq.builder import Builder
-from autoquant.study.layout import ALL, LINEAR, Layout
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout
 
 __all__ = ["profiled_prior"]
 
@@ -42,22 +42,21 @@ def profiled_prior(
     mixed = _alternating(layout)
     kinds = range(1, layout.n_kinds + 1)
     assignments = [np.zeros_like(mixed), mixed, *(_uniform(layout, kind) for kind in kinds)]
-    different = {codes.tobytes(): codes for codes in assignments}
     try:
-        candidates = [builder.build(_assignment(layout, codes)) for codes in different.values()]
+        candidates = [builder.build(_assignment(layout, codes)) for codes in assignments]
     except (AssertionError, KeyError, ValueError) as error:
         raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
     model, *profiles = bench.profile([(c.skeleton, c.constants) for c in candidates], *budget)
-    found_us = dict(zip(different, (region_us(profile, graph, regions) for profile in profiles), strict=True))
-    float_us, mixed_us, *uniform = (found_us[codes.tobytes()] for codes in assignments)
+    float_us, mixed_us, *uniform = (region_us(profile, graph, regions) for profile in profiles)
+    by_kind = dict(zip(kinds, uniform, strict=True))
     times = KernelTimes(
         model_us=model.total_us,
         float_us=float_us,
-        all_us=uniform[ALL - 1],
-        linear_us=uniform[LINEAR - 1],
+        all_us=by_kind[ALL],
+        linear_us=by_kind[LINEAR],
         mixed_us=mixed_us,
         mixed_kinds=layout.kinds[mixed],
-        dynamic_us=uniform[LINEAR:],
+        dynamic_us=by_kind.get(DYNAMIC),
     )
     elements = borders(graph, regions)
     pairs = [(layout.regions[a], layout.regions[b]) for a, b in layout.edges]

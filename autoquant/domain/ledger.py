@@ -18,8 +18,6 @@ class Way(StrEnum):
     """The linear ones."""
     DYNAMIC = "dynamic"
     """The linear ones, with the range of each input."""
-    BLOCKS = "blocks"
-    """The linear ones, with the range of each block of what they read."""
 
 
 @dataclass(frozen=True, slots=True)

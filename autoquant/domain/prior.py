@@ -19,7 +19,7 @@ class LatencyPrior:
     Attributes:
         base: Ratio of the all-float candidate.
         change: When a region runs all its operators, or the linear ones, on integers, and, where there are schemes for
-            it, the linear ones with the range of each input, or of its blocks; shape (R, K), K from 2 to 4.
+            it, the linear ones with the range of each input; shape (R, 2) or (R, 3).
         spread: Standard deviation of each; shape of ``change``.
         border: Of a pair of which one region carries integers and the other does not; shape (E,).
         border_spread: Standard deviation of each; shape (E,).
@@ -57,7 +57,7 @@ class LatencyPrior:
             raise ValueError(f"this is no latency prior: {error}") from error
         if not change.size:
             change, spread = change.reshape(0, 2), spread.reshape(0, 2)
-        if change.ndim != 2 or change.shape[1] not in (2, 3, 4) or change.shape != spread.shape:
+        if change.ndim != 2 or change.shape[1] not in (2, 3) or change.shape != spread.shape:
             raise ValueError("this is no latency prior: its regions have other shapes")
         if border.ndim != 1 or border.shape != border_spread.shape:
             raise ValueError("this is no latency prior: its borders have other shapes")

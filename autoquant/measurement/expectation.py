@@ -36,7 +36,7 @@ class KernelTimes:
         linear_us: The same of kind 2.
         mixed_us: Of a candidate with many borders.
         mixed_kinds: What its regions take: 0 float, 1 all operators, 2 linear ones; shape (R,).
-        dynamic_us: As ``all_us``, of each kind from 3 on: dynamic schemes, and those of blocks.
+        dynamic_us: As ``all_us``, of kind 3; None where there is no such scheme.
     """
 
     model_us: float
@@ -45,7 +45,7 @@ class KernelTimes:
     linear_us: Floats
     mixed_us: Floats
     mixed_kinds: Codes
-    dynamic_us: Sequence[Floats] = ()
+    dynamic_us: Floats | None = None
 
 
 def expected_latency(times: KernelTimes, edges: Codes, elements: Sequence[int]) -> LatencyPrior:
@@ -65,7 +65,8 @@ def expected_latency(times: KernelTimes, edges: Codes, elements: Sequence[int]) 
         edges: Pairs of touching regions, shape (E, 2).
         elements: Of the tensors that cross each, shape (E,).
     """
-    integer_us = np.stack([times.all_us, times.linear_us, *times.dynamic_us], axis=1)
+    dynamic = [] if times.dynamic_us is None else [times.dynamic_us]
+    integer_us = np.stack([times.all_us, times.linear_us, *dynamic], axis=1)
     float_us = times.float_us[:, None]
     change = (integer_us - float_us) / times.model_us
     spread = np.sqrt(

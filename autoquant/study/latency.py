@@ -30,7 +30,7 @@ _FREEDOM = 4.0
 class LatencyModel:
     """Latency ratio on one target: a constant, a term for each region and kind of operators, and one for each border.
 
-    Dynamic schemes and those of blocks have terms of their own, which say nothing of the others, and no borders.
+    Dynamic schemes have terms of their own, which say nothing of the others, and no borders.
     Schemes with other tensor formats than the first one cost more or less in proportion to a region's share of
     the arithmetic. Terms for the direction of a border, for borders between kinds and for float regions between integer
     ones were tried on recorded searches of seven models and predicted no better (decision 0014).

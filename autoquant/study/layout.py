@@ -9,10 +9,10 @@ import numpy.typing as npt
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 
-__all__ = ["ALL", "BLOCKS", "DYNAMIC", "LINEAR", "Codes", "Floats", "Layout"]
+__all__ = ["ALL", "DYNAMIC", "LINEAR", "Codes", "Floats", "Layout"]
 
-ALL, LINEAR, DYNAMIC, BLOCKS = 1, 2, 3, 4
-"""Kinds of schemes: all operators, linear operators only, linear ones with the range of each input or of its blocks."""
+ALL, LINEAR, DYNAMIC = 1, 2, 3
+"""Kinds of schemes: all operators, linear operators only, linear ones with the range of each input."""
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -25,9 +25,9 @@ class Layout:
     Attributes:
         regions: In topological order.
         schemes: Names of all schemes, float first.
-        kinds: For each scheme 0 float, ``ALL``, ``LINEAR``, ``DYNAMIC`` or ``BLOCKS``; shape (S,).
-        formats: For each scheme the number of its tensor formats, 0 for float and for those of the first static scheme,
-            of the first dynamic one and of the first one of blocks; shape (S,).
+        kinds: For each scheme 0 float, ``ALL``, ``LINEAR`` or ``DYNAMIC``; shape (S,).
+        formats: For each scheme the number of its tensor formats, 0 for float and for those of the first static and of
+            the first dynamic scheme; shape (S,).
         allowed: Which schemes each region may take; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def n_kinds(self) -> int:
-        """Of schemes, float left out: four where one has blocks, three where one is dynamic, otherwise two."""
+        """Of schemes, float left out: three where one is dynamic, otherwise two."""
         return max(LINEAR, int(self.kinds.max()))
 
     def carries_integers(self, codes: Codes) -> npt.NDArray[np.bool_]:
@@ -105,14 +105,14 @@ class Layout:
 
 def _kind(scheme: Scheme) -> int:
     if scheme.is_dynamic:
-        return BLOCKS if scheme.is_blockwise else DYNAMIC
+        return DYNAMIC
     return LINEAR if scheme.operators is Operators.LINEAR else ALL
 
 
 def _formats(schemes: Sequence[Scheme]) -> list[int]:
-    """Numbers of tensor formats; those of the first static, dynamic and blockwise scheme are 0."""
-    families = [(scheme.is_dynamic, scheme.is_blockwise) for scheme in schemes]
-    keys = [(family, scheme.activation, scheme.weight) for family, scheme in zip(families, schemes, strict=True)]
-    first = {family: keys[families.index(family)] for family in families}
-    others = [key for key in dict.fromkeys(keys) if key not in first.values()]
+    """Numbers of tensor formats, those of the first static and of the first dynamic scheme being 0."""
+    found = list(dict.fromkeys((scheme.is_dynamic, scheme.activation, scheme.weight) for scheme in schemes))
+    first = {is_dynamic: next((pair for pair in found if pair[0] is is_dynamic), None) for is_dynamic in (False, True)}
+    others = [pair for pair in found if pair not in first.values()]
+    keys = [(scheme.is_dynamic, scheme.activation, scheme.weight) for scheme in schemes]
     return [0 if key in first.values() else 1 + others.index(key) for key in keys]

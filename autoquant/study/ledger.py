@@ -8,7 +8,7 @@ from optuna.samplers import BaseSampler
 
 from autoquant.domain.ledger import BorderCost, Estimate, Foresight, Ledger, RegionCost, Way
 from autoquant.study.landscape import Landscape
-from autoquant.study.layout import ALL, BLOCKS, DYNAMIC, LINEAR, Codes, Floats, Layout
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Codes, Floats, Layout
 from autoquant.study.noise import FLOAT_NOISE
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.surrogate import Surrogate
@@ -19,7 +19,7 @@ __all__ = ["ledger_of"]
 _N_DRAWS = 200
 _SEED = 0
 _QUANTILES = (0.05, 0.5, 0.95)
-_KINDS = {ALL: Way.ALL, LINEAR: Way.LINEAR, DYNAMIC: Way.DYNAMIC, BLOCKS: Way.BLOCKS}
+_KINDS = {ALL: Way.ALL, LINEAR: Way.LINEAR, DYNAMIC: Way.DYNAMIC}
 
 
 def ledger_of(sampler: BaseSampler | None, float_us: Mapping[str, float]) -> Ledger | None:

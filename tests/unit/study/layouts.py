@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -31,8 +30,6 @@ def a_scheme(
 SCHEMES = {"a": a_scheme("a"), "b": a_scheme("b", Operators.LINEAR)}
 CHOICES = ("float", "a", "b")
 WITH_DYNAMIC = {**SCHEMES, "d": a_scheme("d", ranges=RangeKind.DYNAMIC)}
-_BLOCKS = TensorFormat.parse("s8:block-32:sym")
-IN_BLOCKS = replace(WITH_DYNAMIC["d"], name="e", activation=_BLOCKS, weight=_BLOCKS)
 
 
 def a_layout(

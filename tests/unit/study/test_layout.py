@@ -5,8 +5,8 @@ import pytest
 
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import RangeKind
-from autoquant.study.layout import ALL, BLOCKS, DYNAMIC, LINEAR, Layout
-from tests.unit.study.layouts import IN_BLOCKS, SCHEMES, WITH_DYNAMIC, a_scheme
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
 REGIONS = tuple(RegionId(f"r{i}") for i in range(4))
 
@@ -53,14 +53,6 @@ def test_a_dynamic_region_looks_like_float_to_its_neighbours() -> None:
     assert (layout.kinds.tolist(), layout.n_kinds) == ([0, ALL, LINEAR, DYNAMIC], 3)
     codes = np.array([[0, 3, 0, 3], [1, 3, 0, 2], [2, 1, 3, 3]])
     assert layout.unlike(codes).tolist() == [[False] * 3, [True, False, True], [False, True, False]]
-
-
-def test_blocks_are_a_kind_of_their_own_and_look_like_float_too() -> None:
-    schemes = {**WITH_DYNAMIC, "e": IN_BLOCKS}
-    layout = Layout.of({REGIONS[0]: ("float", *schemes)}, schemes, [], {REGIONS[0]: 1.0})
-    assert (layout.kinds.tolist(), layout.n_kinds) == ([0, ALL, LINEAR, DYNAMIC, BLOCKS], 4)
-    assert not layout.formats.any()
-    assert layout.carries_integers(np.arange(5)[:, None])[:, 0].tolist() == [False, True, True, False, False]
 
 
 def test_formats_are_counted_from_the_first_static_and_from_the_first_dynamic_scheme() -> None:

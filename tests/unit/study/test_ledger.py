@@ -12,7 +12,7 @@ from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.surrogate import Observations, Prediction
-from tests.unit.study.layouts import CHOICES, IN_BLOCKS, SCHEMES, WITH_DYNAMIC, a_landscape, a_layout
+from tests.unit.study.layouts import CHOICES, SCHEMES, WITH_DYNAMIC, a_landscape, a_layout
 
 FLOAT_US = {"cpu-1t": 2000.0, "cpu-2t": 1000.0}
 LAYOUT = a_layout(8)
@@ -149,11 +149,10 @@ def test_where_nothing_runs_on_integers_there_is_no_ledger() -> None:
     assert ledger_of(searched(layout, truth, n_trials=2), FLOAT_US) is None
 
 
-def test_dynamic_schemes_and_those_of_blocks_are_kinds_of_their_own() -> None:
-    layout = a_layout(6, schemes={**WITH_DYNAMIC, "e": IN_BLOCKS})
+def test_dynamic_schemes_are_a_kind_of_their_own() -> None:
+    layout = a_layout(6, schemes=WITH_DYNAMIC)
     ledger = ledger_of(searched(layout, a_landscape(layout, n_targets=2)), FLOAT_US)
     assert ledger is not None
     assert [cost.scheme for cost in ledger.regions if cost.operators is Way.DYNAMIC] == ["d"] * 6
-    assert [cost.scheme for cost in ledger.regions if cost.operators is Way.BLOCKS] == ["e"] * 6
     shares = [cost.noise_share.value for cost in ledger.regions if cost.operators is Way.DYNAMIC]
     assert sum(shares) == pytest.approx(1, abs=0.25)
