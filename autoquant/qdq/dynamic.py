@@ -16,12 +16,12 @@ from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.parts import Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
 
-__all__ = ["DynamicWriter"]
+__all__ = ["INT8_LEVEL", "DynamicWriter"]
 
 _DOMAIN = "com.microsoft"
 _N_LSTM_INPUTS = 8
-_INT8 = 4
-"""The accuracy level of MatMulNBits at which it rounds what it reads to 8 bits."""
+INT8_LEVEL = 4
+"""The accuracy level of MatMulNBits at which it rounds what it reads to 8 bits; at others only its weight is."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class DynamicWriter:
             K=n_inputs,
             N=n_outputs,
             block_size=weight.values.shape[-1],
-            accuracy_level=_INT8,
+            accuracy_level=INT8_LEVEL,
         )
 
     def _import_domain(self, parts: Parts) -> None:

@@ -9,6 +9,7 @@ from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, can_be_dynamic, can_emit_float, is_linear, kind_of, weight_of
 from autoquant.model.optimized import original_name
+from autoquant.qdq.dynamic import INT8_LEVEL
 from autoquant.qdq.overrides import TYPE_NAMES
 
 __all__ = ["FormatThere", "Quantized", "format_there", "of_graph", "of_overrides"]
@@ -21,8 +22,6 @@ _DYNAMIC = {
 """Operators that find ranges when the model runs, with the type to which they round what they read."""
 _SUFFIXES = ("", "_quant", "_MatMul_quant", "_Q8")
 """What ``quantize_dynamic``, which makes a MatMul of a Gemm first, and ``MatMulNBitsQuantizer`` append to names."""
-_INT8 = 4
-"""The accuracy level at which MatMulNBits rounds what it reads; at others only its weight is rounded."""
 _RENAMED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
 
@@ -181,7 +180,7 @@ def _outputs(node: Node, graph: Graph) -> tuple[TensorName, ...]:
 
 def _is_dynamic(node: Node) -> bool:
     if node.op_type == "com.microsoft:MatMulNBits":
-        return node.attributes.get("bits") == 8 and node.attributes.get("accuracy_level", 0) == _INT8
+        return node.attributes.get("bits") == 8 and node.attributes.get("accuracy_level", 0) == INT8_LEVEL
     return node.op_type in _DYNAMIC
 
 

@@ -3,62 +3,11 @@ from pathlib import Path
 import pytest
 
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.scheme import BiasCorrection, Operators, RangeMethod, Rounding, Scheme, TensorFormat
-from autoquant.domain.space import Group, SpaceDefinition, SpaceRule
+from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
+from autoquant.domain.space import Group, SpaceRule
 from autoquant.errors import SpaceError
 from autoquant.space.schema import read_space
-
-SECTION = """
-schemes = ["a", "b"]
-op_types = ["Conv", "Add"]
-"""
-SCHEME_A = """
-activation = "u8:tensor:asym"
-weight = "s8:channel:sym"
-ranges = "min-max"
-"""
-SCHEME_B = """
-activation = "s8:tensor:sym"
-weight = "u8:tensor:asym"
-ranges = "percentile-99.99"
-operators = "linear"
-"""
-RULE = """
-op_types = ["Softmax"]
-nodes = "^/head/"
-schemes = ["float", "a"]
-"""
-GROUP = """
-name = "head"
-nodes = "^/head/"
-"""
-
-
-def text(
-    *,
-    schema: str = "schema = 1",
-    section: str = SECTION,
-    scheme_a: str = SCHEME_A,
-    scheme_b: str = SCHEME_B,
-    rule: str = RULE,
-    group: str = GROUP,
-    more: str = "",
-) -> str:
-    return (
-        f"{schema}\n[ep.cpu]{section}[schemes.a]{scheme_a}[schemes.b]{scheme_b}[[rules]]{rule}[[groups]]{group}\n{more}"
-    )
-
-
-def read(folder: Path, content: str, *, ep: str | None = "cpu", accuracy: Accuracy | None = None) -> SpaceDefinition:
-    path = folder / "cnn.toml"
-    path.write_text(content, encoding="utf-8")
-    return read_space(str(path), ep=ep, accuracy=accuracy)
-
-
-def refused(folder: Path, content: str, *, ep: str | None = "cpu") -> str:
-    with pytest.raises(SpaceError) as error:
-        read(folder, content, ep=ep)
-    return str(error.value).removeprefix(f"{folder}/")
+from tests.unit.space.files import GROUP, RULE, SCHEME_A, SCHEME_B, SECTION, read, refused, text
 
 
 def test_a_space_holds_what_its_file_says(tmp_path: Path) -> None:
@@ -336,62 +285,6 @@ def test_a_scheme_that_cannot_be_is_refused(tmp_path: Path, content: str, expect
 )
 def test_a_rule_section_or_group_that_cannot_be_is_refused(tmp_path: Path, content: str, expected: str) -> None:
     assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
-
-
-DYNAMIC = 'activation = "u8:tensor:asym"\nweight = "s8:channel:sym"\nranges = "dynamic"\n'
-
-
-@pytest.mark.parametrize("accuracy", Accuracy)
-def test_no_level_of_accuracy_corrects_biases_of_a_dynamic_scheme(tmp_path: Path, accuracy: Accuracy) -> None:
-    space = read(tmp_path, text(scheme_a="\n" + DYNAMIC), accuracy=accuracy)
-    assert space.schemes[0].bias is BiasCorrection.NONE
-    assert (space.has_dynamic, space.has_static) == (True, True)
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (DYNAMIC.replace("u8", "s8"), "goes with 'u8:tensor:asym' alone, activation is 's8:tensor:asym'"),
-        (DYNAMIC.replace("asym", "asym:pow2"), "goes with 'u8:tensor:asym' alone, activation is 'u8:tensor:asym:pow2'"),
-        (
-            DYNAMIC.replace("s8", "s16"),
-            "goes with weights of 8 bits, weight is 's16:channel:sym', write e.g. 's8:channel:sym'",
-        ),
-        (
-            DYNAMIC + 'operators = "linear"\n',
-            "quantizes linear operators and LSTM in any case, leave out operators = 'linear'",
-        ),
-        (DYNAMIC + 'bias = "mean"\n', "leaves biases in float as they are, leave out bias = 'mean'"),
-        (
-            DYNAMIC.replace("channel", "block-32"),
-            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
-        ),
-        (
-            DYNAMIC.replace("u8:tensor:asym", "s8:block-16:sym").replace("s8:channel", "s8:block-32"),
-            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
-        ),
-        (
-            DYNAMIC.replace("u8:tensor", "u8:block-32").replace("s8:channel:sym", "u8:block-32:asym"),
-            "takes blocks of activations and weights alike, write 's8:block-32:sym' for both",
-        ),
-        (DYNAMIC + 'rounding = "gptq"\n', "goes with the nearest integers alone, leave out rounding = 'gptq'"),
-    ],
-)
-def test_what_means_nothing_with_dynamic_ranges_is_refused(tmp_path: Path, content: str, problem: str) -> None:
-    assert refused(tmp_path, text(scheme_a="\n" + content)) == f"cnn.toml, schemes.a: ranges = 'dynamic' {problem}"
-
-
-def test_blocks_without_dynamic_ranges_are_refused(tmp_path: Path) -> None:
-    content = DYNAMIC.replace("s8:channel", "s8:block-32").replace("dynamic", "mse")
-    expected = "cnn.toml, schemes.a: 's8:block-32:sym' goes with ranges = 'dynamic' alone, write e.g. 's8:tensor:sym'"
-    assert refused(tmp_path, text(scheme_a="\n" + content)) == expected
-
-
-@pytest.mark.parametrize("name", ["default", "extensive"])
-def test_dynamic_schemes_are_offered_on_the_cpu(name: str) -> None:
-    space = read_space(name, ep="cpu")
-    assert space.has_dynamic
-    assert "LSTM" in space.op_types
 
 
 def test_s8_weights_of_8_bit_activations_are_those_that_can_be_unsaturated(tmp_path: Path) -> None:
