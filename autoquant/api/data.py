@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.api.configuration import Configuration
-from autoquant.calibration.batches import batched, overlap, read_samples, split
+from autoquant.calibration.batches import batched, overlap, read_samples, select, split
 from autoquant.calibration.parts import hold_out
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.division import Division
-from autoquant.domain.feed import Feed, InputSignature, Samples, chain_feeds
+from autoquant.domain.feed import Feed, InputSignature, Samples, chain_feeds, joined_labels
 from autoquant.domain.metric import Accuracy, Custom
 from autoquant.errors import DataError, MetricError
 from autoquant.metrics.labels import attach_labels
@@ -50,17 +50,22 @@ class SearchData:
         return replace(self.calibration, feeds=chain_feeds([part.feeds for part in parts]))
 
     @property
-    def pooled(self) -> Samples:
-        """What a member's SNR is over: those of the search first, then what was held out of the same data."""
+    def united(self) -> "SearchData":
+        """With none of the evaluation samples held out; held-out data of their own stay so."""
         if self.held_out is None or not self.is_pooled:
-            return self.search
-        return replace(
+            return self
+        search = replace(
             self.search,
             feeds=chain_feeds([self.search.feeds, self.held_out.feeds]),
             feed_digests=[*self.search.feed_digests, *self.held_out.feed_digests],
             labels=self.labels(self.division(len(self.search))),
             digest=self.evaluation_digest,
         )
+        return replace(self, search=search, held_out=None, notes=())
+
+    def shortened(self, n_search: int) -> "SearchData":
+        """With so many of the samples of the search."""
+        return replace(self, search=select(self.search, range(min(n_search, len(self.search))), "search"))
 
     def division(self, n_search: int) -> Division:
         """Of the samples of the last measurement, where there was time for so many of the search."""
@@ -77,11 +82,8 @@ class SearchData:
         """In the order of the feeds; only those that both parts have."""
         found = {name: array[: division.n_search] for name, array in self.search.labels.items()}
         for part in self._held_out:
-            found = {
-                name: np.concatenate([array, part.labels[name][: division.n_held_out]])
-                for name, array in found.items()
-                if name in part.labels and part.labels[name].shape[1:] == array.shape[1:]
-            }
+            held_out = {name: array[: division.n_held_out] for name, array in part.labels.items()}
+            found = joined_labels(found, held_out)
         return found
 
     @property
@@ -96,22 +98,23 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
         DataError: It doesn't fit the model, or parts share samples.
         MetricError: The labels don't fit the samples.
     """
-    calibration = _read(asked.calibration, inputs, "calibration", asked.batch)
+    calibration, calibrates = _read(asked.calibration, inputs, "calibration", asked.batch)
     notes = []
     if asked.evaluation is None:
         whole = _labelled(calibration, asked)
-        calibration, evaluation = split(whole)
+        (calibration, evaluation), evaluates = split(whole), calibrates
         notes.append(
             f"no evaluation data: {len(calibration)} of the {len(whole)} samples calibrate,"
             f" the other {len(evaluation)} evaluate"
         )
     else:
-        evaluation = _labelled(_read(asked.evaluation, inputs, "evaluation", asked.batch), asked)
-        _refuse_shared(("evaluation", evaluation), ("calibration", calibration))
+        evaluation, evaluates = _read(asked.evaluation, inputs, "evaluation", asked.batch)
+        evaluation = _labelled(evaluation, asked)
+        _refuse_shared(("evaluation", evaluates), ("calibration", calibrates))
     if asked.held_out is not None:
-        held_out = _read(asked.held_out, inputs, "held-out", asked.batch)
-        _refuse_shared(("held-out", held_out), ("calibration", calibration))
-        _refuse_shared(("held-out", held_out), ("evaluation", evaluation))
+        held_out, others = _read(asked.held_out, inputs, "held-out", asked.batch)
+        _refuse_shared(("held-out", others), ("calibration", calibrates))
+        _refuse_shared(("held-out", others), ("evaluation", evaluates))
         if any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
             _check_labels(evaluation, held_out)
         return _data(calibration, evaluation, evaluation, held_out, notes)
@@ -127,8 +130,10 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
     return _data(calibration, evaluation, search, rest, notes)
 
 
-def _read(source: DataSource, inputs: Sequence[InputSignature], role: str, batch: int) -> Samples:
-    return batched(read_samples(source, inputs, role=role), inputs, batch)
+def _read(source: DataSource, inputs: Sequence[InputSignature], role: str, batch: int) -> tuple[Samples, Samples]:
+    """In batches, and one by one: parts may share samples although they share no batch."""
+    found = read_samples(source, inputs, role=role)
+    return batched(found, inputs, batch), found
 
 
 def _data(

@@ -189,7 +189,7 @@ class Delivery:
         return Member(
             id=name,
             path=str(path.relative_to(self.folder.path)),
-            sha256=sha256_of(path),
+            sha256=finalist.sha256,
             size_bytes=size_bytes_of(path),
             quality=measured.judged.quality,
             latency=measured.latency,

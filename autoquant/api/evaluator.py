@@ -11,7 +11,8 @@ from types import MappingProxyType
 from autoquant.api import steps
 from autoquant.api.profiling import profiled_prior
 from autoquant.domain.accuracy import Form
-from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.division import Division
+from autoquant.domain.feed import Feed, Labels, Samples, joined_labels
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
@@ -22,6 +23,7 @@ from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
+from autoquant.measurement.latency import Outputs
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
@@ -114,7 +116,8 @@ class EvaluatorSetup:
         samples: Evaluation samples.
         targets: Where candidates are timed.
         seed: Of orders and resampling.
-        held_out: Samples of the last measurement: the float model is tried on them, and no candidate.
+        held_out: Samples of the last measurement: the float model and its metrics are tried on them, and no candidate;
+            None where there are none.
         seconds: For running the float model on the samples; those that there is no time for are left out.
         metrics: Tried on the float model before anything is built.
         has_drops: Whether candidates are scored too.
@@ -127,7 +130,7 @@ class EvaluatorSetup:
     samples: Samples
     targets: tuple[Target, ...]
     seed: int
-    held_out: Sequence[Feed] = ()
+    held_out: Samples | None = None
     seconds: float = math.inf
     metrics: tuple[Metric, ...] = ()
     has_drops: bool = False
@@ -140,33 +143,47 @@ class EvaluatorSetup:
         if n_samples >= len(self.samples):
             return replace(self, seconds=math.inf)
         samples = replace(self.samples, feeds=self.samples.feeds[:n_samples])
-        return replace(self, samples=samples, held_out=(), seconds=math.inf)
+        return replace(self, samples=samples, held_out=None, seconds=math.inf)
 
     def __call__(self) -> "Evaluator":
         """Open the float model and run it.
 
         Raises:
+            DataError: An output of the float model holds NaN or infinity.
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
         bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
         if self.is_thorough:
             bench.run_all_samples()
-        if len(bench.feeds) == len(self.samples):
-            with steps.running(self.model):
-                bench.check(self.held_out)
+        held_out, held_out_labels = self._held_out(len(bench.feeds))
+        with steps.running(self.model):
+            outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out)]
         float_bytes = size_bytes_of(self.model)
         if not self.metrics:
             return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)
-        metrics = MetricEvaluator(
-            metrics=self.metrics,
-            names=bench.names,
-            reference=bench.reference,
-            feeds=bench.feeds,
-            labels={name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()},
-            seed=self.seed,
-        )
+        labels = {name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()}
+        metrics = self._metrics(bench.names, bench.reference, bench.feeds, labels)
         metrics.evaluate(bench.reference, has_intervals=False)
+        if outputs:
+            reference, both = [*bench.reference, *outputs], joined_labels(labels, held_out_labels)
+            last = self._metrics(bench.names, reference, [*bench.feeds, *held_out], both)
+            last.evaluate(reference, has_intervals=False)
         return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None, self.bounds)
+
+    def _held_out(self, n_samples: int) -> tuple[Sequence[Feed], Labels]:
+        """Those that the last measurement runs where there was time for so many others, with their labels."""
+        if self.held_out is None:
+            return (), {}
+        whole = Division(n_search=len(self.samples), n_held_out=len(self.held_out))
+        n_kept = whole.shortened(n_samples).n_held_out
+        return self.held_out.feeds[:n_kept], {name: array[:n_kept] for name, array in self.held_out.labels.items()}
+
+    def _metrics(
+        self, names: Sequence[str], reference: Sequence[Outputs], feeds: Sequence[Feed], labels: Labels
+    ) -> MetricEvaluator:
+        return MetricEvaluator(
+            metrics=self.metrics, names=names, reference=reference, feeds=feeds, labels=labels, seed=self.seed
+        )
 
 
 @dataclass(slots=True)

@@ -14,11 +14,12 @@ from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.objective import SNR_LIMIT_DB
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
 from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 from autoquant.model.fragments import inline_external
-from autoquant.model.io import save_model
+from autoquant.model.io import save_model, sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.overrides import tensor_quant_overrides
@@ -69,12 +70,14 @@ class Finalist:
     Attributes:
         evaluation: Of the search.
         path: Of the file.
+        sha256: Digest of it.
         algorithms: For accuracy.
         plain: Id of the finalist that this one is a refinement of; None for those that are none.
     """
 
     evaluation: Evaluation
     path: Path
+    sha256: str
     algorithms: tuple[str, ...]
     plain: str | None = None
 
@@ -145,27 +148,26 @@ class Finalists:
     def _versions(self, evaluation: Evaluation) -> Iterator[tuple[str, Finalist]]:
         """As it was in the search, and refined."""
         name, assignment = f"t{evaluation.trial.number:04d}", _quantized(evaluation)
-        candidate, algorithms = self.builder.build(assignment), self._algorithms(assignment)
-        path = self._write(name, candidate, evaluation, algorithms, self._measured(evaluation))
-        yield name, Finalist(evaluation=evaluation, path=path, algorithms=algorithms)
+        candidate = self.builder.build(assignment)
+        algorithms = self._algorithms(assignment, candidate)
+        yield name, self._write(name, candidate, evaluation, algorithms)
         refined = None if self.refine is None else self.refine(assignment)
         if refined is not None and refined.candidate.digest != candidate.digest:
             other, algorithms = name + _REFINED, (*self._of_form, *refined.algorithms)
-            path = self._write(other, refined.candidate, evaluation, algorithms, {})
-            yield other, Finalist(evaluation=evaluation, path=path, algorithms=algorithms, plain=name)
+            yield other, self._write(other, refined.candidate, evaluation, algorithms, plain=name)
 
     @property
     def _of_form(self) -> tuple[str, ...]:
         return (str(Form.EQUALISED),) if self.ingredients.form is Form.EQUALISED else ()
 
-    def _algorithms(self, assignment: Assignment) -> tuple[str, ...]:
+    def _algorithms(self, assignment: Assignment, candidate: Candidate) -> tuple[str, ...]:
         schemes = {scheme.name: scheme for scheme in self.ingredients.definition.schemes}
         taken = [schemes[name] for name in assignment.values()]
         found = [*self._of_form]
         learned = {BiasCorrection.MEAN for scheme in taken if scheme.rounding is Rounding.ADAQUANT}
         biases = learned | {scheme.bias for scheme in taken} - {BiasCorrection.NONE}
         found += sorted(f"bias {bias}" for bias in biases)
-        found += sorted({f"rounding {s.rounding}" for s in taken if s.rounding is not Rounding.NEAREST})
+        found += sorted(f"rounding {rounding}" for rounding in candidate.roundings)
         return tuple(found)
 
     def _write(
@@ -173,9 +175,9 @@ class Finalists:
         name: str,
         candidate: Candidate,
         evaluation: Evaluation,
-        algorithms: Sequence[str],
-        measured: Mapping[str, str],
-    ) -> Path:
+        algorithms: tuple[str, ...],
+        plain: str | None = None,
+    ) -> Finalist:
         assignment = _quantized(evaluation)
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
@@ -187,7 +189,7 @@ class Finalists:
         )
         provenance = {
             **self._provenance(assignment),
-            **measured,
+            **(self._measured(evaluation) if plain is None else {}),
             "autoquant.accuracy": json.dumps(list(algorithms)),
             "autoquant.nodes_to_quantize": quantized,
             **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic - blocks else {}),
@@ -196,7 +198,7 @@ class Finalists:
         model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)
         self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
-        return path
+        return Finalist(evaluation=evaluation, path=path, sha256=sha256_of(path), algorithms=algorithms, plain=plain)
 
     @staticmethod
     def _measured(evaluation: Evaluation) -> Mapping[str, str]:
@@ -204,7 +206,7 @@ class Finalists:
         assert isinstance(outcome, Measurement)
         ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
         measured = {
-            "snr_db": round(outcome.quality.worst_db, 3),
+            "snr_db": round(min(max(outcome.quality.worst_db, -SNR_LIMIT_DB), SNR_LIMIT_DB), 3),
             "n_samples": outcome.quality.n_samples,
             "ratio": ratios,
         }

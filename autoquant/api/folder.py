@@ -53,9 +53,9 @@ class RunFolder:
         self._earlier = path / "models.earlier"
         self._replaced = path / "models.replaced"
         self._is_new = not resume
-        if path.exists() and not path.is_dir():
-            raise OutputError(f"{path}: this is a file; choose a folder for --out")
         with writing(path):
+            if path.exists() and not path.is_dir():
+                raise OutputError(f"{path}: this is a file; choose a folder for --out")
             if resume and not self.journal.exists():
                 raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
             self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]

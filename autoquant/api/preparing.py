@@ -222,9 +222,9 @@ class Preparing:
                 plain.statistics,
                 select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
                 space=plain.definition,
-                is_repeatable=True,
                 seconds=math.inf if is_known else _ROUNDING_SHARE * self.configuration.budget.limit_s,
                 without=self.earlier.unrounded if self.earlier is not None and is_known else (),
+                cache_folder=self.configuration.cache or steps.user_cache(),
             )
         if rounder.late:
             why = "as before" if is_known else f"as there was no time in {_ROUNDING_SHARE:.0%} of the budget"
@@ -232,6 +232,8 @@ class Preparing:
                 f"weights of the {plain.form} form are rounded to the nearest integers in some formats or all, {why}:"
                 f" {_enumerated(rounder.late)}"
             )
+        if rounder.note is not None and rounder.note not in self.notes:
+            self.notes.append(rounder.note)
         return replace(plain, rounder=rounder)
 
     def _calibrate(

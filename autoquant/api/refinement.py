@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import REFINE_SHARE, Deadline
@@ -30,11 +31,11 @@ _LOOKING_S = 0.1
 def refine_of(
     ingredients: Ingredients,
     data: SearchData,
-    n_search: int,
     deadline: Deadline,
     *,
     has_plain_sums: bool,
     memory_bytes: int | None,
+    cache_folder: Path,
     is_ended: Callable[[], bool],
     notes: list[str],
 ) -> Refine | None:
@@ -42,11 +43,11 @@ def refine_of(
 
     Args:
         ingredients: What candidates are built from.
-        data: Of the search.
-        n_search: Evaluation samples that the search had time for.
+        data: That the search had time for.
         deadline: Of the search, a share of which is for this, and at most half of what is left.
         has_plain_sums: What probing the forms gave.
         memory_bytes: Data that the process may have.
+        cache_folder: Where rounded weights are kept.
         is_ended: Whether the user wants no more of it.
         notes: Gets a sentence where something could not be refined.
     """
@@ -58,9 +59,10 @@ def refine_of(
     setup = RefinerSetup(
         ingredients=ingredients,
         calibration=select(data.calibration, range(min(n_calibration, _MOST_CALIBRATING)), "calibration"),
-        judged=tuple(data.search.feeds[: min(n_search, _MOST_JUDGED)]),
+        judged=tuple(data.search.feeds[:_MOST_JUDGED]),
         has_plain_sums=has_plain_sums,
         seconds=seconds,
+        cache_folder=cache_folder,
     )
 
     return Refinement(

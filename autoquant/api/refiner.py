@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refined
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
-from autoquant.domain.scheme import DType, Rounding
+from autoquant.domain.scheme import DType, Rounding, Scheme
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import Bench
@@ -46,6 +47,7 @@ class RefinerSetup:
         judged: Samples on which roundings are compared: of the search, so that the held-out ones stay new to all.
         has_plain_sums: What probing the forms gave.
         seconds: For all finalists.
+        cache_folder: Where rounded weights are kept; None keeps nothing.
     """
 
     ingredients: Ingredients
@@ -53,6 +55,7 @@ class RefinerSetup:
     judged: Sequence[Feed]
     has_plain_sums: bool
     seconds: float
+    cache_folder: Path | None = None
 
     def __call__(self) -> "Refiner":
         """A refiner that has done nothing so far."""
@@ -138,23 +141,24 @@ class Refiner:
         seconds = max(0.0, min(_BIASES_SHARE * self.setup.seconds, end - time.perf_counter()))
         prepared, calibration = self.setup.ingredients.prepared, self.setup.calibration
         shifts = steps.observe_shifts(prepared, builder, assignment, calibration, seconds=seconds)
-        done = ((f"rounding {rounding}", bool(self._rounded[rounding].found)), ("bias observed", bool(shifts)))
-        algorithms = tuple(name for name, is_done in done if is_done)
-        return Refined(candidate=builder.build(assignment, shifts), algorithms=algorithms)
+        candidate = builder.build(assignment, shifts)
+        roundings = sorted(f"rounding {rounding}" for rounding in candidate.roundings)
+        return Refined(candidate=candidate, algorithms=(*roundings, *(["bias observed"] if shifts else [])))
 
     def _builder(self, rounding: Rounding, seconds: float) -> Builder:
         if rounding not in self._builders:
             start = time.perf_counter()
             found = self.setup.ingredients
-            schemes = tuple(
-                scheme if scheme.is_dynamic else replace(scheme, rounding=rounding)
-                for scheme in found.definition.schemes
-            )
+            schemes = tuple(_rounded_by(rounding, scheme) for scheme in found.definition.schemes)
             space = replace(found.definition, schemes=schemes)
             parts = found.prepared, found.regions, found.statistics
-            rounded = steps.round_weights(*parts, self.setup.calibration, space=space, seconds=seconds)
+            rounded = steps.round_weights(
+                *parts, self.setup.calibration, space=space, seconds=seconds, cache_folder=self.setup.cache_folder
+            )
             if rounded.late:
                 self._notes.append(f"refinement: there was no time to round {len(rounded.late)} weights by {rounding}")
+            if rounded.note is not None and rounding is _FIRST:
+                self._notes.append(f"refinement: {rounded.note}")
             self._rounded[rounding] = rounded
             self._builders[rounding] = steps.builder_of(*parts, space=space, rounder=self._rounder)
             self._builders[rounding].write_plain_sums(self.setup.has_plain_sums)
@@ -182,3 +186,11 @@ class Refiner:
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start
         return found
+
+
+def _rounded_by(rounding: Rounding, scheme: Scheme) -> Scheme:
+    """As asked; what has no scales to learn by the first rounding, and what is dynamic stays."""
+    if scheme.is_dynamic:
+        return scheme
+    is_free = rounding is not Rounding.ADAQUANT or scheme.weight.has_free_scales
+    return replace(scheme, rounding=rounding if is_free else _FIRST)

@@ -183,6 +183,8 @@ class _Resolution:
         """Of the models, which must know something."""
         if not any(isinstance(evaluation.outcome, Measurement) for evaluation in trials.study.evaluations):
             raise OutputError(f"{self.source}: no trial of its study was measured; search with more time")
+        if not opened.ingredients.regions:
+            raise OutputError(f"{self.source}: its model holds no operator that could be quantized; its front is all")
         layout, prior = opened.ingredients.layout(), self.run.prior
         shapes = (len(layout.regions), layout.n_kinds), (len(layout.edges),)
         if prior is not None and (prior.change.shape, prior.border.shape) != shapes:

@@ -78,7 +78,7 @@ class Run:
         on_progress: Told where it stands.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
-        is_pooled: Whether trials run all samples, held-out ones too, as the last measurement does.
+        is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
         resolved: For ``run.json``, where the trials of this run were solved for.
     """
 
@@ -109,10 +109,10 @@ class Run:
             provider_of(target.ep)
         space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
         self.definition = steps.fitted(space, asked.targets)
-        if self.definition != space:
-            self.notes.append(sentences.SATURATION)
+        self.notes.extend(sentences.saturation_sentences(space, self.definition))
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
-        self.data = read_search_data(asked, steps.signatures_of(asked.model))
+        data = read_search_data(asked, steps.signatures_of(asked.model))
+        self.data = data.united if self.is_pooled else data
         self.notes.extend(self.data.notes)
 
     def learn_of(self, folder: Path) -> None:
@@ -158,7 +158,7 @@ class Run:
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
         n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
-        setup = evaluator_setup(self.configuration, data, is_pooled=self.is_pooled, n_samples=n_samples)
+        setup = evaluator_setup(self.configuration, data, is_thorough=self.is_pooled, n_samples=n_samples)
         asked_mb = self.configuration.budget.trial_memory_mb
         memory_bytes = self._available_bytes if asked_mb is None else asked_mb * 1_000_000
         return IsolatedEvaluator(setup, memory_bytes=memory_bytes)
@@ -287,11 +287,11 @@ class Run:
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
                 refine=refine_of(
                     ingredients,
-                    self.data,
-                    opened.facts.n_samples,
+                    self.data.shortened(opened.facts.n_samples),
                     self.deadline,
                     has_plain_sums=self.has_plain_sums,
                     memory_bytes=memory_bytes,
+                    cache_folder=self.configuration.cache or steps.user_cache(),
                     is_ended=is_ended,
                     notes=self.notes,
                 ),

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
+from autoquant.domain.space import SpaceDefinition
 
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
-    "SATURATION",
     "ending_sentence",
     "failure_sentences",
     "nothing_to_quantize",
     "outlook_sentences",
+    "saturation_sentences",
 ]
 
 ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER = "the user ended the search", "the user ended the last measurement"
-SATURATION = (
+_SATURATION = (
     "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
     " weights take scales at which none do; on a processor that is exact, search again"
 )
@@ -26,6 +27,7 @@ _ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
     "exhausted": "no assignment is left that runs as another graph",
+    "failing": "the search ended as one trial after another failed",
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
 }
@@ -45,6 +47,16 @@ def nothing_to_quantize(has_bodies: bool) -> str:
     return f"the model holds no operator that could be quantized{where}, so it stays float"
 
 
+def saturation_sentences(asked: SpaceDefinition, found: SpaceDefinition) -> list[str]:
+    """What became of a space where kernels saturate; none where nothing did."""
+    if asked == found:
+        return []
+    pairs = zip(asked.schemes, found.schemes, strict=True)
+    others = [before.name for before, after in pairs if before.rounding is not after.rounding]
+    rounded = [f"{', '.join(others)}: weights are rounded by gptq, as adaquant would learn other scales"]
+    return [_SATURATION, *(rounded if others else [])]
+
+
 def failure_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
     """How many trials failed, and why most of them did."""
     reasons = Counter(e.outcome.reason for e in evaluations if isinstance(e.outcome, Failure))
@@ -62,6 +74,6 @@ def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
         return []
     saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
     return [
-        f"the evaluations reach a {saving} of {found.saving:.3f}, the fitted models hold"
-        f" {max(found.attainable, found.saving):.3f} attainable"
+        f"the evaluations reach a {saving} of {found.saving:.3f}, {min(found.share, 1.0):.0%} of the"
+        f" {max(found.attainable, found.saving):.3f} that the fitted models hold attainable"
     ]

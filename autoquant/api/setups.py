@@ -17,30 +17,29 @@ _FLOAT_SHARE = 0.15
 
 
 def evaluator_setup(
-    asked: Configuration, data: SearchData, *, is_pooled: bool = False, n_samples: int | None = None
+    asked: Configuration, data: SearchData, *, is_thorough: bool = False, n_samples: int | None = None
 ) -> EvaluatorSetup:
     """For trials.
 
     Args:
         asked: Of the search.
         data: Its samples.
-        is_pooled: Whether trials run all samples, held-out ones too, as the last measurement does.
+        is_thorough: Whether the first trials run every sample, however many there are.
         n_samples: Evaluation samples that an earlier run had time for; None to take as many as there is time for.
     """
-    held_out = () if is_pooled or data.held_out is None else data.held_out.feeds
-    samples = data.pooled if is_pooled else data.search
+    n_search, n_held_out = len(data.search), 0 if data.held_out is None else len(data.held_out)
     budget_s = math.inf if asked.budget.seconds is None else asked.budget.seconds
     found = EvaluatorSetup(
         model=asked.model,
-        samples=samples,
+        samples=data.search,
         targets=asked.targets,
         seed=asked.seed,
-        held_out=held_out,
-        seconds=_FLOAT_SHARE * budget_s * len(samples) / (len(samples) + len(held_out)),
+        held_out=data.held_out,
+        seconds=_FLOAT_SHARE * budget_s * n_search / (n_search + n_held_out),
         metrics=asked.metrics,
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
-        is_thorough=is_pooled,
+        is_thorough=is_thorough,
         bounds=Bounds(max_size_bytes=asked.bounds.max_size_bytes, max_drops=asked.bounds.max_drops),
     )
     return found if n_samples is None else found.pinned(n_samples)

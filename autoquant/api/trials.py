@@ -27,7 +27,7 @@ _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
 _FEW_TRIALS = 3
 _MOST_REPEATED = 100
-"""So many trials in a row that run graphs known already end a search by the structure sampler."""
+"""So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
 
 class TrialEvaluator(Protocol):
@@ -110,6 +110,7 @@ class Trials:
     _seconds: list[float] = field(default_factory=list)
     _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
     _n_repeated: int = 0
+    _n_failed: int = 0
     _n_flat: int = 0
 
     def __post_init__(self) -> None:
@@ -142,7 +143,7 @@ class Trials:
         model that it does not have, while recipes are what anybody would try.
 
         Returns:
-            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"plateau"`` or ``"interrupted"``.
+            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"failing"``, ``"plateau"`` or ``"interrupted"``.
         """
         if not self.regions:
             return self._run_float()
@@ -214,7 +215,9 @@ class Trials:
         evaluation = Evaluation(trial=trial, outcome=outcome)
         self.study.tell(evaluation)
         is_new = self._remember(evaluation)
-        self._n_repeated = 0 if is_new else self._n_repeated + 1
+        has_failed = isinstance(outcome, Failure)
+        self._n_failed = self._n_failed + 1 if has_failed else 0
+        self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
         self._seconds.append(self.deadline.elapsed - start)
         if is_new and is_proposed:
             self._spent[outcome.state].append(self._seconds[-1])
@@ -293,6 +296,8 @@ class Trials:
         """Why further trials would find nothing."""
         if self._is_exhausted():
             return "exhausted"
+        if self.is_structured and self._n_failed >= _MOST_REPEATED:
+            return "failing"
         return "plateau" if self._is_plateau() else None
 
     def _is_plateau(self) -> bool:

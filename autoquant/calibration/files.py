@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import struct
-import tempfile
 import weakref
 import zipfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from autoquant.errors import DataError
+from autoquant.isolation.scratch import Scratch
 
 __all__ = ["HELD_BYTES", "Array", "ArrayFiles", "FileArray"]
 
@@ -206,7 +206,7 @@ class _Layout:
 
 
 class _TemporaryFolder:
-    """Made when it is needed first, removed with the last one who holds it."""
+    """Made when it is needed first, removed with the last one who holds it; where that was killed, by the next one."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -215,8 +215,9 @@ class _TemporaryFolder:
     def new_path(self) -> Path:
         """Of a file that is not there yet."""
         if self._path is None:
-            self._path = Path(tempfile.mkdtemp(prefix="autoquant-"))
-            weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+            scratch = Scratch(None)
+            self._path = scratch.path
+            weakref.finalize(self, scratch.remove)
         self._n_files += 1
         return self._path / str(self._n_files)
 

@@ -76,8 +76,8 @@ def read_parts(
     if not isinstance(source, str | os.PathLike):
         return [_read_object(source, where)]
     path, array_files = Path(source), ArrayFiles(held_bytes)
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
+    if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
+        files = _files_in(path, where)
         if not files:
             raise DataError(f"{where}: the folder holds no .npz or .npy file, put one there")
         return [_read_file(array_files, file, input_names, f"{role} data {file}") for file in files]
@@ -86,7 +86,7 @@ def read_parts(
     names = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", str(source))
     if names:
         return [_read_callable(names[1], names[2], where)]
-    problem = "files of this kind cannot be read" if path.exists() else "there is no such file or folder"
+    problem = "files of this kind cannot be read" if _exists(path) else "there is no such file or folder"
     raise DataError(f"{where}: {problem}, {_FORMS}")
 
 
@@ -97,7 +97,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], where: str) -> Arrays:
-    if not path.exists():
+    if not _exists(path):
         raise DataError(f"{where}: there is no such file, {_FORMS}")
     try:
         content = array_files.read(path, where)
@@ -114,6 +114,17 @@ def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], 
             f"{where}: an .npy holds one array, but the model wants {wanted}; give an .npz with these names"
         )
     return Arrays(where, {input_names[0]: content})
+
+
+def _exists(path: Path) -> bool:
+    return os.path.exists(path)  # that of Path raises where a folder is closed or a name too long
+
+
+def _files_in(folder: Path, where: str) -> list[Path]:
+    try:
+        return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
+    except OSError as error:
+        raise DataError(f"{where}: the folder cannot be read ({error.strerror}), {_FORMS}") from error
 
 
 def _read_object(source: object, where: str) -> Arrays | Feeds:

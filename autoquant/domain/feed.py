@@ -9,10 +9,12 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Feed", "InputSignature", "LazyFeeds", "Samples", "chain_feeds"]
+__all__ = ["Feed", "InputSignature", "Labels", "LazyFeeds", "Samples", "chain_feeds", "joined_labels"]
 
 Feed = Mapping[str, npt.NDArray[np.generic]]
 """One array per model input: a feed of ``InferenceSession.run``."""
+Labels = Mapping[str, npt.NDArray[np.generic]]
+"""Arrays by name, samples along axis 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,18 @@ class Samples:
 
     feeds: Sequence[Feed]
     feed_digests: Sequence[str]
-    labels: Mapping[str, npt.NDArray[np.generic]]
+    labels: Labels
     digest: str
     source: str
 
     def __len__(self) -> int:
         return len(self.feeds)
+
+
+def joined_labels(first: Labels, second: Labels) -> dict[str, npt.NDArray[np.generic]]:
+    """Those that both parts have, of one shape but for the number of samples."""
+    return {
+        name: np.concatenate([array, second[name]])
+        for name, array in first.items()
+        if name in second and second[name].shape[1:] == array.shape[1:]
+    }

@@ -219,6 +219,9 @@ class Scheme:
         operators: Which operators of the region are quantized.
         bias: What the biases of its linear operators make up for.
         rounding: How the integers of constant weights are chosen.
+
+    Raises:
+        ValueError: Scales are to be learned that the weight's format fixes.
     """
 
     name: str
@@ -228,6 +231,12 @@ class Scheme:
     operators: Operators = Operators.ALL
     bias: BiasCorrection = BiasCorrection.NONE
     rounding: Rounding = Rounding.NEAREST
+
+    def __post_init__(self) -> None:
+        if self.rounding is Rounding.ADAQUANT and not self.weight.has_free_scales:
+            raise ValueError(
+                f"'{self.rounding}' learns scales, '{self.weight}' says what they are; take 'gptq' instead"
+            )
 
     @property
     def is_dynamic(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import DType, Scheme
+from autoquant.domain.scheme import DType, Rounding, Scheme
 
 __all__ = [
     "QUANTIZABLE_OP_TYPES",
@@ -79,10 +79,15 @@ class SpaceDefinition:
     def unsaturated(self) -> "SpaceDefinition":
         """The same for kernels that add two products in 16 bits: no scale of s8 weights lets them saturate.
 
-        Such weights are symmetric, as kernels multiply what is stored, zero point and all.
+        Such weights are symmetric, as kernels multiply what is stored, zero point and all. What would learn scales
+        rounds by ``gptq`` instead.
         """
         schemes = tuple(
-            replace(scheme, weight=replace(scheme.weight, unsaturated=True, symmetric=True))
+            replace(
+                scheme,
+                weight=replace(scheme.weight, unsaturated=True, symmetric=True),
+                rounding=Rounding.GPTQ if scheme.rounding is Rounding.ADAQUANT else scheme.rounding,
+            )
             if scheme.weight.dtype is DType.S8 and scheme.activation.dtype.bits == 8 and not scheme.is_blockwise
             else scheme
             for scheme in self.schemes

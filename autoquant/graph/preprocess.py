@@ -141,7 +141,7 @@ def _apply(
     model = convert_opset(plain, OPSET) if attempt.converted and opset_of(plain) < OPSET else plain
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
-        model = _typed(infer_shapes(name_nodes(_folded(model))))
+        model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
         model = lower_matmul(fold_affine(fuse_hard_swish(model)))
     return name_nodes(infer_shapes(drop_unused_domains(model)))
 
@@ -162,7 +162,8 @@ def _typed(model: Model) -> Model:
     if not unknown:
         return model
     session = open_session(to_bytes(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
-    floats = {output.name: output.shape for output in session.get_outputs() if output.type == "tensor(float)"}
+    # of scalars and of unknown shapes it says the same
+    floats = {output.name: output.shape or None for output in session.get_outputs() if output.type == "tensor(float)"}
     return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
 
 

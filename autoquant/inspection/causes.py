@@ -59,7 +59,7 @@ def causes_of(node: Node, graph: Graph, written: Written, machine: str) -> tuple
     """
     kernel = _without_kernel(node)
     if kernel:
-        return (kernel,)
+        return (f"{kernel}{_folding(node, graph)}",)
     if written is Written.WEIGHT_ONLY and base_op(node) in LINEAR:
         return tuple(weight_only_causes(node, graph)) or (UNKNOWN,)
     inputs = input_quantizations(node, graph)
@@ -78,8 +78,6 @@ def _without_kernel(node: Node) -> str | None:
     op = base_op(node)
     if op in _RECURRENT:
         return f"no integer kernel for {op} with Q/DQ on the CPU provider: quantize it dynamically or leave it in float"
-    if op == "BatchNormalization":
-        return "no integer kernel for BatchNormalization on the CPU provider: fold it into the Conv before quantizing"
     if op in _WITHOUT:
         return f"no integer kernel for {op} on the CPU provider"
     if op in _CLIPPING:
@@ -91,6 +89,18 @@ def _without_kernel(node: Node) -> str | None:
     if op not in (*LINEAR, *_UNARY, *_NARY, *MOVING):
         return f"autoquant knows of no integer kernel for {op} on the CPU provider"
     return None
+
+
+def _folding(node: Node, graph: Graph) -> str:
+    """What to do about a BatchNormalization behind a convolution, also where a Q/DQ pair is between them."""
+    if base_op(node) != "BatchNormalization":
+        return ""
+    before = graph.producer.get(node.inputs[0])
+    while before is not None and base_op(before) in ("QuantizeLinear", "DequantizeLinear"):
+        before = graph.producer.get(before.inputs[0])
+    if before is None or base_op(before) not in ("Conv", "ConvTranspose"):
+        return ""
+    return f": fold it into the {base_op(before)} before quantizing"
 
 
 def _wide(node: Node, inputs: dict[int, Quantization]) -> str | None:

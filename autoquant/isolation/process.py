@@ -77,7 +77,7 @@ class Worker:
         self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
         self._scratch = Scratch(memory_folder())
         process = subprocess.Popen(
-            [sys.executable, "-m", "autoquant.isolation.child"],
+            [sys.executable, "-P", "-m", "autoquant.isolation.child"],  # whatever lies in the folder where it is begun
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -202,8 +202,9 @@ def memory_folder() -> str | None:
 
 
 def _environment() -> dict[str, str]:
-    """Of the process: one BLAS thread, so that nothing runs beside what is timed."""
-    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1")}
+    """Of the process: one BLAS thread, so that nothing runs beside what is timed, and modules from where ours are."""
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": path}
 
 
 def _signal_name(number: int) -> str:

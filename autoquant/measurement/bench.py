@@ -4,7 +4,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,20 +107,24 @@ class Bench:
         session = open_session(self.model, _CPU)
         self.names = [output.name for output in session.get_outputs()]
         self._run_reference(session)
-        _refuse_non_finite(self.names, self.reference)
+        for i, outputs in enumerate(self.reference):
+            _refuse_non_finite(self.names, outputs, i, "evaluation")
         self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
         self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
 
-    def check(self, feeds: Sequence[Feed]) -> None:
-        """Run the float model on samples that only the last measurement will see.
+    def held_out_outputs(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
+        """Of the float model on samples that only the last measurement will see, one by one.
 
         Raises:
             DataError: An output holds NaN or infinity.
         """
         session = open_session(self.model, _CPU)
-        _refuse_non_finite(self.names, (session.run(None, feed) for feed in feeds), "held-out")
+        for i, feed in enumerate(feeds):
+            outputs: Outputs = session.run(None, feed)
+            _refuse_non_finite(self.names, outputs, i, "held-out")
+            yield outputs
 
     def run_all_samples(self) -> None:
         """Let the first candidates run every sample, however many there are; before any was measured."""
@@ -310,13 +314,12 @@ class Bench:
         return values
 
 
-def _refuse_non_finite(names: Sequence[str], reference: Iterable[Outputs], part: str = "evaluation") -> None:
-    for i, outputs in enumerate(reference):
-        for name, values in zip(names, outputs, strict=True):
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise DataError(
-                    f"{part} sample {i}: the float model's output '{name}' holds NaN or infinity; remove the sample"
-                )
+def _refuse_non_finite(names: Sequence[str], outputs: Outputs, sample: int, part: str) -> None:
+    for name, values in zip(names, outputs, strict=True):
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise DataError(
+                f"{part} sample {sample}: the float model's output '{name}' holds NaN or infinity; remove the sample"
+            )
 
 
 def _checkpoints(n_first: int, n_rounds: int) -> frozenset[int]:

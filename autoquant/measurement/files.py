@@ -20,7 +20,7 @@ from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["FileBench", "FileBenchSetup", "Round", "Scorer"]
+__all__ = ["Compared", "FileBench", "FileBenchSetup", "Round", "Scorer"]
 
 _TIMING_S = 5e-3
 """A timing lasts at least this long."""
@@ -59,6 +59,19 @@ class Round:
     sample: int
     seconds: Mapping[str, Sequence[float]]
     is_repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Outputs of files on some samples.
+
+    Attributes:
+        meters: Of those that run on all of them, by file.
+        failed: Why the others don't, by file.
+    """
+
+    meters: Mapping[str, QualityMeter]
+    failed: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +174,9 @@ class FileBench:
                     break
         return rounds
 
-    def compare(self, target: str, samples: Sequence[int]) -> dict[str, QualityMeter]:
-        """Outputs of every file against the baseline's on the CPU provider, by file."""
-        reference_session = self._reference()
+    def compare(self, target: str, samples: Sequence[int]) -> Compared:
+        """Outputs of every file against the baseline's on the CPU provider; a file that fails on a sample is closed."""
+        reference_session, failed = self._reference(), dict[str, str]()
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
         scorer = self._scorer(target)
         for sample in samples:
@@ -172,11 +185,17 @@ class FileBench:
             if scorer is not None:
                 scorer.add(REFERENCE, sample, reference, reference)
             for key, meter in meters.items():
-                outputs = self._opened[target][key].run(None, feed)
+                try:
+                    outputs = self._opened[target][key].run(None, feed)
+                except Exception as error:  # onnxruntime raises its own types from run
+                    failed[key] = f"onnxruntime cannot run it on sample {sample}: {_reason(error)}"
+                    continue
                 meter.add(reference, outputs)
                 if scorer is not None:
                     scorer.add(key, sample, reference, outputs)
-        return meters
+            self.drop([key for key in meters if key in failed])
+            meters = {key: meter for key, meter in meters.items() if key not in failed}
+        return Compared(meters=meters, failed=failed)
 
     def score(self, target: str, key: str) -> Mapping[str, MemberMetric]:
         """Metrics by name of a file over the samples that were compared.
@@ -227,5 +246,8 @@ def _run_once(session: Session, feed: Feed, path: Path) -> None:
     try:
         session.run(None, feed)
     except Exception as error:  # onnxruntime raises its own types from run
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {reason}") from error
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -19,7 +19,7 @@ from autoquant.measurement.blame import NOT_TRIED, blamed
 from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
 from autoquant.measurement.differences import shown_faster
-from autoquant.measurement.files import FileBenchSetup, Round
+from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, intervals_by_target
 from autoquant.measurement.latency import REFERENCE, Timings
 from autoquant.measurement.measured import Judged, Measured
@@ -233,7 +233,7 @@ class JointMeasurement:
             self._round_s = (time.perf_counter() - start) / len(part)
             if number == 0:
                 self._n_rounds = self._affordable_rounds()
-            if self.is_ended():
+            if self.is_ended() and (number or n_done >= LEAST_ROUNDS):
                 break
         return found
 
@@ -261,11 +261,13 @@ class JointMeasurement:
 
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
-        while n_done < n_samples and not (n_done and self.is_ended()):
+        while n_done < n_samples and not (n_done >= LEAST_ROUNDS and self.is_ended()):
             start = time.perf_counter()
             part = range(n_done, min(n_done + size, n_samples))
-            meters: Mapping[str, QualityMeter] = worker.call("compare", target, part, seconds=self._session_limit_s)
-            for key, meter in meters.items():
+            found: Compared = worker.call("compare", target, part, seconds=self._session_limit_s)
+            self.lost.update(found.failed)
+            self._kept = [key for key in self._kept if key not in found.failed]
+            for key, meter in found.meters.items():
                 if (key, target) in self._meters:
                     self._meters[key, target].merge(meter)
                 else:
@@ -274,6 +276,9 @@ class JointMeasurement:
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
             self._drop_what_is_late(worker, n_samples - n_done, seconds)
+        said = f"outputs were compared on {n_done} of the {n_samples} samples: the user wanted no more"
+        if n_done < n_samples and said not in self.notes:
+            self.notes.append(said)
 
     def _score(self, worker: Worker, target: str) -> None:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""

@@ -43,7 +43,7 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.generi
         DataError: The file cannot be read.
     """
     file = Path(path)
-    if not file.exists():
+    if not os.path.exists(file):  # that of Path raises where a folder is closed or a name too long
         raise DataError(f"labels {file}: there is no such file, give an .npz or an .npy")
     try:
         with file.open("rb") as stream:  # opened here, as numpy leaves a damaged .npz open

@@ -41,12 +41,14 @@ def agreement(reference: Scores, candidate: Scores, k: int, axis: int) -> float:
 
     Args:
         reference: Float's scores.
-        candidate: The candidate's; in another shape they agree nowhere.
+        candidate: The candidate's; in another shape they agree nowhere, without any position everywhere.
         k: How many of the highest.
         axis: Of the classes; every index along the others is a position.
     """
     if reference.shape != candidate.shape:
         return 0.0
+    if not reference.size:
+        return 1.0
     scores = np.moveaxis(candidate, axis, -1)
     classes = np.moveaxis(reference, axis, -1).argmax(axis=-1)[..., np.newaxis]
     own = np.take_along_axis(scores, classes, axis=-1)
@@ -60,9 +62,11 @@ def accuracy(output: Array, label: Array, axis: int) -> float:
 
     Args:
         output: Scores, or classes where they are no floats.
-        label: The classes of this sample, one a position; in another number they match nowhere.
+        label: The classes of this sample, one a position; in another number they match nowhere, none match none.
         axis: Of the scores of a position.
     """
+    if not output.size and not label.size:
+        return 1.0
     if output.dtype.kind == "f":
         found: Array = np.where(np.isnan(output).any(axis=axis), -1, output.argmax(axis=axis))
     else:

@@ -49,7 +49,7 @@ def load_any(path: Path) -> onnx.ModelProto:
     Raises:
         ModelError: The file is missing, no ONNX model, or lacks its external data.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
         raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
     try:
         model = onnx.load(path, format="protobuf")  # a name ending in .json would mean another format

@@ -10,9 +10,10 @@ from onnx import numpy_helper
 
 from autoquant.model.graph import Graph
 
-__all__ = ["OptimizedGraph", "is_integer_op", "original_name", "read_optimized", "read_optimized_nodes"]
+__all__ = ["SUFFIX", "OptimizedGraph", "is_integer_op", "original_name", "read_optimized", "read_optimized_nodes"]
 
-_SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
+SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
+"""What onnxruntime appends to names."""
 _FUSION = re.compile(r"/\w+Fusion/?$")
 _INTEGER_OPS = re.compile(
     r"QLinear\w+|QGemm|MatMulInteger\w*|ConvInteger|DynamicQuantize(MatMul|LSTM)|QAttention|MatMulNBits|NhwcMaxPool"
@@ -38,7 +39,7 @@ def read_optimized(path: Path) -> OptimizedGraph:
     """Read the file that a session wrote with ``optimized_model_filepath``; external data are not read."""
     graph = onnx.load(path, load_external_data=False).graph
     return OptimizedGraph(
-        integer_nodes=frozenset(_SUFFIX.sub("", n.name) for n in graph.node if _INTEGER_OPS.fullmatch(n.op_type)),
+        integer_nodes=frozenset(SUFFIX.sub("", n.name) for n in graph.node if _INTEGER_OPS.fullmatch(n.op_type)),
         kernels=tuple(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in graph.node),
         digest=_digest(graph),
     )
@@ -56,7 +57,7 @@ def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
 
 def original_name(name: str) -> str:
     """The name that a node or tensor had before onnxruntime appended to it."""
-    return _SUFFIX.sub("", _FUSION.sub("", _SUFFIX.sub("", name)))
+    return SUFFIX.sub("", _FUSION.sub("", SUFFIX.sub("", name)))
 
 
 def is_integer_op(op_type: str) -> bool:
@@ -71,11 +72,11 @@ def _digest(graph: onnx.GraphProto) -> str:
     """
     lines: list[bytes] = []
     for node in graph.node:
-        names = [_SUFFIX.sub("", name) for name in (*node.input, "->", *node.output)]
+        names = [SUFFIX.sub("", name) for name in (*node.input, "->", *node.output)]
         attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute)
         lines.append(f"{node.domain} {node.op_type} {names}".encode() + b"".join(attributes))
     for tensor in graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             values = numpy_helper.to_array(tensor)
-            lines.append(f"{_SUFFIX.sub('', tensor.name)} {values.dtype} {values.shape}".encode() + values.tobytes())
+            lines.append(f"{SUFFIX.sub('', tensor.name)} {values.dtype} {values.shape}".encode() + values.tobytes())
     return hashlib.sha256(b"\n".join(sorted(lines))).hexdigest()

@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
 from autoquant.errors import ModelError
+from autoquant.model.optimized import SUFFIX
 
 __all__ = [
     "Model",
@@ -238,7 +239,7 @@ def has_named_nodes(model: Model) -> bool:
 
 
 def name_nodes(model: Model) -> Model:
-    """Every node with a name that is unique in its graph; one that is so already stays."""
+    """Every node with a name that is unique in its graph, and no end as onnxruntime appends; one that is so stays."""
     copy = _copy(model)
     for graph in _graphs(copy.graph):
         _name(graph)
@@ -260,8 +261,8 @@ def _name(graph: onnx.GraphProto) -> None:
     taken = {node.name for node in graph.node}
     seen = {""}
     for i, node in enumerate(graph.node):
-        if node.name in seen:
-            name = node.name or f"{node.op_type}_{i}"
+        if node.name in seen or SUFFIX.search(node.name):
+            name = f"{node.name}_" if SUFFIX.search(node.name) else node.name or f"{node.op_type}_{i}"
             while name in taken:
                 name = f"{name}_{i}"
             node.name = name
@@ -303,8 +304,8 @@ def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None], *,
     return copy
 
 
-def with_types(model: Model, tensors: Mapping[str, Sequence[int | str | None]]) -> Model:
-    """The model with float tensors said to be such, and their shapes."""
+def with_types(model: Model, tensors: Mapping[str, Sequence[int | str | None] | None]) -> Model:
+    """The model with float tensors said to be such, and their shapes where they are known."""
     copy = _copy(model)
     kept = [value for value in copy.graph.value_info if value.name not in tensors]
     del copy.graph.value_info[:]

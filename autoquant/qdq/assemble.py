@@ -290,7 +290,7 @@ class _Draft:
 
     def _breaker(self, node: Node, source: str) -> str:
         """A one-input Sum: keeps a float operator between DQ and Q in float under default session options."""
-        output = f"{node.name}_float_input"
+        output = self.home.pieces.free(f"{node.name}_float_input")
         self.parts.node("Sum", [source], [output], f"{node.name}_keep_float")
         return output
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import NodeName
+from autoquant.domain.scheme import Rounding
 
 __all__ = ["Candidate"]
 
@@ -35,6 +36,11 @@ class Candidate:
         """Equal where the constants left out are equal."""
         labels = "\n".join(f"{name} {label}" for name, label in sorted(self.variants.items()))
         return hashlib.sha256(labels.encode()).hexdigest()[:16]
+
+    @property
+    def roundings(self) -> frozenset[Rounding]:
+        """By which constants were rounded, the nearest integers apart; their labels say it."""
+        return frozenset(rounding for rounding in Rounding if any(f":{rounding}-" in v for v in self.variants.values()))
 
     @property
     def size_bytes(self) -> int:

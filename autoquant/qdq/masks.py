@@ -3,6 +3,7 @@
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, Statistics
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, kind_of
 
 __all__ = ["masked"]
 
@@ -26,7 +27,12 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
     seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < _FAR}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
-    return statistics.unbounded | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+    found = statistics.unbounded | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+    return found | {
+        node.inputs[0]  # which was not observed, as nothing is quantized before the clip
+        for node in graph.nodes
+        if kind_of(node) is Kind.CLIPPING and node.outputs[0] in found and node.inputs[0] not in statistics.tensors
+    }
 
 
 def _computed_from(graph: Graph, limit: float) -> set[TensorName]:

@@ -214,9 +214,14 @@ def _touches(node: Node, graph: Graph, tensors: Collection[TensorName]) -> bool:
 
 
 def is_clipped(tensor: TensorName, graph: Graph, region_of: Mapping[NodeName, RegionId]) -> bool:
-    """Whether only a Relu or Clip of its producer's region reads a tensor: what is quantized is always behind that."""
+    """Whether only a Relu or Clip of its producer's region reads a tensor: what is quantized is always behind that.
+
+    The producer is no Relu or Clip itself: of two in a row the first one is looked at by itself.
+    """
     producer, readers = graph.producer.get(tensor), graph.consumers.get(tensor, ())
     if producer is None or tensor in graph.pinned or len(readers) != 1 or kind_of(readers[0]) is not Kind.CLIPPING:
+        return False
+    if kind_of(producer) is Kind.CLIPPING:
         return False
     region = region_of.get(producer.name)
     return region is not None and region == region_of.get(readers[0].name)

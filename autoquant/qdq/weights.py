@@ -19,7 +19,8 @@ __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quanti
 
 _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
-_INT32_SPAN = np.float64(np.iinfo(np.int32).max) - np.float64(np.iinfo(np.int32).min + 1)
+_BIAS_SPAN = np.float64(np.iinfo(np.int32).max)
+"""Half of what int32 spans: the other half is for the products that kernels add to a bias, and wrap around without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Weights:
     _cache: dict[tuple[TensorName, TensorFormat, int | None, bytes], QuantizedWeight] = field(default_factory=dict)
     _answers: dict[tuple[TensorName, TensorFormat, int | None, Rounding], _Answer] = field(default_factory=dict)
     _rounded: dict[tuple[object, ...], QuantizedWeight] = field(default_factory=dict)
+    _zeros: dict[tuple[TensorName, int], npt.NDArray[np.bool_]] = field(default_factory=dict)
     _extremes: dict[tuple[TensorName, TensorFormat, int | None], QuantParams] = field(default_factory=dict)
 
     def weight(
@@ -70,8 +72,10 @@ class Weights:
     ) -> QuantizedWeight:
         """The constant in a format.
 
-        With a bias and the scale of the operator's input, channels whose bias would overflow int32 get a larger weight
-        scale, whatever the type; onnxruntime does so for symmetric signed weights only.
+        With a bias and the scale of the operator's input, channels whose bias would take more than half of int32 get a
+        larger weight scale, whatever the type, so that the products have room; onnxruntime does so for symmetric signed
+        weights only, and where the bias alone overflows. A channel of zeros takes the largest scale of the others, so
+        that its bias, which is all of its output, is no multiple of the input's scale.
 
         References:
             microsoft/onnxruntime PR #21645: bias [5, -4.5], weight scale 7.843e-10, input scale 0.5.
@@ -80,7 +84,7 @@ class Weights:
         params = self._params(name, tensor_format, used)
         scale, adjusted = params.scale, b""
         if bias is not None and input_scale is not None:
-            fitted = _fit_bias(params.scale, bias, input_scale)
+            fitted = _fit_bias(self._with_zeros(name, params.scale, used), bias, input_scale)
             if fitted is not params.scale:
                 scale = next_power_of_two(fitted) if tensor_format.power_of_two else fitted
                 adjusted = scale.tobytes()
@@ -102,16 +106,26 @@ class Weights:
         return self._rounded[key_of_rounded]
 
     def _answer(self, name: TensorName, tensor_format: TensorFormat, axis: int | None, rounding: Rounding) -> _Answer:
-        """What the rounder makes of a weight on the scales of its format; where those must be so, none are learned."""
+        """What the rounder makes of a weight on the scales of its format."""
         if rounding is Rounding.NEAREST or self.rounder is None:
             return None
-        if rounding is Rounding.ADAQUANT and not tensor_format.has_free_scales:
-            rounding = Rounding.GPTQ
         key = (name, tensor_format, axis, rounding)
         if key not in self._answers:
             plain = self._params(name, tensor_format, axis)
             self._answers[key] = self.rounder(name, plain.scale, plain.zero_point, plain.dtype, rounding)
         return self._answers[key]
+
+    def _with_zeros(
+        self, name: TensorName, scale: npt.NDArray[np.float32], axis: int | None
+    ) -> npt.NDArray[np.float32]:
+        """With the scale that channels of zeros take, which is no matter to their weights; the same without any."""
+        if axis is None:
+            return scale
+        if (name, axis) not in self._zeros:
+            others = tuple(i for i in range(len(self.graph.shape(name) or ())) if i != axis)
+            self._zeros[name, axis] = np.logical_not(self.graph.constant(name).any(axis=others))
+        zeros = self._zeros[name, axis]
+        return np.where(zeros, scale[~zeros].max(), scale) if zeros.any() and not zeros.all() else scale
 
     def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:
         key = (name, tensor_format, axis)
@@ -179,7 +193,7 @@ def _fit_bias(
 ) -> npt.NDArray[np.float32]:
     # onnxruntime's order of operations: in float32 per channel, in float64 per tensor.
     largest = np.abs(bias) if scale.ndim else np.abs(bias.astype(np.float64)).max(initial=0.0)
-    smallest = 1.0001 * (2.0 * largest) / _INT32_SPAN
+    smallest = 1.0001 * (2.0 * largest) / _BIAS_SPAN
     product = np.float64(input_scale) * scale.astype(np.float64)
     small = (product > 0) & (product < smallest)
     if not small.any():

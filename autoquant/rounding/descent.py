@@ -26,14 +26,14 @@ def descend(problem: Problem, start: Floats, lowest: Floats, highest: Floats) ->
     """
     low, high = (np.broadcast_to(bound, start.shape) for bound in (lowest, highest))
     integers = start.copy()
-    errors = problem.weight - problem.dequantized(integers)
+    errors = problem.rest(integers, slice(None))
     for _ in range(_N_SWEEPS):
         before = integers.copy()
         for first in range(0, start.shape[1], _BLOCK):
             rows = slice(first, first + _BLOCK)
             slopes = problem.moment[:, rows] @ errors
             _descend_rows(problem, rows, slopes, integers, (low, high))
-            errors[:, rows] = problem.weight[:, rows] - problem.dequantized(integers[:, rows])
+            errors[:, rows] = problem.rest(integers[:, rows], rows)
         if np.array_equal(integers, before):
             break
     return integers

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,10 +55,12 @@ class Moment:
     Attributes:
         mean: Of ``x x^T``, positive semidefinite, shape (G, D, D).
         n_products: That were observed, of each group.
+        is_whole: Whether every sample was run.
     """
 
     mean: Floats
     n_products: int
+    is_whole: bool = True
 
 
 @dataclass(slots=True)
@@ -113,9 +115,10 @@ class Moments:
         sums = {weight: _Sum.of(self.graph.shape(weight) or (), found) for weight, found in readers.items()}
         tensors = dict.fromkeys(reader.inputs[0] for found in readers.values() for reader in found)
         fetched = [tensor for tensor in tensors if tensor not in self.graph.inputs]
-        session = self.open_session(fetched)
+        session, is_whole = self.open_session(fetched), True
         for sample, feed in enumerate(self.feeds):
             if sample and not goes_on():
+                is_whole = False
                 break
             # onnxruntime takes an empty list of outputs for all of them.
             values = dict(zip(fetched, session.run(fetched, feed), strict=True)) if fetched else {}
@@ -124,7 +127,7 @@ class Moments:
                 array = values[tensor] if tensor in values else feed[tensor]
                 n_parts = len(self.feeds) * len(readers[weight])
                 sums[weight].add(array.astype(np.float32, copy=False), reader, rng, n_parts)
-        return {weight: found.moment(weight) for weight, found in sums.items()}
+        return {weight: replace(found.moment(weight), is_whole=is_whole) for weight, found in sums.items()}
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Problem:
 
     def errors(self, integers: Floats) -> npt.NDArray[np.float64]:
         """``e^T H e`` of each output channel, shape (G, 1, N)."""
-        e = self.weight - self.dequantized(integers)
+        e = self.rest(integers, slice(None))
         return np.asarray(np.sum(e * (self.moment @ e), axis=1, keepdims=True, dtype=np.float64))
 
     def least(self, first: Floats, *others: Floats) -> Floats:
@@ -55,6 +55,11 @@ class Problem:
         for other in others:
             best = np.where(self.errors(other) < self.errors(best), other, best)
         return best
+
+    def rest(self, integers: Floats, rows: slice) -> Floats:
+        """What is left of some rows of the weight; 16 bits leave little of it, which float32 would spoil on the way."""
+        found = (integers.astype(np.float64) - self.zero_point) * self.scale
+        return np.asarray((self.weight[:, rows] - found).astype(np.float32))
 
     def dequantized(self, integers: Floats) -> Floats:
         """What integers of shape (G, any, N) stand for."""

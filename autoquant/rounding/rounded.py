@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
+from autoquant.rounding.moments import MAX_INPUTS
 from autoquant.rounding.problem import Floats
 
 __all__ = ["Asked", "Integers", "Rounded", "RoundedWeights", "grid_digest"]
@@ -27,15 +28,27 @@ class RoundedWeights:
     Attributes:
         found: By what was asked for.
         unfinished: What there was no time for.
+        unfit: Weights that are no plain matrices or convolutions, have very many inputs, or readers unlike each other.
     """
 
     found: Mapping[Asked, Rounded]
     unfinished: frozenset[Asked] = frozenset()
+    unfit: frozenset[TensorName] = frozenset()
 
     @property
     def late(self) -> tuple[TensorName, ...]:
         """Weights for which there was no time in some format, sorted."""
         return tuple(sorted({weight for weight, _ in self.unfinished}))
+
+    @property
+    def note(self) -> str | None:
+        """A sentence for the user where weights are ``unfit``."""
+        if not self.unfit:
+            return None
+        return (
+            f"rounding leaves {len(self.unfit)} weights at the nearest integers, such as {min(self.unfit)}: they are no"
+            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs, or readers unlike each other"
+        )
 
     def __call__(
         self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding

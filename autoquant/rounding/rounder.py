@@ -18,9 +18,10 @@ from autoquant.rounding.problem import Floats, Problem, damped
 from autoquant.rounding.products import as_columns, as_weight
 from autoquant.rounding.rounded import Asked, Integers, Rounded, grid_digest
 
-__all__ = ["WeightRounder"]
+__all__ = ["Recall", "WeightRounder"]
 
 _SHARE_TO_OBSERVE = 0.5
+Recall = Callable[[Asked, Callable[[], tuple[Rounded, bool]]], Rounded]
 
 
 @dataclass(slots=True)
@@ -36,8 +37,10 @@ class WeightRounder:
         clock: Seconds from any start.
         without: What stays as it is, e.g. as there was no time for it in an earlier run.
         is_repeatable: Whether moments are made of all samples, however long that takes.
+        recall: Given what is asked for and what makes it, looks whether it was made before.
         found: What was given so far, by what was asked for.
         unfinished: What there was no time for, or is in ``without``.
+        unfit: Weights without ``readers_of``, which take the nearest integers.
     """
 
     graph: Graph
@@ -46,8 +49,10 @@ class WeightRounder:
     clock: Callable[[], float] = time.perf_counter
     without: Collection[Asked] = ()
     is_repeatable: bool = False
+    recall: Recall = lambda _, make: make()[0]
     found: dict[Asked, Rounded] = field(default_factory=dict)
     unfinished: set[Asked] = field(default_factory=set)
+    unfit: set[TensorName] = field(default_factory=set)
     _spent_s: float = 0.0
 
     def __call__(
@@ -69,19 +74,23 @@ class WeightRounder:
             DataError: What the weight is multiplied with is not finite.
         """
         key = weight, grid_digest(scale, zero_point, dtype, rounding)
-        if key in self.found or not readers_of(weight, self.graph):
-            return self.found.get(key)
+        if key in self.found:
+            return self.found[key]
+        if not readers_of(weight, self.graph):
+            self.unfit.add(weight)
+            return None
         if key in self.without or self._spent_s >= self.seconds:
             self.unfinished.add(key)
             return None
         start = self.clock()
-        self.found[key] = self._rounded(weight, scale, zero_point, dtype, rounding)
+        self.found[key] = self.recall(key, lambda: self._rounded(weight, scale, zero_point, dtype, rounding))
         self._spent_s += self.clock() - start
         return self.found[key]
 
     def _rounded(
         self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding
-    ) -> Rounded:
+    ) -> tuple[Rounded, bool]:
+        """With whether every sample was run for it."""
         problem = self.problem(weight, scale, zero_point, dtype)
         if rounding is Rounding.ADAQUANT:
             integers, scales = round_and_scale(problem, is_shared=not scale.ndim)
@@ -89,7 +98,7 @@ class WeightRounder:
         else:
             integers = _ON_GIVEN_SCALES[rounding](problem)
         node, shape = readers_of(weight, self.graph)[0], self.graph.constant(weight).shape
-        return as_weight(integers.astype(dtype.numpy), node, shape), scale
+        return (as_weight(integers.astype(dtype.numpy), node, shape), scale), self.moments.of(weight).is_whole
 
     def problem(self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType) -> Problem:
         """What is minimised for a weight that has ``readers_of``, on a given grid; see ``__call__``."""

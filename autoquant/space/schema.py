@@ -216,6 +216,10 @@ class _Scheme(_Table):
         blocks = [item for item in (self.activation, self.weight) if item.block]
         if blocks and not self.is_dynamic:
             raise ValueError(f"'{blocks[0]}' goes with ranges = 'dynamic' alone, write e.g. 's8:tensor:sym'")
+        if self.rounding is Rounding.ADAQUANT and not self.weight.has_free_scales:
+            raise ValueError(f"rounding = 'adaquant' learns scales, '{self.weight}' says what they are, write 'gptq'")
+        if self.rounding is Rounding.ADAQUANT and self.bias is BiasCorrection.NONE:
+            raise ValueError("rounding = 'adaquant' learns biases with the scales, leave out bias = 'none'")
         return self
 
     def named(self, name: str, accuracy: Accuracy) -> Scheme:

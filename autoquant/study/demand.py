@@ -15,12 +15,10 @@ from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.observed import effective, is_measured, observe
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
-from autoquant.study.trust import Trust
+from autoquant.study.trust import Trust, believe
 
-__all__ = ["Predicted", "believe", "fastest_predicted"]
+__all__ = ["Predicted", "fastest_predicted"]
 
-_N_FIRST = 10
-_GROWTH = 1.1
 _FIRST_STEP_DB, _STEP_GROWTH = 0.05, 1.5
 _LEAST_PROGRAM_S = 0.1
 _SNR_ERROR_DB, _LEAST_RATIO_ERROR = 0.5, 0.003
@@ -134,7 +132,9 @@ class _Beliefs:
         while True:
             left = max(end - time.perf_counter(), _LEAST_PROGRAM_S)
             solved = fastest_within(landscape, weights, 10 ** (-limit_db / 10), seconds=left, excluded=excluded)
-            if solved.codes.tobytes() in missed and time.perf_counter() < end:
+            if solved.codes.tobytes() in missed:
+                if time.perf_counter() > end:
+                    return Fastest(np.zeros_like(solved.codes), is_proven=False)
                 excluded.append(solved.codes)
                 continue
             predicted = self.predict(solved.codes[None])
@@ -153,19 +153,3 @@ def _combined(first: Floats, first_error: Floats, second: Floats, second_error: 
     """Mean of two estimates and its standard error."""
     share = np.square(first_error) / (np.square(first_error) + np.square(second_error))
     return first + share * (second - first), np.sqrt(share) * second_error
-
-
-def believe(layout: Layout, found: Observations, prior: LatencyPrior | None) -> tuple[Surrogate, Trust]:
-    """Models of all evaluations, and how well those of the earlier ones predicted the later ones.
-
-    They are fitted to growing parts: how wide an interval must be is learned step by step.
-    """
-    surrogate, trust = Surrogate(layout, found.ratios.shape[1], prior), Trust()
-    n, n_before = min(_N_FIRST, len(found)), 0
-    while n > n_before:
-        if n_before:
-            new = found.of(slice(n_before, n))
-            trust.compare(surrogate.predict(new.codes), new)
-        surrogate.fit(found.of(slice(n)))
-        n_before, n = n, min(len(found), int(n * _GROWTH) + 1)
-    return surrogate, trust

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.study.cut import Cut
 from autoquant.study.labelling import Labelling
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
@@ -17,8 +18,6 @@ _PRICES = 10 ** np.linspace(-3, 7, 36)
 """Of one unit of relative noise power, in latency ratios: one step is less than 3 dB."""
 _N_ROUNDS = 4
 _NEVER = 1e9
-_DEMANDS_DB = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
-_PROGRAM_S = 0.05
 
 
 class Frontier:
@@ -37,7 +36,8 @@ class Frontier:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self._labelling = Labelling(len(layout.regions), layout.edges)
+        labelling = Labelling(len(layout.regions), layout.edges)
+        self._labelling = labelling if labelling.is_narrow else Cut(len(layout.regions), layout.edges)
 
     def narrow(self, allowed: npt.NDArray[np.bool_]) -> None:
         """Leave out schemes: from now on regions may take these, shape (R, S)."""
@@ -45,8 +45,6 @@ class Frontier:
 
     def solve(self, landscapes: Sequence[Landscape], weights: Floats, size: SizeTerm | None = None) -> Codes:
         """Different assignments of the fronts' lower hulls, between all float and all integer.
-
-        Where regions touch too many others for that, the integer program is solved for a few SNR demands.
 
         Args:
             landscapes: What to believe: one or several, which together are faster than one by one.
@@ -56,10 +54,6 @@ class Frontier:
         Returns:
             Scheme numbers, shape (n, R).
         """
-        if not self._labelling.is_narrow:
-            limits = [10 ** (-demand / 10) for demand in _DEMANDS_DB]
-            found = [self._within(each, weights, limit, size) for each in landscapes for limit in limits]
-            return np.unique(found, axis=0)
         terms = [(each, *term) for each in landscapes for term in self._terms(each, weights, size)]
         own, border = (np.stack(column) for column in list(zip(*terms, strict=True))[1:])
         noise = np.stack([landscape.noise for landscape, *_ in terms])
@@ -73,12 +67,6 @@ class Frontier:
             shares = shares * powers / powers.max(axis=-1, keepdims=True)
             shares *= n_outputs / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-30)
         return np.unique(np.concatenate(rounds), axis=0)
-
-    @staticmethod
-    def _within(landscape: Landscape, weights: Floats, limit: float, size: SizeTerm | None) -> Codes:
-        from autoquant.study.integer_program import fastest_within  # noqa: PLC0415 - scipy.optimize takes long to load
-
-        return fastest_within(landscape, weights, limit, seconds=_PROGRAM_S, size=size).codes
 
     def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> list[tuple[Floats, Floats]]:
         """Cost of each region and scheme and of each border, for each price of the size; shapes (R, S) and (E,)."""

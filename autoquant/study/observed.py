@@ -14,7 +14,8 @@ from autoquant.study.surrogate import Observations
 
 __all__ = ["Reader", "Told", "check_values", "effective", "is_measured", "observe"]
 
-_SNR_LIMIT_DB = 200.0
+_LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
+"""Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
 _N_INEFFECTIVE = 2
 _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
@@ -33,6 +34,7 @@ class Told:
         measured: Those that were, timed or not.
         found: What they say.
         asked: Scheme numbers that these were asked for; shape (n, R).
+        failed: Scheme numbers that those were asked for that failed; shape (n, R).
         seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
             A trial that was not to be timed leaves its latency to be asked for.
     """
@@ -40,6 +42,7 @@ class Told:
     measured: Sequence[FrozenTrial]
     found: Observations
     asked: Codes
+    failed: Codes
     seen: frozenset[bytes]
 
 
@@ -70,10 +73,12 @@ class Reader:
         unfinished = [self._layout.encode(t.params) for t in trials if t.number not in self._rows and self._is_whole(t)]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
+        failed = [row.asked for trial, row in pairs if trial.state is TrialState.FAIL]
         return Told(
             measured=[trial for trial, row in pairs if row.evaluated is not None],
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
+            failed=np.array(failed, dtype=np.int64).reshape(-1, len(self._regions)),
             seen=frozenset().union(*(row.seen for row in rows), (asked.tobytes() for asked in unfinished)),
         )
 
@@ -162,7 +167,7 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
     values = trial.values or []
-    is_quick = attributes.get("state") == "rejected-early" or trial.state is TrialState.PRUNED
+    is_quick = attributes.get("state") in ("rejected-early", "untimed") or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
         snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
@@ -191,4 +196,4 @@ def _snr_by_output(found: Sequence[_Evaluated]) -> Floats:
     if len({len(row) for row in rows}) > 1:
         rows = [(each.snr_db,) for each in found]
     values = np.array(rows, dtype=float).reshape(len(found), max(map(len, rows), default=1))
-    return np.asarray(np.clip(values, -_SNR_LIMIT_DB, _SNR_LIMIT_DB))
+    return np.asarray(np.clip(values, _LOWEST_DB, _HIGHEST_DB))

@@ -1,5 +1,6 @@
 """A sampler that understands the graph."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,18 +11,20 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
+from scipy.special import ndtr
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
+from autoquant.study.failing import Suspects
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import Reader, effective
+from autoquant.study.observed import Reader, Told, effective
 from autoquant.study.outlook import Outlook, Pace
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
-from autoquant.study.trust import Trust
+from autoquant.study.trust import Trust, believe
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
@@ -50,7 +53,7 @@ class StructureSampler(BaseSampler):
 
     Candidates are the fronts that draws from the surrogate believe in, each solved exactly (Thompson sampling), and
     neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
-    comes from a generic sampler.
+    comes from a generic sampler. What may be the cause of failed trials is proposed the less, the surer it is.
 
     Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no
     front, and proposals keep away from SNRs at which that is likely. Sizes are predicted from those of earlier files.
@@ -58,7 +61,8 @@ class StructureSampler(BaseSampler):
 
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
-    categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals.
+    categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals. Threads may share
+    one sampler: they ask one after another.
 
     Args:
         layout: Regions, schemes and borders.
@@ -90,6 +94,9 @@ class StructureSampler(BaseSampler):
         self._surrogate: Surrogate | None = None
         self._reader = Reader(layout)
         self._frontier = Frontier(layout)
+        self._suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
+        self._open: dict[int, bytes] = {}
+        self._lock = threading.RLock()
         self._trust = Trust()
         self._n_fitted = 0
         self._found: Observations | None = None
@@ -98,6 +105,13 @@ class StructureSampler(BaseSampler):
         self._next_gain = float("inf")
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
 
     @property
     def surrogate(self) -> Surrogate | None:
@@ -115,13 +129,17 @@ class StructureSampler(BaseSampler):
         return self._trust
 
     def reseed_rng(self) -> None:
-        """Draw otherwise from now on: of trials in parallel, each has a sampler of its own."""
+        """Draw otherwise from now on: of processes that share a study, each has a sampler of its own."""
         self._rng = np.random.default_rng()
         self._independent.reseed_rng()
         self._generic.reseed_rng()
 
     def least_ratios(self, assignment: Assignment) -> list[float]:
         """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
+        with self._lock:
+            return self._least_ratios(assignment)
+
+    def _least_ratios(self, assignment: Assignment) -> list[float]:
         if self._surrogate is None or not self._n_fitted:
             return []
         found = self._surrogate.predict(self._layout.encode({str(k): v for k, v in assignment.items()})[None])
@@ -139,16 +157,33 @@ class StructureSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The proposal; never one that was proposed already, or that is known to run as one that was."""
-        told = self._reader.read(study.get_trials(deepcopy=False), study.directions)
-        found = told.found
+        """The proposal; never one that was proposed already, or that is known to run as one that was.
+
+        Regions that are not in the search space, as ``PartialFixedSampler`` has it, are left out.
+        """
+        with self._lock:
+            trials = study.get_trials(deepcopy=False)
+            told = self._reader.read(trials, study.directions)
+            running = {other.number for other in trials if not other.state.is_finished()}
+            self._open = {number: codes for number, codes in self._open.items() if number in running}
+            proposal = self._proposal(study, trial, search_space, told)
+            self._open[trial.number] = self._layout.encode(proposal).tobytes()
+        return {region: scheme for region, scheme in proposal.items() if region in search_space}
+
+    def _proposal(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution], told: Told
+    ) -> dict[str, Any]:
+        found, seen = told.found, told.seen.union(self._open.values())
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
         if len(found) > self._n_fitted:
             self._learn(found, told.measured, told.asked)
+        self._leave_out(told)
         if self._rng.random() < self._trust.generic_share:
-            return self._generic.sample_relative(study, trial, search_space)
-        return self._layout.decode(self._propose(found, told.seen))
+            generic = self._generic.sample_relative(study, trial, search_space)
+            if generic and self._layout.encode(generic).tobytes() not in seen:
+                return generic
+        return self._layout.decode(self._propose(found, seen))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -164,17 +199,28 @@ class StructureSampler(BaseSampler):
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
             self._count(found, n_before, asked)
+        elif not all("fixed_params" in trial.system_attrs for trial in measured):  # of a study that goes on
+            self._surrogate, self._trust = believe(self._layout, found, self._prior)
         n_first = _MAX_OBSERVATIONS // 3
         every = np.arange(len(found))
         kept = (
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
         )
         self._surrogate.fit(found.of(kept), n_all=len(found))
-        self._frontier.narrow(effective(self._layout, asked, found.codes))
+
+    def _leave_out(self, told: Told) -> None:
+        """What never ran where it was asked for, and what makes trials fail."""
+        for codes in told.failed:
+            expected = self._expected.pop(codes.tobytes(), None)
+            if expected is not None:
+                self._pace.count(expected, 0.0)
+        self._suspects = Suspects.of(self._layout, told.failed, np.concatenate([told.asked, told.found.codes]))
+        ran = effective(self._layout, told.asked, told.found.codes)
+        self._frontier.narrow(ran & ~self._suspects.certain)
 
     def _count(self, found: Observations, n_before: int, asked: Codes) -> None:
         """What the proposals among the new evaluations brought."""
-        weights, keeps = self._equal_weights, self._steering.keeps & ~found.is_quick
+        weights, keeps = self._equal_weights, self._kept(found)
         costs = self._steering.costs(found.ratios) @ weights
         is_before = np.arange(len(found)) < n_before
         gains = self._gain(found, weights, is_before).of_points(found.snr_db.min(axis=1), costs)
@@ -185,7 +231,7 @@ class StructureSampler(BaseSampler):
 
     def _gain(self, found: Observations, weights: Floats, chosen: npt.NDArray[np.bool_] | bool = True) -> Gain:
         """The front of the chosen evaluations that keep all demands and were not stopped early."""
-        kept = chosen & self._steering.keeps & ~found.is_quick
+        kept = chosen & self._kept(found)
         snr_db, costs = found.snr_db.min(axis=1)[kept], (self._steering.costs(found.ratios) @ weights)[kept]
         latency_share = weights[: found.ratios.shape[1]].sum()
         highest = None if self._max_ratio is None else 1 - latency_share * (1 - self._max_ratio)
@@ -197,16 +243,24 @@ class StructureSampler(BaseSampler):
         return np.full(n, 1 / n)
 
     @property
+    def _n_targets(self) -> int:
+        assert self._surrogate is not None
+        return self._surrogate.n_targets
+
+    @property
     def _n_weights(self) -> int:
         """One of each target, and the last one of the size, where it is an objective."""
-        assert self._surrogate is not None
-        return self._surrogate.n_targets + self._steering.has_size
+        return self._n_targets + self._steering.has_size
 
     def outlook(self) -> Outlook | None:
         """How much better the front could still get; None before anything was evaluated.
 
         With several targets ratios count by their mean.
         """
+        with self._lock:
+            return self._outlook()
+
+    def _outlook(self) -> Outlook | None:
         found, surrogate = self._found, self._surrogate
         if found is None or surrogate is None:
             return None
@@ -227,9 +281,23 @@ class StructureSampler(BaseSampler):
             noise=float(noise * weights[: surrogate.n_targets].sum()),
         )
 
+    def _kept(self, found: Observations) -> npt.NDArray[np.bool_]:
+        """Which evaluations were measured to the end, keep every demand but that on SNR, and the ratio everywhere."""
+        highest = np.inf if self._max_ratio is None else self._max_ratio
+        return self._steering.keeps & ~found.is_quick & ~(found.ratios > highest).any(axis=1)
+
+    def _chances(self, codes: Codes, found: Prediction) -> Floats:
+        """Probability that assignments run and keep every demand but that on SNR; shape (n,)."""
+        chances = self._steering.chances(codes, found.snr_db) * self._suspects.chances(self._layout, codes)
+        if self._max_ratio is None or self._n_weights == 1:
+            return chances
+        errors = np.maximum(self._trust.stretch[1] * found.ratio_errors, 1e-9)
+        within = ndtr((self._max_ratio - found.ratios) / errors)[:, : self._n_targets]
+        return np.asarray(chances * within.prod(axis=1))
+
     def _members(self, found: Observations, gain: Gain, weights: Floats) -> npt.NDArray[np.int64]:
         """Which evaluations make up the front."""
-        kept = np.flatnonzero(self._steering.keeps & ~found.is_quick)
+        kept = np.flatnonzero(self._kept(found))
         costs = self._steering.costs(found.ratios) @ weights
         return np.asarray(kept[gain.of_members(found.snr_db.min(axis=1)[kept], costs[kept])])
 
@@ -245,14 +313,16 @@ class StructureSampler(BaseSampler):
         drawn = [self._surrogate.landscape(self._rng, min(k, 1.0)) for k in range(_N_DRAWS)]
         best = found.codes[self._members(found, gain, weights)]
         proposals = np.concatenate([self._solve(drawn, weights), self._neighbours(best, gain, weights)])
-        candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
+        proposals = np.unique(proposals, axis=0)
+        proposals = proposals[self._suspects.chances(self._layout, proposals) > 0]
+        candidates = [codes for codes in proposals if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
             return self._mutated(best, seen)
         predicted = self._predict(np.array(candidates))
         normals = self._rng.standard_normal((_N_NORMALS, 2))
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
-        expected = expected * self._steering.chances(np.array(candidates), predicted.snr_db)
+        expected = expected * self._chances(np.array(candidates), predicted)
         chosen = int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))
         self._next_gain = self._expected[candidates[chosen].tobytes()] = float(expected[chosen])
         return np.asarray(candidates[chosen])

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autoquant.study.layout import Floats
+from autoquant.domain.prior import LatencyPrior
+from autoquant.study.layout import Floats, Layout
 from autoquant.study.noise import QUICK_VARIANCE
-from autoquant.study.surrogate import Observations, Prediction
+from autoquant.study.surrogate import Observations, Prediction, Surrogate
 
-__all__ = ["Trust"]
+__all__ = ["Trust", "believe"]
 
 _N_RECENT = 60
 _N_PRIOR = 10.0
@@ -17,6 +18,8 @@ _FARTHEST = 5.0
 _REFUTED = 2.0
 _N_LEAST = 20
 _LARGEST_SHARE = 0.75
+_N_FIRST = 10
+_GROWTH, _FAST_GROWTH = 1.1, 1.5
 
 
 @dataclass(slots=True)
@@ -61,6 +64,22 @@ class Trust:
         """Share of recent SNRs and ratios, where there are both, inside the 90 % interval of their prediction."""
         snr = [is_inside for is_inside, timed in zip(_inside(self._snr), self._is_timed, strict=True) if timed]
         return _share(snr), _share(_inside(self._ratio, self._n_targets), self._n_targets)
+
+
+def believe(layout: Layout, found: Observations, prior: LatencyPrior | None) -> tuple[Surrogate, Trust]:
+    """Models of all evaluations, and how well those of the earlier ones predicted the recent ones.
+
+    They are fitted to growing parts: how wide an interval must be is learned step by step.
+    """
+    surrogate, trust = Surrogate(layout, found.ratios.shape[1], prior), Trust()
+    n, n_before = min(_N_FIRST, len(found)), 0
+    while n > n_before:
+        if n_before:
+            new = found.of(slice(n_before, n))
+            trust.compare(surrogate.predict(new.codes), new)
+        surrogate.fit(found.of(slice(n)))
+        n_before, n = n, min(len(found), max(int(n * _GROWTH) + 1, min(int(n * _FAST_GROWTH), len(found) - _N_RECENT)))
+    return surrogate, trust
 
 
 def _standardised(errors: Floats, deviations: Floats) -> list[float]:

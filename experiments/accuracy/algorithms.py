@@ -114,8 +114,12 @@ def _roundings(algorithms: Iterable[str]) -> tuple[Rounding, ...]:
 
 
 def _variants(scheme: Scheme, roundings: Sequence[Rounding]) -> tuple[Scheme, ...]:
+    """What has no scales to learn is rounded by GPTQ in place of AdaQuant, as finalists are."""
     corrected = replace(scheme, name=scheme.name + _MEAN, bias=BiasCorrection.MEAN)
-    rounded = (replace(scheme, name=scheme.name + _SUFFIXES[each], rounding=each) for each in roundings)
+    fixed = {} if scheme.weight.has_free_scales else {Rounding.ADAQUANT: Rounding.GPTQ}
+    rounded = (
+        replace(scheme, name=scheme.name + _SUFFIXES[each], rounding=fixed.get(each, each)) for each in roundings
+    )
     return (scheme, corrected, *rounded)
 
 

@@ -30,16 +30,25 @@ __all__ = ["main", "measure_asking", "render_asking"]
 
 N_SCHEMES = 9
 N_PROPOSALS = 20
-CASES = ((40, 500, 1, 1), (40, 500, 1, 3), (40, 500, 3, 3), (200, 500, 1, 1), (200, 500, 3, 3))
-"""Regions, trials, targets, outputs."""
+Case = tuple[int, int, int, int, int]
+CASES: tuple[Case, ...] = (
+    (40, 500, 1, 1, 1),
+    (40, 500, 1, 3, 1),
+    (40, 500, 3, 3, 1),
+    (40, 500, 1, 1, 16),
+    (200, 500, 1, 1, 1),
+    (200, 500, 3, 3, 1),
+    (200, 500, 3, 3, 16),
+)
+"""Regions, trials, targets, outputs, and how far a region reaches: it touches so many of those before it."""
 LIMITS_MS = {40: 50.0, 200: 500.0}
 
 
-def measure_asking(case: tuple[int, int, int, int], *, n_proposals: int = N_PROPOSALS) -> dict[str, Any]:
+def measure_asking(case: Case, *, n_proposals: int = N_PROPOSALS) -> dict[str, Any]:
     """Milliseconds of processor time of the proposals after a study's trials, ``first`` and ``following``."""
-    n_regions, n_trials, n_targets, n_outputs = case
+    n_regions, n_trials, n_targets, n_outputs, reach = case
     rng = np.random.default_rng(0)
-    layout = _layout(n_regions, rng)
+    layout = _layout(n_regions, reach, rng)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = StructureSampler(layout, seed=0)
     study = optuna.create_study(
@@ -63,9 +72,10 @@ def measure_asking(case: tuple[int, int, int, int], *, n_proposals: int = N_PROP
     return {"case": list(case), "first_ms": seconds[0] * 1e3, "following_ms": [s * 1e3 for s in seconds[1:]]}
 
 
-def _layout(n_regions: int, rng: np.random.Generator) -> Layout:
-    """A chain where every third region also touches the one after the next."""
-    edges = [(i, i + 1) for i in range(n_regions - 1)] + [(i, i + 2) for i in range(0, n_regions - 2, 3)]
+def _layout(n_regions: int, reach: int, rng: np.random.Generator) -> Layout:
+    """With a reach of 1 a chain where every third region also touches the one after the next."""
+    edges = [(i, i + k) for k in range(1, reach + 1) for i in range(n_regions - k)]
+    edges += [(i, i + 2) for i in range(0, n_regions - 2, 3) if reach == 1]
     return Layout(
         regions=tuple(RegionId(f"r{i:03d}") for i in range(n_regions)),
         schemes=("float", *(f"s{i}" for i in range(1, N_SCHEMES))),
@@ -105,7 +115,7 @@ def render_asking(document: Mapping[str, Any]) -> str:
         for part in document["parts"].values()
         for found in part["cases"]
     ]
-    headings = ("regions", "trials", "targets", "outputs", "first proposal, ms", "following ones, median ms")
+    headings = ("regions", "trials", "targets", "outputs", "reach", "first proposal, ms", "following ones, median ms")
     return markdown(headings, rows)
 
 

@@ -45,6 +45,25 @@ def test_a_missing_model_is_refused(search: Command) -> None:
     assert_refused(search(model="gone.onnx"), "gone.onnx", "no such file")
 
 
+@pytest.mark.parametrize(
+    ("option", "suffix", "phrase"),
+    [
+        ("model", ".onnx", "no such file"),
+        ("calibration", ".npz", "no such file"),
+        ("calibration", "", "no such file or folder"),
+        ("labels", ".npy", "no such file"),
+        ("out", "", "cannot be written"),
+    ],
+)
+def test_a_name_that_is_too_long_for_any_file_is_refused(
+    search: Command, option: str, suffix: str, phrase: str
+) -> None:
+    result = search(**{option: 300 * "a" + suffix})
+    assert result.exit_code == 2, result.output
+    assert phrase in result.stderr
+    assert not Path("run").exists()
+
+
 def test_an_unknown_example_is_refused(search: Command) -> None:
     assert_refused(search(model="example:digit"), "'digit' is unknown, there is: digits")
 
@@ -297,7 +316,7 @@ def test_a_disk_that_fills_up_keeps_the_earlier_front(search: Command, mount: Pa
 def test_a_cache_that_cannot_be_written_is_done_without(search: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOQUANT_CACHE", "/dev/null")
     assert search(trials="2").exit_code == 0
-    assert "calibration results are not kept" in Path("run/log.txt").read_text()
+    assert "results are not kept: [Errno 20]" in Path("run/log.txt").read_text()
 
 
 def test_too_little_memory_is_one_sentence(search: Command, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

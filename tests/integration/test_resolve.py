@@ -23,7 +23,7 @@ from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
 from autoquant.study.study import Study
 from tests.integration.conftest import Command, contents
-from tests.models import floats
+from tests.models import floats, model_of
 
 
 @pytest.fixture
@@ -244,6 +244,24 @@ def test_a_run_without_a_study_or_a_measured_trial_is_refused(command: Command, 
     Path("run/study.journal").unlink()
     assert "run: there is no run" in command("resolve", "run", "--min-snr", "20", "--out", "other").stderr
     assert not Path("other").exists()
+
+
+def test_a_run_without_regions_is_refused(command: Command, search: Command) -> None:
+    onnx.save(model_of("(float[N,8] x) => (float[N,8] y)", "a = Sin(x) y = Cos(a)", {}), "float.onnx")
+    assert search(model="float.onnx", trials="3").exit_code == 0
+    result = command("resolve", "run", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == 2
+    assert "run: its model holds no operator that could be quantized" in result.stderr
+    assert not Path("other").exists()
+
+
+def test_samples_that_it_selects_on_are_not_said_to_be_held_out(command: Command, digits: dict[Path, bytes]) -> None:
+    assert command("resolve", "digits", "--min-snr", "20", "--out", "other").exit_code == 0
+    (before, *_), (after, *_) = (json.loads(Path(p, "front.json").read_text())["members"] for p in ("digits", "other"))
+    assert before["snr_db_held_out"]["n_samples"] > 0
+    assert after["snr_db_held_out"] is None
+    both = [before[f"snr_db_{part}"]["n_samples"] for part in ("search", "held_out")]
+    assert after["snr_db_search"]["n_samples"] == sum(both)
 
 
 @pytest.mark.usefixtures("workplace")

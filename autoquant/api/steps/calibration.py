@@ -1,15 +1,12 @@
 """Statistics of the activations, cached by content."""
 
-import logging
 import math
-import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-import joblib
-
+from autoquant.api.steps.caching import memory_of, user_cache
 from autoquant.api.steps.preparation import definition_of, find_regions
 from autoquant.calibration.collect import collect
 from autoquant.calibration.timed import CutOffError, TimedFeeds
@@ -27,7 +24,6 @@ from autoquant.runtime.session import open_session
 
 __all__ = ["calibrate"]
 
-_LOG = logging.getLogger("autoquant")
 _CALIBRATION = Target()
 
 
@@ -58,7 +54,7 @@ def calibrate(
         DataError: An activation holds NaN or plus infinity.
     """
     tensors = _observed(prepared, definition_of(space, ep))
-    cached = _cache(cache_folder or _user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
+    cached = memory_of(cache_folder or user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
     is_whole = n_samples is None or n_samples == len(samples)
     data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
     feeds = TimedFeeds(samples.feeds[:n_samples], seconds)
@@ -82,15 +78,6 @@ def calibrate(
 def _part_digest(digest: str, n_samples: int | None) -> str:
     """Of the first samples: statistics of different numbers of them are different ones."""
     return f"{digest}-{n_samples}"
-
-
-def _cache(folder: Path) -> joblib.Memory:
-    """One that keeps nothing where the folder cannot be written."""
-    try:
-        return joblib.Memory(folder, verbose=0)
-    except OSError as error:
-        _LOG.warning("calibration results are not kept: %s", error)
-        return joblib.Memory(None, verbose=0)
 
 
 def _observer_version() -> str:
@@ -163,8 +150,3 @@ def _channel_axes(graph: Graph, tensors: Collection[TensorName]) -> dict[TensorN
         (node.outputs[0], channel_axes(node)[1]) for node in linear if len(graph.shape(node.inputs[1]) or ()) > 1
     ]
     return {name: axis for name, axis in reversed(read + written) if name in tensors}
-
-
-def _user_cache() -> Path:
-    base = os.environ.get("AUTOQUANT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "autoquant"

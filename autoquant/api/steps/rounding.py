@@ -1,8 +1,11 @@
 """Weights whose integers suit each other."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from importlib import metadata
+from pathlib import Path
 
+from autoquant.api.steps.caching import memory_of
 from autoquant.api.steps.candidates import builder_of
 from autoquant.api.steps.preparation import definition_of, layout_of
 from autoquant.domain.feed import Samples
@@ -14,8 +17,8 @@ from autoquant.domain.target import Target
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.rounding.moments import Moments
-from autoquant.rounding.rounded import Asked, RoundedWeights
-from autoquant.rounding.rounder import WeightRounder
+from autoquant.rounding.rounded import Asked, Rounded, RoundedWeights
+from autoquant.rounding.rounder import Recall, WeightRounder
 from autoquant.runtime.session import Session, open_session
 
 __all__ = ["round_weights", "rounder_of"]
@@ -31,8 +34,8 @@ def round_weights(
     *,
     space: str | SpaceDefinition = "default",
     seconds: float = math.inf,
-    without: Collection[Asked] = (),
-    is_repeatable: bool = False,
+    without: Collection[Asked] | None = None,
+    cache_folder: Path | None = None,
 ) -> RoundedWeights:
     """What ``builder_of`` needs for schemes that do not round to the nearest integers: each weight once in each format.
 
@@ -42,25 +45,59 @@ def round_weights(
         statistics: What calibration observed.
         samples: Calibration samples.
         space: Its schemes say which weights are rounded so, and in which formats.
-        seconds: For all weights together. Where half of them are over, not all samples are run, unless it
-            ``is_repeatable``; weights that there is no time for are rounded to the nearest integers, and ``unfinished``
-            names them.
+        seconds: For all weights together. Where half of them are over, not all samples are run; weights that there is
+            no time for are rounded to the nearest integers, and ``unfinished`` names them.
         without: Weights that are rounded to the nearest integers too: ``unfinished`` of an earlier call, to get what
-            that gave.
-        is_repeatable: Whether another call is to give the same integers: all samples are run.
+            that gave. With it, empty or not, all samples are run in any case, so that another call gives the same.
+        cache_folder: Where weights are kept for which all samples were run, by content; None keeps nothing.
 
     Raises:
         DataError: What a weight is multiplied with is not finite.
     """
     definition = definition_of(space, _CALIBRATION.ep)
-    rounder = rounder_of(prepared, samples, seconds=seconds, without=without)
-    rounder.is_repeatable = is_repeatable
+    rounder = rounder_of(prepared, samples, seconds=seconds, without=without or ())
+    rounder.is_repeatable = without is not None
+    if cache_folder is not None:
+        rounder.recall = _recalling(cache_folder, (prepared.digest, samples.digest, _rounder_version()))
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
     choices = layout_of(prepared, found, definition).choices
     for scheme in definition.schemes:
         if scheme.rounding is not Rounding.NEAREST:
             builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
-    return RoundedWeights(rounder.found, frozenset(rounder.unfinished))
+    return RoundedWeights(rounder.found, frozenset(rounder.unfinished), frozenset(rounder.unfit))
+
+
+class _PartlyObservedError(Exception):
+    """Raised so that what was made of some of the samples is not kept as that of all."""
+
+    def __init__(self, rounded: Rounded) -> None:
+        super().__init__("there was no time for every sample")
+        self.rounded = rounded
+
+
+def _recalling(folder: Path, content: tuple[str, ...]) -> Recall:
+    cached = memory_of(folder).cache(_made, ignore=["make"])
+
+    def recall(asked: Asked, make: Callable[[], tuple[Rounded, bool]]) -> Rounded:
+        try:
+            found: Rounded = cached((*content, *asked), make=make)
+        except _PartlyObservedError as partly:
+            return partly.rounded
+        return found
+
+    return recall
+
+
+def _made(key: tuple[str, ...], make: Callable[[], tuple[Rounded, bool]]) -> Rounded:  # noqa: ARG001 - of the cache
+    rounded, is_whole = make()
+    if not is_whole:
+        raise _PartlyObservedError(rounded)
+    return rounded
+
+
+def _rounder_version() -> str:
+    """Of what rounds: results of another version are not taken from the cache."""
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {metadata.version('numpy')} rounding 1"
 
 
 def rounder_of(

@@ -25,7 +25,7 @@ def saved(path: Path, **content: Any) -> Path:
     return path
 
 
-def data_of(tmp_path: Path, *, metrics: tuple[str, ...] = (), **sources: Any) -> SearchData:
+def data_of(tmp_path: Path, *, metrics: tuple[str, ...] = (), batch: int = 1, **sources: Any) -> SearchData:
     """Sources are arrays of files, or sources themselves."""
     files = {
         name: saved(tmp_path / f"{name}.npz", **source) if isinstance(source, dict) else source
@@ -38,7 +38,7 @@ def data_of(tmp_path: Path, *, metrics: tuple[str, ...] = (), **sources: Any) ->
         held_out=files.get("held_out"),
         labels=files.get("labels"),
         metrics=parse_metrics(metrics),
-        targets=(Target(),),
+        targets=(Target(batch=batch),),
         budget=Budget(seconds=1),
         demands=Demands(),
         out=Path("run"),
@@ -61,16 +61,24 @@ def test_enough_evaluation_samples_are_divided_whatever_their_order(tmp_path: Pa
     assert len(data.everything.feeds) == 28
 
 
-def test_pooled_samples_are_those_of_the_search_and_then_the_held_out_ones(tmp_path: Path) -> None:
+def test_united_samples_are_those_of_the_search_and_then_what_was_held_out(tmp_path: Path) -> None:
     content = arrays(20, 2, label=np.arange(20))
     data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)
-    pooled = data.pooled
-    assert len(pooled) == len(pooled.feed_digests) == 20
-    assert list(pooled.feed_digests[:10]) == list(data.search.feed_digests)
-    for feed, label in zip(pooled.feeds, pooled.labels["label"], strict=True):
+    united = data.united
+    assert (united.held_out, united.notes, united.evaluation_digest) == (None, (), data.evaluation_digest)
+    assert united.division(20) == Division(n_search=20)
+    assert len(united.search) == len(united.search.feed_digests) == 20
+    assert list(united.search.feed_digests[:10]) == list(data.search.feed_digests)
+    for feed, label in zip(united.search.feeds, united.search.labels["label"], strict=True):
         np.testing.assert_array_equal(feed["x"][0], content["x"][label])
     apart = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content, held_out=arrays(6, 3))
-    assert apart.pooled is apart.search
+    assert apart.united is apart
+
+
+def test_samples_that_parts_share_are_refused_though_no_batch_is_shared(tmp_path: Path) -> None:
+    content = floats(16, 4)
+    with pytest.raises(DataError, match="16 of the 16 evaluation samples are calibration samples too"):
+        data_of(tmp_path, batch=4, calibration={"x": content}, evaluation={"x": np.roll(content, 1, axis=0)})
 
 
 def test_labels_go_with_their_samples(tmp_path: Path) -> None:

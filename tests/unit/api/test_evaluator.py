@@ -7,12 +7,13 @@ import pytest
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator, EvaluatorSetup, Ingredients
+from autoquant.calibration.batches import select
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import Bounds, Objectives
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
-from autoquant.errors import MetricError, ProfileError
+from autoquant.errors import DataError, MetricError, ProfileError
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.fragments import inline_external
@@ -249,3 +250,27 @@ def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None
     assert isinstance(outcome, Measurement)
     second.know([outcome])
     assert second.evaluate(place.quantized[0], 6).outcome == outcome
+
+
+def is_even(outputs: list[OutputsByName], *_: object) -> float:
+    if len(outputs) % 2:
+        raise ValueError("an odd number of samples")
+    return 1.0
+
+
+def test_metrics_are_tried_on_what_the_last_measurement_will_run_too(place: Place) -> None:
+    setup = replace(place.setup, metrics=parse_metrics([f"{HERE}:is_even", "accuracy"]))
+    n_search = N_SAMPLES // 2 * 2
+    search = replace(setup, samples=select(setup.samples, range(n_search), "search"))
+    search()
+    replace(search, held_out=select(setup.samples, range(2), "held-out"))()
+    with pytest.raises(MetricError, match="an odd number of samples"):
+        replace(search, held_out=select(setup.samples, range(1), "held-out"))()
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 0.0])
+def test_a_held_out_sample_without_finite_outputs_is_refused(place: Place, seconds: float) -> None:
+    """Also where there is no time for all samples: the first held-out one is run in any case."""
+    bad = replace(place.setup.samples, feeds=[{"x": np.full((1, 3, 8, 8), np.nan, np.float32)}])
+    with pytest.raises(DataError, match="held-out sample 0: the float model's output"):
+        replace(place.setup, held_out=bad, seconds=seconds)()

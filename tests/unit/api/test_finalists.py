@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement, Quality, State, Trial
 from autoquant.domain.region import Assignment
+from autoquant.domain.scheme import Rounding
+from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
 from tests.records import a_latency
@@ -171,3 +174,22 @@ def test_a_few_finalists_are_written_for_one_process_and_more_only_for_several(
     ingredients: Ingredients, folder: RunFolder, clock: Clock, seconds: float, n_written: int
 ) -> None:
     assert len(written(ingredients, folder, None, n=5, seconds=seconds)) == n_written
+
+
+def test_roundings_are_named_that_some_weight_took(ingredients: Ingredients, folder: RunFolder) -> None:
+    schemes = tuple(replace(scheme, rounding=Rounding.GPTQ) for scheme in ingredients.definition.schemes)
+    asked = replace(ingredients, definition=replace(ingredients.definition, schemes=schemes))
+    late = replace(asked, rounder=RoundedWeights({}))
+    found = written(late, folder, None)
+    assert {finalist.algorithms for finalist in found.values()} == {("bias mean",)}
+
+
+def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients, folder: RunFolder) -> None:
+    finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=None, folder=folder)
+    (evaluation, *_) = evaluations(ingredients, 1)
+    outcome = evaluation.outcome
+    assert isinstance(outcome, Measurement)
+    equal = replace(evaluation, outcome=replace(outcome, quality=replace(outcome.quality, per_output={"y": math.inf})))
+    found = finalists.write([equal], Deadline(None), float_s=0.001, n_samples=3, opening_s=0.1)
+    said = json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"], parse_constant=pytest.fail)
+    assert said["snr_db"] == 200

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
-from autoquant.api.sentences import ending_sentence, failure_sentences, nothing_to_quantize
+from autoquant.api.sentences import ending_sentence, failure_sentences, nothing_to_quantize, saturation_sentences
 from autoquant.domain.measurement import Evaluation
+from autoquant.domain.scheme import Rounding
+from autoquant.space.schema import read_space
 from tests.records import a_failure, a_measured
 
 NOTHING = "before any quantized candidate was evaluated; give more --time"
@@ -38,3 +42,13 @@ def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> Non
     assert failure_sentences([good, bad]) == ["1 of 2 trials failed for this reason: it hung"]
     said = failure_sentences([worse, bad, bad])
     assert said == ["3 of 3 trials failed, 2 of them for this reason: it hung"]
+
+
+def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:
+    space = read_space("default")
+    assert saturation_sentences(space, space) == []
+    (only,) = saturation_sentences(space, space.unsaturated())
+    assert only.startswith("kernels here add two products of u8 and s8 in 16 bits")
+    learned = replace(space, schemes=(replace(space.schemes[0], name="a", rounding=Rounding.ADAQUANT),))
+    _, other = saturation_sentences(learned, learned.unsaturated())
+    assert other == "a: weights are rounded by gptq, as adaquant would learn other scales"

@@ -27,4 +27,5 @@ def test_samples_that_the_search_does_not_run_have_their_share_of_the_time(n_sam
     found = evaluator_setup(asked, data)
     assert len(found.samples) == n_search
     assert found.seconds == pytest.approx(15 * n_search / n_samples)
-    assert evaluator_setup(asked, data, is_pooled=True).seconds == pytest.approx(15)
+    assert evaluator_setup(asked, data.united).seconds == pytest.approx(15)
+    assert evaluator_setup(asked, data.united).held_out is None

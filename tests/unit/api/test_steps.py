@@ -2,6 +2,7 @@ import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from autoquant.api.steps import (
     round_weights,
     signatures_of,
 )
-from autoquant.calibration.batches import read_samples
+from autoquant.calibration.batches import read_samples, select
 from autoquant.calibration.collect import collect
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
@@ -209,6 +210,30 @@ def test_without_time_weights_are_rounded_to_the_nearest_integers(
     assert rounded.late == ("wa", "wb", "wc", "wy")
     candidate = build(prepared, found, statistics, assignment, space=space, rounder=rounded)
     assert candidate.digest == build(prepared, found, statistics, assignment, space=default).digest
+
+
+def test_weights_that_were_rounded_are_found_again(
+    model: Path, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    default = read_space("default", ep="cpu", accuracy=Accuracy.NONE)
+    space = replace(default, schemes=(replace(default.schemes[0], rounding=Rounding.GPTQ),))
+    given: dict[str, Any] = {"space": space, "cache_folder": tmp_path}
+    first = round_weights(prepared, found, statistics, samples, **given)
+    partly = round_weights(prepared, found, statistics, select(samples, [1, 0], "turned"), seconds=1e-9, **given)
+    assert len(partly.found) == 1  # which was begun in time, and is of one sample alone
+
+    def refuse(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("autoquant.rounding.rounder.WeightRounder._rounded", refuse)
+    again = round_weights(prepared, found, statistics, samples, **given)
+    assert again.found.keys() == first.found.keys()
+    assert all(np.array_equal(again.found[key][0], first.found[key][0]) for key in first.found)
+    with pytest.raises(NotImplementedError):
+        round_weights(prepared, found, statistics, select(samples, [1, 0], "turned"), **given)
 
 
 def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:

@@ -12,7 +12,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.trials import SearchProgress, Trials
-from autoquant.domain.measurement import Measurement, State
+from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
@@ -44,7 +44,7 @@ class Answers:
         least_ratios: Mapping[str, float],
         *,
         left_s: float,  # noqa: ARG002 - of the port
-    ) -> Measurement | None:
+    ) -> Measurement | Failure | None:
         if len(self.seen) >= self.n_most:
             return None
         self.seen.append(dict(assignment))
@@ -307,3 +307,13 @@ def test_probes_take_a_share_of_the_trials(tmp_path: Path) -> None:
     some_trials(tmp_path, answers, is_structured=True, has_prior=True).run(11)
     assert [sum(name != "float" for name in found.values()) for found in answers.seen[3:5]] == [2, 1]
     assert answers.n_rounds[3:6] == [0, 0, 16]
+
+
+def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> None:
+    class Failing(Answers):
+        def evaluate(self, *_: Any, **__: Any) -> Failure:
+            return Failure(stage="run", reason="no memory")
+
+    trials = some_trials(tmp_path, Failing(), is_structured=True)
+    assert trials.run(150) == "failing"
+    assert len(trials.study.evaluations) == 100

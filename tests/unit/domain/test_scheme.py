@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.scheme import DType, Granularity, RangeKind, RangeMethod, TensorFormat
+from autoquant.domain.scheme import DType, Granularity, RangeKind, RangeMethod, Rounding, Scheme, TensorFormat
 
 tensor_formats = st.builds(
     TensorFormat,
@@ -79,3 +79,16 @@ def test_a_dtype_covers_two_to_the_number_of_its_bits_integers(dtype: DType) -> 
 )
 def test_a_symmetric_signed_format_leaves_out_the_lowest_integer(text: str, expected: tuple[int, int]) -> None:
     assert TensorFormat.parse(text).integer_range() == expected
+
+
+def test_scales_that_a_format_fixes_are_not_learned() -> None:
+    activation, ranges = TensorFormat.parse("u8:tensor:asym"), RangeMethod.parse("min-max")
+    for weight in ("s8:channel:sym:pow2", "s8:channel:sym:unsaturated"):
+        with pytest.raises(ValueError, match=f"'adaquant' learns scales, '{weight}' says what they are"):
+            Scheme(
+                name="a",
+                activation=activation,
+                weight=TensorFormat.parse(weight),
+                ranges=ranges,
+                rounding=Rounding.ADAQUANT,
+            )

@@ -10,6 +10,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
 from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.optimized import original_name
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
 from tests.models import a_convnet, a_mlp, feed_of, floats, model_of, op_types, outputs_of, saved
@@ -166,6 +167,33 @@ def test_every_node_gets_a_unique_name(path: Path) -> None:
     assert all(names)
     assert len(set(names)) == len(names)
     assert names == [node.name for node in prepare(path, [feed_of(model)]).graph.nodes]
+
+
+@pytest.mark.parametrize("name", ["", "conv_nhwc", "conv_token_3"])
+def test_no_name_ends_as_onnxruntime_appends_to_names(path: Path, name: str) -> None:
+    body = "a = MatMul(x, w) b = Add(a, c) r = Relu(b) d = MatMul(r, w) e = Add(d, c) f = MatMul(e, w) y = Add(f, c)"
+    model = model_of("(float[4,4] x) => (float[4,4] y)", body, {"w": floats(4, 4), "c": floats(4)})
+    for number, node in enumerate(model.graph.node):
+        node.name = f"{number}_{name}" if name else ""
+    feeds = feeds_of(4, 4)
+    prepared = prepare(saved(model, path), feeds)
+    names = [node.name for node in prepared.graph.nodes]
+    assert len({original_name(name) for name in names}) == len(names) == 4
+    assert not any(name.endswith(("_nhwc", "_token_3")) for name in names)
+    assert_equals_original(prepared, feeds)
+
+
+def test_behind_an_operator_of_unknown_shape_weights_are_found(path: Path) -> None:
+    model = model_of("(float[4,4] x) => (float[4,3] y)", "s = Neg(x) y = Gemm(s, w)", {"w": floats(4, 3)})
+    scaler = helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0])
+    model.graph.node[0].CopyFrom(scaler)
+    del model.graph.value_info[:]
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    feeds = feeds_of(4, 4)
+    prepared = prepare(saved(model, path), feeds)
+    assert not any("constants are not folded" in note for note in prepared.notes)
+    assert {"s", "y"} <= prepared.graph.float_tensors
+    assert_equals_original(prepared, feeds)
 
 
 def test_constant_nodes_and_what_only_depends_on_them_become_initializers(path: Path) -> None:

@@ -23,6 +23,7 @@ WEIGHT = {"w": Constant((4, 4, 3, 3))}
 SQUARE = {"w": Constant((8, 8))}
 SCALES = {"scales": np.array([1, 1, 2, 2], np.float32)}
 BOUNDS = {"low": 0.0, "high": 6.0}
+NORM = {k: np.abs(floats(4)) + 1 for k in "gbmv"}
 SUMS = Constant((8,), "s32", scale=0.0006)
 
 
@@ -36,9 +37,9 @@ CASES = {
         Wrapped("ConvTranspose(x, w)", IMAGE, WEIGHT),
         "no integer kernel for ConvTranspose on the CPU provider",
     ),
-    "a norm to fold": (
-        Wrapped("BatchNormalization(x, g, b, m, v)", plain={k: np.abs(floats(4)) + 1 for k in "gbmv"}),
-        "no integer kernel for BatchNormalization on the CPU provider: fold it into the Conv before quantizing",
+    "a norm": (
+        Wrapped("BatchNormalization(x, g, b, m, v)", plain=NORM),
+        "no integer kernel for BatchNormalization on the CPU provider",
     ),
     "recurrent": (
         Wrapped(
@@ -239,6 +240,16 @@ def test_a_relu_between_pairs_has_no_kernel_of_its_own(tmp_path: Path) -> None:
     model = model_of("(float[4] x) => (float[4] y)", f"{pair('x', 'x_d')} t = Relu(x_d) {pair('t', 'y')}", values)
     expected = "no integer kernel for Relu on the CPU provider: it is only absorbed directly behind an integer operator"
     assert causes_in(inspected(model, tmp_path)) == {"t": expected}
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_a_norm_is_to_be_folded_into_the_convolution_before_it(op_type: str, tmp_path: Path) -> None:
+    values = {k: v for name in "xct" for k, v in parameters(name, "u8").items()} | NORM | {"w": floats(4, 4, 1, 1)}
+    body = f"""{pair("x", "x_d")} c = {op_type}(x_d, w) {pair("c", "c_d")} t = BatchNormalization(c_d, g, b, m, v)
+               {pair("t", "y")}"""
+    found = inspected(model_of("(float[1,4,6,6] x) => (float[1,4,6,6] y)", body, values), tmp_path)
+    expected = f"no integer kernel for BatchNormalization on the CPU provider: fold it into the {op_type} before"
+    assert causes_in(found)["t"] == f"{expected} quantizing"
 
 
 def test_an_activation_per_channel_is_named(tmp_path: Path) -> None:

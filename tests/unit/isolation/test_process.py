@@ -249,3 +249,13 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_what_lies_in_the_current_folder_is_no_module_of_it(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("signal", "pickle", "autoquant"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is another module')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    assert worker.call("count") == 1

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autoquant.domain.division import Division
@@ -13,12 +14,12 @@ from autoquant.errors import ModelError
 from autoquant.isolation.process import WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED
 from autoquant.measurement.costs import LEAST_ROUNDS
-from autoquant.measurement.files import FileBench, FileBenchSetup
+from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
 from tests.doubles import FailsOn, FixedScorer
-from tests.models import a_convnet, floats, saved
+from tests.models import Array, a_convnet, floats, model_of, saved
 
 N_FEEDS = 7
 FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(N_FEEDS)]
@@ -257,11 +258,11 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: di
     bench = FileBench(FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=[Target(threads=2)], seed=0))
     bench.open(REFERENCE, files["baseline"])
     bench.open("same", files["same"])
-    meters = bench.compare("cpu-2t", range(3))
-    assert meters["same"].quality().worst_db > 100
-    assert meters["same"].quality().n_samples == 3
+    found = bench.compare("cpu-2t", range(3))
+    assert found.meters["same"].quality().worst_db > 100
+    assert found.meters["same"].quality().n_samples == 3
     bench.drop(["same"])
-    assert bench.compare("cpu-2t", range(1)) == {}
+    assert bench.compare("cpu-2t", range(1)) == Compared(meters={}, failed={})
 
 
 def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> None:
@@ -297,3 +298,31 @@ def test_rounds_are_repeated_where_all_files_are_slow_and_not_where_one_is(
     bench._usual_s["cpu-1t"].append(1.0)
     found = bench.time("cpu-1t", range(9))
     assert [r.is_repeated for r in found] == [False] * 6 + [True] + [False] * 3
+
+
+def test_a_file_that_fails_on_a_later_sample_is_dropped_with_its_reason(files: dict[str, Path], tmp_path: Path) -> None:
+    """It looks up a place that is there for the first sample and not for larger ones."""
+    largest = float(FEEDS[0]["x"].max()) + 1e-3
+    assert max(feed["x"].max() for feed in FEEDS) > largest
+    body = """m = ReduceMax<keepdims=0>(x) is_larger = Greater(m, largest) place = Cast<to=7>(is_larger)
+              z = Gather(zero, place) p = GlobalAveragePool(x) f = Flatten(p) g = Gemm(f, w) y = Add(g, z)"""
+    constants: dict[str, Array | float] = {"largest": largest, "zero": np.zeros(1, np.float32), "w": floats(3, 5)}
+    model = model_of("(float[1,3,8,8] x) => (float[1,5] y)", body, constants)
+    final = measurement({**files, "other": saved(model, tmp_path / "late.onnx")})
+    assert final.run().keys() == {"same", REFERENCE}
+    assert "onnxruntime cannot run it on sample" in final.lost["other"]
+
+
+def test_whoever_no_longer_waits_gets_a_few_samples_and_rounds_in_any_case(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint._CHUNK_S", 0.0)
+    final = measurement(files)
+    final.is_ended = lambda: True
+    found = final.run()
+    quality = found["other"].judged.quality
+    assert quality is not None
+    assert quality.n_samples == LEAST_ROUNDS
+    assert {latency.n_rounds for latency in found["other"].latency.values()} == {LEAST_ROUNDS}
+    said = f"outputs were compared on {LEAST_ROUNDS} of the {N_FEEDS} samples: the user wanted no more"
+    assert final.notes.count(said) == 1

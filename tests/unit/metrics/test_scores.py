@@ -79,3 +79,10 @@ def test_accuracy_of_scores_and_of_classes() -> None:
     assert accuracy(np.array(["cat"]), np.array("cat"), -1) == 1
     assert accuracy(np.array([[np.nan, 1.0]]), np.array(1), -1) == 0
     assert accuracy(scores, np.array([1, 1]), -1) == 0
+
+
+def test_no_positions_agree() -> None:
+    assert agreement(np.zeros((0, 3)), np.zeros((0, 3)), 1, -1) == 1
+    assert agreement(np.zeros((0, 3)), np.zeros((1, 3)), 1, -1) == 0
+    assert accuracy(np.zeros((0, 3)), np.zeros(0), -1) == 1
+    assert accuracy(np.zeros((0, 3)), np.zeros(1), -1) == 0

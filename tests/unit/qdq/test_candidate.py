@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.scheme import Scheme
+from autoquant.domain.scheme import Rounding, Scheme
 from autoquant.qdq.candidate import Candidate
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, opened, scheme
 from tests.models import a_convnet
@@ -55,3 +55,13 @@ def test_a_scheme_is_written_from_its_opset_on_and_not_before(taken: Scheme, ops
     assert opened(case_of(a_convnet(opset)).quantized(taken).model)
     with pytest.raises(Exception, match="INVALID_GRAPH"):
         opened(case_of(a_convnet(opset - 1)).quantized(taken).model)
+
+
+def test_it_says_by_which_roundings_its_constants_were_rounded() -> None:
+    labels = {
+        "v": "s8:channel:sym:axis-0:gptq-0123456789ab",
+        "w": "s8:channel:sym:axis-0",
+        "b_quantized": "0123456789ab",
+    }
+    assert candidate(variants=labels).roundings == {Rounding.GPTQ}
+    assert candidate(variants={"w": "s8:tensor:sym"}).roundings == frozenset()

@@ -78,3 +78,10 @@ def test_other_constants_are_no_masks(body: str, value: float) -> None:
 
 def test_the_least_float_is_a_mask_wherever_it_leads() -> None:
     assert masks("f = Where(b, x, c) r = ReduceMax<keepdims=1>(f) p = Add(x, r)", LEAST) == {"f"}
+
+
+def test_what_is_clipped_before_a_masked_tensor_is_masked_too() -> None:
+    body = "s = Add(x, x) c = Clip(s, low) p = Softmax(c) y = MatMul(p, w)"
+    constants: dict[str, Array | float] = {"low": -65504.0, "w": floats(4, 2)}
+    graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", body, constants))
+    assert masked(graph, statistics_of(-1100, 0, "c")) == {"c", "s"}

@@ -33,3 +33,10 @@ def test_integers_of_another_grid_or_algorithm_are_not_taken(
     found = np.ones((2, 3), np.int8), SCALE
     rounded = RoundedWeights({(W, grid_digest(SCALE, ZERO_POINT, DType.S8, GPTQ)): found})
     assert rounded(W, scale, zero_point, dtype, rounding) is None
+
+
+def test_weights_that_cannot_be_rounded_so_are_named() -> None:
+    assert RoundedWeights({}).note is None
+    note = RoundedWeights({}, unfit=frozenset({TensorName("v"), TensorName("w")})).note
+    assert note is not None
+    assert note.startswith("rounding leaves 2 weights at the nearest integers, such as v: they are no plain matrices")

@@ -94,6 +94,7 @@ def test_a_constant_that_nothing_is_multiplied_with_is_left_alone() -> None:
     rounder, _ = rounder_of(model_of("(float[2,4] x) => (float[2,4] y)", "y = Add(x, w)", {"w": floats(4)}))
     assert rounder(W, *GRID) is None
     assert not rounder.unfinished
+    assert rounder.unfit == {W}
 
 
 def test_what_there_is_no_time_for_stays_as_it_is_and_is_named() -> None:

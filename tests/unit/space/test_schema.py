@@ -240,6 +240,14 @@ def test_an_unknown_operator_or_scheme_is_refused_with_a_suggestion(
             "schemes.a.activation: 'u8:tensor:asym:unsaturated' says how weights are scaled, leave out ':unsaturated'",
         ),
         (
+            text(scheme_a=SCHEME_A.replace("s8:channel:sym", "s8:channel:sym:pow2") + 'rounding = "adaquant"\n'),
+            "schemes.a: rounding = 'adaquant' learns scales, 's8:channel:sym:pow2' says what they are, write 'gptq'",
+        ),
+        (
+            text(scheme_a=SCHEME_A + 'rounding = "adaquant"\nbias = "none"\n'),
+            "schemes.a: rounding = 'adaquant' learns biases with the scales, leave out bias = 'none'",
+        ),
+        (
             text(scheme_a=SCHEME_A.replace("min-max", "minmax")),
             "schemes.a.ranges: 'minmax' is no range method, write 'min-max', 'percentile-99.99', 'entropy', 'mse' or"
             " 'dynamic'",

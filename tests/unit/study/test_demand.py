@@ -102,6 +102,15 @@ def test_what_missed_the_demand_or_failed_is_not_predicted_again(tmp_path: Path)
             tell(study, trial, 29.9, found.ratios[0])
 
 
+def test_what_missed_the_demand_is_not_taken_either_where_the_time_is_over(tmp_path: Path) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    tell(study, study.ask_for(found.assignment), 29.9, found.ratios[0])
+    hurried = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=0.0)
+    assert hurried.assignment != found.assignment
+
+
 def test_a_rough_value_below_the_demand_is_no_miss(tmp_path: Path) -> None:
     layout = a_layout(N_REGIONS)
     study = a_study(tmp_path, layout, a_landscape(layout))

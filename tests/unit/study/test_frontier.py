@@ -91,13 +91,31 @@ def test_the_weights_of_the_targets_decide() -> None:
         assert np.isclose(landscape.ratios_of(found)[:, target].min(), fastest)
 
 
-def test_regions_that_all_touch_are_left_to_the_integer_program() -> None:
-    layout = a_layout(16, share_of_edges=1.0)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("demand_db", [20.0, 35.0, 50.0])
+def test_where_all_regions_touch_the_frontier_holds_its_hull_too(seed: int, demand_db: float) -> None:
+    layout = a_layout(16, share_of_edges=1.0, seed=seed)
     assert not Labelling(16, layout.edges).is_narrow
-    landscape = a_landscape(layout)
+    landscape = a_landscape(layout, seed=seed)
     found = Frontier(layout).solve([landscape], ONE)
     assert layout.allowed[np.arange(16), found].all()
-    assert (landscape.noise_of(found) <= 0.1).all()
+    noise, ratios = landscape.noise_of(found)[:, 0], landscape.ratios_of(found)[:, 0]
+    best = fastest_within(landscape, ONE, 10 ** (-demand_db / 10), seconds=20)
+    assert best.is_proven
+    least_noise, least_ratio = landscape.noise_of(best.codes[None])[0, 0], landscape.ratios_of(best.codes[None])[0, 0]
+    for price in (1e-2, 1.0, 1e2, 1e4):
+        assert (ratios + price * noise).min() <= (least_ratio + price * least_noise) * 1.02 + 1e-6
+
+
+def test_where_all_regions_touch_schemes_that_are_left_out_are_not_proposed() -> None:
+    layout = a_layout(16, share_of_edges=1.0)
+    landscape, frontier = a_landscape(layout), Frontier(layout)
+    allowed = layout.allowed.copy()
+    allowed[3:, 1] = False
+    frontier.narrow(allowed)
+    found = frontier.solve([landscape], ONE)
+    assert found.any()
+    assert not (found[:, 3:] == 1).any()
 
 
 def test_nothing_but_allowed_schemes_is_proposed() -> None:

@@ -114,3 +114,22 @@ def test_a_pruned_trial_of_a_user_says_roughly_what_it_says_and_is_not_asked_aga
 
 def test_a_pruned_trial_that_says_nothing_is_not_measured() -> None:
     assert not is_measured(a_pruned_trial())
+
+
+def test_noise_far_above_the_signal_counts_like_a_hundred_times_the_signal() -> None:
+    found = observe(LAYOUT, [a_trial(("a", "b", "b"), snr_db=-200.0), a_trial(("a", "b", "b"), snr_db=-np.inf)])
+    assert found.snr_db.tolist() == [[-20], [-20]]
+
+
+def test_a_trial_that_was_not_timed_ran_few_samples_whatever_its_state_in_the_study() -> None:
+    found = observe(LAYOUT, [a_trial(("a", "b", "b"), state="untimed", ratios=[])])
+    assert found.is_quick.tolist() == [True]
+    assert not found.is_timed.any()
+
+
+def test_failed_trials_say_what_they_were_asked_for() -> None:
+    failed = numbered(1, a_trial(("a", "b", "b")))
+    failed.state, failed.values = TrialState.FAIL, None
+    told = Reader(LAYOUT).read([numbered(0, a_trial(("a", "a", "b"))), failed], DIRECTIONS)
+    assert told.failed.tolist() == [[1, 2, 2]]
+    assert told.asked.tolist() == [[1, 1, 2]]

@@ -115,6 +115,8 @@ class Deaf(StructureSampler):
 
     def _learn(self, found, complete, asked):  # type: ignore[no-untyped-def]
         plain = [create_trial(params=t.params, distributions=t.distributions, values=t.values) for t in complete]
+        for trial, copy in zip(complete, plain, strict=True):
+            copy.system_attrs.update({k: v for k, v in trial.system_attrs.items() if k == "fixed_params"})
         super()._learn(found, plain, asked)
 
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from autoquant.study.surrogate import Observations, Prediction
-from autoquant.study.trust import Trust
+from autoquant.study.trust import Trust, believe
+from tests.unit.study.layouts import a_landscape, a_layout
 
 
 def told(trust: Trust, errors: float, n: int = 40, seed: int = 0) -> Trust:
@@ -57,3 +58,17 @@ def test_evaluations_without_a_latency_say_nothing_of_ratios() -> None:
     assert np.isfinite(trust.stretch).all()
     assert trust.coverage() == (1.0, 1.0)
     assert trust.n_recent == 30
+
+
+def test_models_of_an_earlier_study_are_fitted_step_by_step() -> None:
+    layout = a_layout(6)
+    landscape, rng = a_landscape(layout), np.random.default_rng(0)
+    codes = rng.integers(0, 2, (150, 6)) * rng.integers(1, 3, (150, 6)) * layout.allowed[:, 1:].all(axis=1)
+    ratios = landscape.ratios_of(codes) + 0.1 * rng.standard_normal((150, 1))
+    snr_db = -10 * np.log10(landscape.noise_of(codes) + 1e-9)
+    found = Observations(codes, snr_db, ratios, np.zeros(150), np.zeros(150, bool))
+    surrogate, trust = believe(layout, found, None)
+    assert surrogate.n_observed == 150
+    assert trust.n_recent == 60
+    assert surrogate.predict(codes[:3]).ratio_errors.min() > 0.05
+    assert believe(layout, found.of(slice(3)), None)[1].n_recent == 0

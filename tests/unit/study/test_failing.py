@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from autoquant.study.failing import Suspects
+from autoquant.study.layout import Codes
+from tests.unit.study.layouts import a_layout
+
+LAYOUT = a_layout(4)
+
+
+def codes(*rows: tuple[int, int, int, int]) -> Codes:
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def test_what_nobody_ran_shares_the_blame() -> None:
+    found = Suspects.of(LAYOUT, codes((1, 1, 1, 0)), codes((1, 0, 0, 0)))
+    assert np.argwhere(found.pairs[0]).tolist() == [[1, 1], [2, 1]]
+    assert not found.certain.any()
+    chances = found.chances(LAYOUT, codes((1, 0, 0, 2), (0, 1, 0, 0), (0, 1, 1, 0), (0, 2, 2, 0)))
+    np.testing.assert_allclose(chances, [1.0, 0.5, 0.0, 1.0])
+
+
+def test_a_cause_that_is_left_alone_is_certain() -> None:
+    found = Suspects.of(LAYOUT, codes((1, 1, 1, 0)), codes((1, 0, 1, 0)))
+    assert np.argwhere(found.certain).tolist() == [[1, 1]]
+    assert found.chances(LAYOUT, codes((0, 1, 0, 0)))[0] == 0
+
+
+def test_a_failure_of_parts_that_run_elsewhere_accuses_none_of_them() -> None:
+    found = Suspects.of(LAYOUT, codes((1, 1, 0, 0)), codes((1, 0, 0, 0), (0, 1, 0, 0)))
+    assert len(found.pairs) == 0
+    assert found.chances(LAYOUT, codes((1, 1, 0, 0)))[0] == 1
+
+
+def test_several_failures_add_to_the_doubt() -> None:
+    found = Suspects.of(LAYOUT, codes((1, 1, 0, 0), (1, 0, 2, 0)), codes())
+    assert found.chances(LAYOUT, codes((1, 0, 0, 0)))[0] == pytest.approx(0.25)
+
+
+def test_without_failures_everything_runs() -> None:
+    found = Suspects.of(LAYOUT, codes(), codes((1, 1, 1, 1)))
+    np.testing.assert_array_equal(found.chances(LAYOUT, codes((1, 1, 1, 1), (0, 0, 0, 0))), [1, 1])
+    assert not found.certain.any()
+    assert found.chances(LAYOUT, codes()).shape == (0,)

@@ -1,0 +1,119 @@
+"""The sampler in studies unlike a search: with failures, threads, other samplers around it, earlier trials."""
+
+import pickle
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import PartialFixedSampler
+from optuna.trial import TrialState
+
+from autoquant.study.layout import Layout
+from autoquant.study.sampler import StructureSampler
+from tests.unit.study.layouts import SCHEMES
+from tests.unit.study.test_sampler import CHOICES, REGIONS, a_layout, a_study, objectives, suggested, told
+
+
+def test_what_makes_trials_fail_is_found_and_left_alone() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+    study.enqueue_trial(dict.fromkeys(map(str, REGIONS), "float"))
+    for name in ("a", "b"):
+        study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
+    for _ in range(40):
+        trial = study.ask()
+        params = suggested(trial)
+        if params[REGIONS[4]] == "a":
+            study.tell(trial, state=TrialState.FAIL)
+        else:
+            study.tell(trial, objectives(params))
+    failed = [trial.number for trial in study.trials if trial.state is TrialState.FAIL]
+    assert len(failed) <= 10
+    assert max(failed) < 25
+
+
+def test_threads_may_share_it() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+    study.optimize(lambda trial: objectives(suggested(trial)), n_trials=60, n_jobs=4)
+    proposed = [tuple(trial.params[region] for region in REGIONS) for trial in study.trials]
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+    assert len(set(proposed)) == 60
+
+
+def test_what_is_still_running_is_not_proposed_again() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+    told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
+    open_trials = [study.ask() for _ in range(6)]  # none of them has said any parameter so far
+    assert len({tuple(suggested(trial).values()) for trial in open_trials}) == 6
+
+
+def test_regions_can_be_fixed_by_another_sampler() -> None:
+    fixed = {str(REGIONS[0]): "b", str(REGIONS[5]): "float"}
+    study = a_study(PartialFixedSampler(fixed, StructureSampler(a_layout(), seed=0)), 20)
+    assert all(fixed.items() <= trial.params.items() for trial in study.trials)
+
+
+def test_it_can_be_pickled_and_goes_on() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = a_study(sampler, 15)
+    study.sampler = pickle.loads(pickle.dumps(sampler))
+    study.optimize(lambda trial: objectives(suggested(trial)), n_trials=5)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 20
+
+
+def test_how_far_it_can_be_trusted_is_learned_of_an_earlier_study() -> None:
+    """Latencies scatter by far more than what is said of their errors."""
+    rng, trials = np.random.default_rng(0), a_study(optuna.samplers.RandomSampler(seed=0), 80).trials
+    for trial in trials:
+        trial.values = [trial.values[0], trial.values[1] * rng.choice([0.5, 1.5])]
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    study.add_trials(trials)
+    suggested(study.ask())
+    assert sampler.trust.n_recent == 60
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 80
+    every = np.array([[i] * len(REGIONS) for i in range(3)])
+    assert sampler.surrogate.predict(every).ratio_errors.min() > 0.05
+
+
+def test_a_generic_proposal_is_no_repetition_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", 1.0)
+    layout = Layout.of(dict.fromkeys(REGIONS[:3], CHOICES), SCHEMES, [], dict.fromkeys(REGIONS[:3], 1 / 3))
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(layout, seed=0))
+    for _ in range(25):
+        trial = study.ask()
+        params = {region: trial.suggest_categorical(region, CHOICES) for region in REGIONS[:3]}
+        study.tell(trial, objectives(dict.fromkeys(map(str, REGIONS), "float") | params))
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 25
+
+
+def test_a_highest_ratio_counts_on_every_target() -> None:
+    """On the second target, what is fast on the first one is slow."""
+    sampler = StructureSampler(a_layout(), seed=0, max_latency_ratio=0.9)
+    study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
+    for name in ("float", "a", "b"):
+        study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
+    for _ in range(25):
+        snr_db, ratio = objectives(suggested(trial := study.ask()))
+        study.tell(trial, [snr_db, ratio, 2.2 - 2 * ratio])
+    suggested(study.ask())
+    outlook = sampler.outlook()
+    assert outlook is not None
+    kept = [trial.values for trial in study.trials if trial.values and max(trial.values[1:]) <= 0.9]
+    assert (outlook.saving > 0) == bool(kept)
+
+
+def test_a_complete_trial_without_ratios_makes_no_gain_unknown() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for number in range(12):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        trial.set_user_attr("snr_db", snr_db)
+        trial.set_user_attr("ratios", [] if number % 3 == 0 else [ratio])
+        trial.set_user_attr("state", "untimed" if number % 3 == 0 else "complete")
+        study.tell(trial, snr_db)
+    suggested(study.ask())
+    outlook = sampler.outlook()
+    assert outlook is not None
+    assert np.isfinite([outlook.saving, outlook.attainable, outlook.next_gain, outlook.noise]).all()
