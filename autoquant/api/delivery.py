@@ -40,7 +40,10 @@ _LOG = logging.getLogger("autoquant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``."""
+    """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``.
+
+    ``tell`` is told the name of each stage.
+    """
 
     prepared: PreparedModel
     finalists: Finalists
@@ -54,15 +57,20 @@ class Delivery:
     objectives: Objectives
     bounds: Bounds
     is_ended: Callable[[], bool]
+    tell: Callable[[str], None]
     notes: list[str]
 
     def deliver(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> Front:
         """The front; every number in it comes from the files themselves, measured together."""
+        is_refined = self.finalists.refine is not None
+        self.tell("refine" if is_refined else "finish")
         float_path = self._write_float()
         save_model(self.prepared.graph.model, self.folder.path / PREPARED)
         finalists = self._write_finalists(evaluations, deadline)
         files = {name: finalist.path for name, finalist in finalists.items()}
         _LOG.info("%d finalists", len(files))
+        if is_refined:
+            self.tell("finish")
         measured = self._measure(finalists, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
         within = {

@@ -19,10 +19,11 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
 from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 from autoquant.model.fragments import inline_external
+from autoquant.model.graph import Graph
 from autoquant.model.io import save_model, sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.qdq.overrides import stored_scales, tensor_quant_overrides
 
 __all__ = ["FEW_FINALISTS", "Finalist", "Finalists", "Refine", "Refined"]
 
@@ -181,7 +182,6 @@ class Finalists:
         assignment = _quantized(evaluation)
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
-        overrides = tensor_quant_overrides(plan, self.builder.planner)
         blocks = {index for index in plan.dynamic if plan.schemes[index].is_blockwise}
         quantized, dynamic, blockwise = (
             json.dumps([nodes[i].name for i in sorted(indices)])
@@ -197,6 +197,8 @@ class Finalists:
         }
         model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)
+        scales = stored_scales(candidate.variants, Graph(model), self.ingredients.prepared.graph)
+        overrides = {**tensor_quant_overrides(plan, self.builder.planner), **scales}
         self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
         return Finalist(evaluation=evaluation, path=path, sha256=sha256_of(path), algorithms=algorithms, plain=plain)
 

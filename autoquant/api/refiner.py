@@ -142,8 +142,14 @@ class Refiner:
         prepared, calibration = self.setup.ingredients.prepared, self.setup.calibration
         shifts = steps.observe_shifts(prepared, builder, assignment, calibration, seconds=seconds)
         candidate = builder.build(assignment, shifts)
-        roundings = sorted(f"rounding {rounding}" for rounding in candidate.roundings)
+        roundings = sorted(f"rounding {each}" for each in self._given(rounding, candidate))
         return Refined(candidate=candidate, algorithms=(*roundings, *(["bias observed"] if shifts else [])))
+
+    def _given(self, rounding: Rounding, candidate: Candidate) -> set[Rounding]:
+        """What gave a candidate's integers: where there was no time for what was asked for, the first one did."""
+        asked = self._rounded[rounding]
+        found = set(candidate.roundings) - (set() if asked.found else {rounding})
+        return found | {_FIRST} if candidate.roundings and asked.unfinished else found
 
     def _builder(self, rounding: Rounding, seconds: float) -> Builder:
         if rounding not in self._builders:

@@ -275,7 +275,6 @@ class Run:
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
         interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
-        self._tell("finish", trials)
 
         def is_ended() -> bool:
             return interrupts.n_pressed > n_before
@@ -307,6 +306,7 @@ class Run:
             objectives=self.configuration.objectives,
             bounds=bounds,
             is_ended=is_ended,
+            tell=lambda phase: self._tell(phase, trials),
             notes=self.notes,
         )
         with folder.new_models():

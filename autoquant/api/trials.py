@@ -216,7 +216,7 @@ class Trials:
         self.study.tell(evaluation)
         is_new = self._remember(evaluation)
         has_failed = isinstance(outcome, Failure)
-        self._n_failed = self._n_failed + 1 if has_failed else 0
+        self._n_failed = 0 if is_new else self._n_failed + has_failed
         self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
         self._seconds.append(self.deadline.elapsed - start)
         if is_new and is_proposed:
@@ -294,10 +294,10 @@ class Trials:
 
     def _nothing_left(self) -> str | None:
         """Why further trials would find nothing."""
+        if self.is_structured and self._n_repeated + self._n_failed >= _MOST_REPEATED:
+            return "failing" if self._n_failed > self._n_repeated else "exhausted"
         if self._is_exhausted():
             return "exhausted"
-        if self.is_structured and self._n_failed >= _MOST_REPEATED:
-            return "failing"
         return "plateau" if self._is_plateau() else None
 
     def _is_plateau(self) -> bool:
@@ -312,8 +312,6 @@ class Trials:
         return self._n_flat >= _MOST_FLAT
 
     def _is_exhausted(self) -> bool:
-        if self.is_structured and self._n_repeated >= _MOST_REPEATED:
-            return True
         n_assignments = 1
         for names in self.space.choices.values():
             n_assignments *= len(names)

@@ -1,5 +1,6 @@
 """What a search tries first, from an earlier run or a quantized model."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,7 @@ def read_warm_start(path: Path) -> WarmSource:
     Raises:
         AutoquantError: It is nothing of this kind, or damaged.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         return _read_run(path)
     if path.suffix == ".onnx":
         return QuantizedFile(of_graph(Graph(load_any(path))))

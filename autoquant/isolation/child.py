@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from autoquant.isolation.limits import die_with_parent, limit_memory
-from autoquant.isolation.messages import Answer, Request, Start, receive, send
+from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 
 __all__ = ["Warnings", "main", "serve"]
 
@@ -87,6 +87,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # which the parent hears, too
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
+    os.environ["PYTHONPATH"] = os.environ.pop(PYTHONPATH_BEFORE, "")
     die_with_parent()
     answers: Any = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-__all__ = ["Answer", "Request", "Start", "receive", "send"]
+__all__ = ["PYTHONPATH_BEFORE", "Answer", "Request", "Start", "receive", "send"]
+
+PYTHONPATH_BEFORE = "AUTOQUANT_PYTHONPATH"
+"""What ``PYTHONPATH`` was in the first process: in the other one it says where our own modules are, until that runs."""
 
 
 @dataclass(frozen=True, slots=True)

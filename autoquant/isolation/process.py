@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from autoquant.isolation.messages import Answer, Request, Start, receive, send
+from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 from autoquant.isolation.patience import Patience
 from autoquant.isolation.scratch import Scratch
 
@@ -203,8 +203,10 @@ def memory_folder() -> str | None:
 
 def _environment() -> dict[str, str]:
     """Of the process: one BLAS thread, so that nothing runs beside what is timed, and modules from where ours are."""
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1"), "PYTHONPATH": path}
+    named = [os.path.abspath(folder) for folder in sys.path if folder]
+    here = [os.getcwd()] if "" in sys.path else []
+    own = {"PYTHONPATH": os.pathsep.join([*named, *here]), PYTHONPATH_BEFORE: os.environ.get("PYTHONPATH", "")}
+    return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1"), **own}
 
 
 def _signal_name(number: int) -> str:

@@ -263,8 +263,8 @@ def _name(graph: onnx.GraphProto) -> None:
     for i, node in enumerate(graph.node):
         if node.name in seen or SUFFIX.search(node.name):
             name = f"{node.name}_" if SUFFIX.search(node.name) else node.name or f"{node.op_type}_{i}"
-            while name in taken:
-                name = f"{name}_{i}"
+            while name in taken or SUFFIX.search(name):
+                name = f"{name}_{i}_"
             node.name = name
             taken.add(name)
         seen.add(node.name)

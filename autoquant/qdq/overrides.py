@@ -1,21 +1,24 @@
 """A plan in the grammar of onnxruntime's TensorQuantOverrides."""
 
+import re
 from collections.abc import Mapping
 
 from autoquant.domain.region import TensorName
-from autoquant.domain.scheme import DType, Granularity, TensorFormat
+from autoquant.domain.scheme import DType, Granularity, Rounding, TensorFormat
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import activations, channel_axis, weight_of
 from autoquant.qdq.constants import constant_params
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
 
-__all__ = ["TYPE_NAMES", "tensor_quant_overrides"]
+__all__ = ["TYPE_NAMES", "stored_scales", "tensor_quant_overrides"]
 
 TYPE_NAMES = {DType.U8: "QUInt8", DType.S8: "QInt8", DType.U16: "QUInt16", DType.S16: "QInt16"}
 """Members of onnxruntime's ``QuantType``."""
 
 Override = dict[str, object]
+_SCALED = re.compile(rf":({'|'.join(rounding for rounding in Rounding)}|bias)-[0-9a-f]{{12}}")
+"""In the label of a weight."""
 
 
 def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Override]]:
@@ -24,14 +27,38 @@ def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Ov
     Types are spelled as the members of ``QuantType``; scales and zero points are numbers. What the grammar cannot say
     is left out: more than two types of one tensor; readers that take floats where others take integers; a Gemm that
     writes floats beside one that writes integers; operators with the range of each input; the nodes that keep a float
-    operator in float; corrected biases, as ``quantize_static`` rounds those of the float model; a power of two as the
-    weight scale that was widened for a bias; other integers than the nearest ones, and the scales that ``adaquant``
-    learned for them.
+    operator in float; corrected biases and other integers than the nearest ones, as ``quantize_static`` rounds what the
+    float model holds, see ``float_model``.
     """
     found = _activations(plan, planner)
     for index in sorted(plan.integer):
         for name, override in _constants(planner.graph.nodes[index], plan, planner).items():
             found.setdefault(name, override)
+    return found
+
+
+def stored_scales(variants: Mapping[str, str], member: Graph, graph: Graph) -> Mapping[str, list[Override]]:
+    """Overrides with the scales of weights that the values of the float model alone do not give.
+
+    Those are widened for a bias, learned, or of integers that were not rounded to the nearest ones, so that what they
+    stand for has other extremes.
+
+    Args:
+        variants: Labels of constants by name, those of a candidate.
+        member: The candidate.
+        graph: The float model.
+    """
+    own, found = {node.name: node for node in graph.nodes}, dict[str, list[Override]]()
+    for dq in member.nodes:
+        label = variants.get(dq.inputs[0], "") if dq.op_type == "DequantizeLinear" else ""
+        if not _SCALED.search(label):
+            continue
+        scale, zero_point = member.constant(dq.inputs[1]), member.constant(dq.inputs[2])
+        dtype = next(dtype for dtype in DType if dtype.numpy == zero_point.dtype)
+        numbers = _numbers(QuantParams(scale, zero_point, dtype), dq.attributes["axis"] if scale.ndim else None)
+        for reader in member.consumers[dq.outputs[0]]:
+            weight = own[reader.name].inputs[reader.inputs.index(dq.outputs[0])]
+            found.setdefault(weight, numbers)
     return found
 
 

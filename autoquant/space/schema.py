@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections import Counter
@@ -72,7 +73,7 @@ def read_space(name_or_path: str, *, ep: str | None = None, accuracy: Accuracy |
 
 def _find(name_or_path: str) -> Path:
     path = Path(name_or_path)
-    if path.suffix == ".toml" and path.exists():
+    if path.suffix == ".toml" and os.path.exists(path):  # that of Path raises where a name is too long
         return path
     shipped = {file.stem: file for folder in _shipped_folders() for file in sorted(folder.glob("*.toml"))}
     if name_or_path in shipped:

@@ -16,11 +16,12 @@ _LARGEST = 2.0**30
 class Cut:
     """Minimises what ``Labelling`` does, whatever the graph, where no border pays; one that does costs nothing here.
 
-    Regions with label 1 are on the side of the source. Costs are rounded to 2^-30 of their sum.
+    Regions with label 1 are on the side of the source. Costs are rounded to 2^-30 of their sum, in which no region's
+    own cost is larger than what all its borders can outweigh.
 
     Args:
         n_regions: Number of regions.
-        edges: Pairs of touching regions; shape (E, 2).
+        edges: Pairs of touching regions, some of them perhaps in both directions; shape (E, 2).
 
     References:
         Greig, Porteous, Seheult, "Exact maximum a posteriori estimation for binary images", 1989; Dinic, 1970.
@@ -28,12 +29,15 @@ class Cut:
 
     def __init__(self, n_regions: int, edges: Codes) -> None:
         self._source, self._sink = n_regions, n_regions + 1
-        regions, (a, b) = np.arange(n_regions), edges.T
+        pairs, numbers = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
+        self._merges = np.equal.outer(numbers.reshape(-1), np.arange(len(pairs))).astype(float)
+        self._touches = np.equal.outer(pairs, np.arange(n_regions)).any(axis=1).astype(float)
+        regions, (a, b) = np.arange(n_regions), pairs.T
         source, sink = np.full(n_regions, self._source), np.full(n_regions, self._sink)
         rows, columns = np.concatenate([source, regions, a, b]), np.concatenate([regions, sink, b, a])
-        numbers = coo_array((1 + np.arange(len(rows)), (rows, columns)), shape=(n_regions + 2, n_regions + 2)).tocsr()
-        self._indices, self._ends = numbers.indices.astype(np.int32), numbers.indptr.astype(np.int32)
-        self._order = numbers.data - 1
+        places = coo_array((1 + np.arange(len(rows)), (rows, columns)), shape=(n_regions + 2, n_regions + 2)).tocsr()
+        self._indices, self._ends = places.indices.astype(np.int32), places.indptr.astype(np.int32)
+        self._order = places.data - 1
 
     def solve(self, own: Floats, border: Floats) -> npt.NDArray[np.bool_]:
         """The labels of lowest cost.
@@ -45,7 +49,9 @@ class Cut:
         Returns:
             Label of each region; shape (n, R).
         """
-        cost = np.maximum(border, 0.0)
+        cost = np.maximum(border @ self._merges, 0.0)
+        largest = cost @ self._touches + cost.max(axis=1, initial=1e-6, keepdims=True)
+        own = np.clip(own, -largest, largest)
         capacities = np.concatenate([np.maximum(-own, 0.0), np.maximum(own, 0.0), cost, cost], axis=1)
         total = np.maximum(capacities.sum(axis=1, keepdims=True), 1e-100)
         whole = np.rint(capacities * (_LARGEST / total)).astype(np.int32)[:, self._order]

@@ -9,10 +9,14 @@ from autoquant.study.layout import Codes, Floats, Layout
 
 __all__ = ["Suspects"]
 
+_N_CERTAIN = 2
+_FROM_ELSEWHERE = 0.1
+"""Of failures."""
+
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """For each failed trial the schemes of regions of which one is taken to be the cause: no other trial ran them.
+    """For each failed trial the schemes of regions of which one may be the cause: no other trial ran them.
 
     Attributes:
         pairs: Shape (n, R, S), at least one in each row; failures of what others ran, piece by piece, are left out.
@@ -36,14 +40,20 @@ class Suspects:
 
     @property
     def certain(self) -> npt.NDArray[np.bool_]:
-        """What nothing else can be the cause of some failure, shape (R, S)."""
-        return np.asarray(self.pairs[self.pairs.sum(axis=(1, 2)) == 1].any(axis=0))
+        """What alone can be the cause of two failures, shape (R, S): one may have been something else."""
+        alone = self.pairs[self.pairs.sum(axis=(1, 2)) == 1]
+        return np.asarray(alone.sum(axis=0) >= _N_CERTAIN)
 
     def chances(self, layout: Layout, codes: Codes) -> Floats:
-        """Probability that assignments run, as if each suspect of a failure were equally likely; shape (n,)."""
+        """Probability that assignments run, as if each suspect of a failure were equally likely; shape (n,).
+
+        Some failures come from what is no part of an assignment, as want of memory or time.
+        """
+        if not len(self.pairs):
+            return np.ones(len(codes))
         equally = self.pairs / self.pairs.sum(axis=(1, 2), keepdims=True)
         shares = np.tensordot(_pairs(layout, codes).astype(float), equally, axes=([1, 2], [1, 2]))
-        return np.asarray(np.prod(np.maximum(1.0 - shares, 0.0), axis=1))
+        return np.asarray(np.prod(1.0 - (1.0 - _FROM_ELSEWHERE) * np.minimum(shares, 1.0), axis=1))
 
 
 def _pairs(layout: Layout, codes: Codes) -> npt.NDArray[np.bool_]:

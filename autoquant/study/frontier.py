@@ -38,6 +38,7 @@ class Frontier:
         self.layout = layout
         labelling = Labelling(len(layout.regions), layout.edges)
         self._labelling = labelling if labelling.is_narrow else Cut(len(layout.regions), layout.edges)
+        self._prices = _PRICES if labelling.is_narrow else _PRICES[::2]  # a cut each
 
     def narrow(self, allowed: npt.NDArray[np.bool_]) -> None:
         """Leave out schemes: from now on regions may take these, shape (R, S)."""
@@ -58,10 +59,10 @@ class Frontier:
         own, border = (np.stack(column) for column in list(zip(*terms, strict=True))[1:])
         noise = np.stack([landscape.noise for landscape, *_ in terms])
         n_outputs = noise.shape[1]
-        shares = np.ones((len(terms), len(_PRICES), n_outputs))
+        shares = np.ones((len(terms), len(self._prices), n_outputs))
         rounds: list[Codes] = []
         for _ in range(1 if n_outputs == 1 else _N_ROUNDS):
-            codes = self._cheapest(noise, own, border, _PRICES[:, None] * shares)
+            codes = self._cheapest(noise, own, border, self._prices[:, None] * shares)
             rounds.append(codes.reshape(-1, codes.shape[-1]))
             powers = np.stack([term[0].noise_of(solved) for term, solved in zip(terms, codes, strict=True)])
             shares = shares * powers / powers.max(axis=-1, keepdims=True)

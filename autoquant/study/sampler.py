@@ -159,7 +159,8 @@ class StructureSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The proposal; never one that was proposed already, or that is known to run as one that was.
 
-        Regions that are not in the search space, as ``PartialFixedSampler`` has it, are left out.
+        Regions that are not in the search space, as ``PartialFixedSampler`` has it, are left out: with those that it
+        fixes, a proposal may be a repetition.
         """
         with self._lock:
             trials = study.get_trials(deepcopy=False)
@@ -179,7 +180,8 @@ class StructureSampler(BaseSampler):
         if len(found) > self._n_fitted:
             self._learn(found, told.measured, told.asked)
         self._leave_out(told)
-        if self._rng.random() < self._trust.generic_share:
+        is_whole = search_space.keys() >= self._layout.choices.keys()
+        if self._rng.random() < self._trust.generic_share and is_whole:
             generic = self._generic.sample_relative(study, trial, search_space)
             if generic and self._layout.encode(generic).tobytes() not in seen:
                 return generic
@@ -199,14 +201,14 @@ class StructureSampler(BaseSampler):
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
             self._count(found, n_before, asked)
-        elif not all("fixed_params" in trial.system_attrs for trial in measured):  # of a study that goes on
-            self._surrogate, self._trust = believe(self._layout, found, self._prior)
-        n_first = _MAX_OBSERVATIONS // 3
-        every = np.arange(len(found))
-        kept = (
+        n_first, every = _MAX_OBSERVATIONS // 3, np.arange(len(found))
+        kept = found.of(
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
         )
-        self._surrogate.fit(found.of(kept), n_all=len(found))
+        if not n_before and not all("fixed_params" in trial.system_attrs for trial in measured):
+            self._surrogate, self._trust = believe(self._layout, kept, self._prior)  # of a study that goes on
+            self._surrogate.n_observed = len(found)
+        self._surrogate.fit(kept, n_all=len(found))
 
     def _leave_out(self, told: Told) -> None:
         """What never ran where it was asked for, and what makes trials fail."""
@@ -269,8 +271,9 @@ class StructureSampler(BaseSampler):
         landscape = surrogate.landscape(self._rng, 0.0)
         codes = self._solve([landscape], weights)
         snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
-        likely = self._steering.chances(codes, snr_db) > 0.5
-        costs = self._steering.costs(landscape.ratios_of(codes), codes) @ weights
+        ratios = landscape.ratios_of(codes)
+        likely = (self._steering.chances(codes, snr_db) > 0.5) & self._is_within(ratios)
+        costs = self._steering.costs(ratios, codes) @ weights
         attainable = gain.with_points(snr_db[likely], costs[likely]).saving
         members = self._members(found, gain, weights)
         noise = np.sqrt(np.mean(np.square(found.errors[members])) / len(members)) if len(members) else 0.0
@@ -283,8 +286,10 @@ class StructureSampler(BaseSampler):
 
     def _kept(self, found: Observations) -> npt.NDArray[np.bool_]:
         """Which evaluations were measured to the end, keep every demand but that on SNR, and the ratio everywhere."""
-        highest = np.inf if self._max_ratio is None else self._max_ratio
-        return self._steering.keeps & ~found.is_quick & ~(found.ratios > highest).any(axis=1)
+        return self._steering.keeps & ~found.is_quick & self._is_within(found.ratios)
+
+    def _is_within(self, ratios: Floats) -> npt.NDArray[np.bool_]:
+        return np.asarray(~(ratios > (np.inf if self._max_ratio is None else self._max_ratio)).any(axis=1))
 
     def _chances(self, codes: Codes, found: Prediction) -> Floats:
         """Probability that assignments run and keep every demand but that on SNR; shape (n,)."""
@@ -313,9 +318,7 @@ class StructureSampler(BaseSampler):
         drawn = [self._surrogate.landscape(self._rng, min(k, 1.0)) for k in range(_N_DRAWS)]
         best = found.codes[self._members(found, gain, weights)]
         proposals = np.concatenate([self._solve(drawn, weights), self._neighbours(best, gain, weights)])
-        proposals = np.unique(proposals, axis=0)
-        proposals = proposals[self._suspects.chances(self._layout, proposals) > 0]
-        candidates = [codes for codes in proposals if codes.tobytes() not in seen]
+        candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
             return self._mutated(best, seen)
@@ -361,7 +364,7 @@ class StructureSampler(BaseSampler):
         for _ in range(100):
             changed = start.copy()
             for region in self._rng.integers(len(start), size=1 + self._rng.integers(3)):
-                changed[region] = self._rng.choice(np.flatnonzero(self._layout.allowed[region]))
+                changed[region] = self._rng.choice(np.flatnonzero(self._frontier.layout.allowed[region]))
             if changed.tobytes() not in seen:
                 break
         return changed

@@ -38,7 +38,6 @@ CASES: tuple[Case, ...] = (
     (40, 500, 1, 1, 16),
     (200, 500, 1, 1, 1),
     (200, 500, 3, 3, 1),
-    (200, 500, 3, 3, 16),
 )
 """Regions, trials, targets, outputs, and how far a region reaches: it touches so many of those before it."""
 LIMITS_MS = {40: 50.0, 200: 500.0}

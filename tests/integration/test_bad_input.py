@@ -52,6 +52,8 @@ def test_a_missing_model_is_refused(search: Command) -> None:
         ("calibration", ".npz", "no such file"),
         ("calibration", "", "no such file or folder"),
         ("labels", ".npy", "no such file"),
+        ("space", ".toml", "no search space file has this path"),
+        ("warm_start", "", "give the folder of a run"),
         ("out", "", "cannot be written"),
     ],
 )

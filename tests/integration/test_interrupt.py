@@ -90,7 +90,7 @@ def test_an_interrupt_ends_a_refinement_and_delivers_the_plain_finalists(monkeyp
     pressing = threading.Timer(5.0, os.kill, (os.getpid(), signal.SIGINT))
 
     def on_progress(progress: SearchProgress) -> None:
-        if progress.phase == "finish" and not pressing.is_alive():
+        if progress.phase == "refine" and not pressing.is_alive():
             pressing.start()
 
     result = autoquant.search(

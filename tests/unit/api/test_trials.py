@@ -317,3 +317,15 @@ def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> No
     trials = some_trials(tmp_path, Failing(), is_structured=True)
     assert trials.run(150) == "failing"
     assert len(trials.study.evaluations) == 100
+
+
+def test_failures_and_repetitions_in_turn_end_a_search_too(tmp_path: Path) -> None:
+    class Moody(Answers):
+        def evaluate(self, assignment: Assignment, *others: Any, **named: Any) -> Measurement | Failure | None:
+            if len(self.seen) % 3:
+                self.seen.append(dict(assignment))
+                return Failure(stage="run", reason="no memory")
+            return super().evaluate(assignment, *others, **named)
+
+    trials = some_trials(tmp_path, Moody(is_coarse=True), is_structured=True, sampler=Stubborn())
+    assert trials.run(400) == "failing"

@@ -17,13 +17,15 @@ def test_what_nobody_ran_shares_the_blame() -> None:
     assert np.argwhere(found.pairs[0]).tolist() == [[1, 1], [2, 1]]
     assert not found.certain.any()
     chances = found.chances(LAYOUT, codes((1, 0, 0, 2), (0, 1, 0, 0), (0, 1, 1, 0), (0, 2, 2, 0)))
-    np.testing.assert_allclose(chances, [1.0, 0.5, 0.0, 1.0])
+    np.testing.assert_allclose(chances, [1.0, 0.55, 0.1, 1.0])
 
 
-def test_a_cause_that_is_left_alone_is_certain() -> None:
-    found = Suspects.of(LAYOUT, codes((1, 1, 1, 0)), codes((1, 0, 1, 0)))
-    assert np.argwhere(found.certain).tolist() == [[1, 1]]
-    assert found.chances(LAYOUT, codes((0, 1, 0, 0)))[0] == 0
+def test_a_cause_that_is_left_alone_twice_is_certain() -> None:
+    once = Suspects.of(LAYOUT, codes((1, 1, 1, 0)), codes((1, 0, 1, 0)))
+    assert not once.certain.any()
+    assert once.chances(LAYOUT, codes((0, 1, 0, 0)))[0] == pytest.approx(0.1)
+    twice = Suspects.of(LAYOUT, codes((1, 1, 1, 0), (0, 1, 0, 0)), codes((1, 0, 1, 0)))
+    assert np.argwhere(twice.certain).tolist() == [[1, 1]]
 
 
 def test_a_failure_of_parts_that_run_elsewhere_accuses_none_of_them() -> None:
@@ -34,7 +36,7 @@ def test_a_failure_of_parts_that_run_elsewhere_accuses_none_of_them() -> None:
 
 def test_several_failures_add_to_the_doubt() -> None:
     found = Suspects.of(LAYOUT, codes((1, 1, 0, 0), (1, 0, 2, 0)), codes())
-    assert found.chances(LAYOUT, codes((1, 0, 0, 0)))[0] == pytest.approx(0.25)
+    assert found.chances(LAYOUT, codes((1, 0, 0, 0)))[0] == pytest.approx(0.55**2)
 
 
 def test_without_failures_everything_runs() -> None:

@@ -46,8 +46,10 @@ def test_what_is_still_running_is_not_proposed_again() -> None:
     assert len({tuple(suggested(trial).values()) for trial in open_trials}) == 6
 
 
-def test_regions_can_be_fixed_by_another_sampler() -> None:
+@pytest.mark.parametrize("generic_share", [0.0, 1.0])
+def test_regions_can_be_fixed_by_another_sampler(monkeypatch: pytest.MonkeyPatch, generic_share: float) -> None:
     fixed = {str(REGIONS[0]): "b", str(REGIONS[5]): "float"}
+    monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", generic_share)
     study = a_study(PartialFixedSampler(fixed, StructureSampler(a_layout(), seed=0)), 20)
     assert all(fixed.items() <= trial.params.items() for trial in study.trials)
 
@@ -88,19 +90,17 @@ def test_a_generic_proposal_is_no_repetition_either(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_highest_ratio_counts_on_every_target() -> None:
-    """On the second target, what is fast on the first one is slow."""
+    """On the second target everything is as slow as float, so that the mean alone is low enough."""
     sampler = StructureSampler(a_layout(), seed=0, max_latency_ratio=0.9)
     study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
-    for name in ("float", "a", "b"):
-        study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
     for _ in range(25):
         snr_db, ratio = objectives(suggested(trial := study.ask()))
-        study.tell(trial, [snr_db, ratio, 2.2 - 2 * ratio])
+        study.tell(trial, [snr_db, ratio, 1.0])
     suggested(study.ask())
     outlook = sampler.outlook()
     assert outlook is not None
-    kept = [trial.values for trial in study.trials if trial.values and max(trial.values[1:]) <= 0.9]
-    assert (outlook.saving > 0) == bool(kept)
+    assert min(np.mean(trial.values[1:]) for trial in study.trials if trial.values) < 0.85
+    assert (outlook.saving, outlook.attainable) == (0, 0)
 
 
 def test_a_complete_trial_without_ratios_makes_no_gain_unknown() -> None:

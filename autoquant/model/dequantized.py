@@ -1,0 +1,75 @@
+"""The float model that a member of the front stands for."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.model.io import load_any
+
+__all__ = ["float_model"]
+
+Floats = npt.NDArray[np.float32]
+
+
+def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]) -> onnx.ModelProto:
+    """``prepared.onnx`` with the weights and biases that the integers of a member stand for.
+
+    With the member's ``*.overrides.json`` onnxruntime's ``quantize_static`` makes the same integers of it, where it
+    would round those of ``prepared.onnx`` to the nearest ones and not correct its biases.
+
+    Args:
+        member: A QDQ file of a run's folder.
+        prepared: The run's ``prepared.onnx``.
+
+    Raises:
+        ModelError: A file cannot be read.
+    """
+    quantized, graph = Graph(load_any(Path(member))), Graph(load_any(Path(prepared)))
+    found = onnx.ModelProto()
+    found.CopyFrom(graph.model)
+    others = {(node.name, node.op_type): node for node in quantized.nodes}
+    values: dict[TensorName, Floats] = {}
+    for node, proto in zip(graph.nodes, found.graph.node, strict=True):
+        other = others.get((node.name, node.op_type))
+        if other is None:
+            continue
+        for position, tensor in enumerate(other.inputs):
+            value = _dequantized(tensor, quantized)
+            if value is None:
+                continue
+            name = node.inputs[position] if position < len(node.inputs) else TensorName("")
+            if not name:
+                name = graph.free_name(f"{node.name}_bias", values)
+            elif name in values and not np.array_equal(values[name], value):
+                name = graph.free_name(f"{name}_of_{node.name}", values)
+            values[name] = value
+            proto.input.extend([""] * (position + 1 - len(proto.input)))
+            proto.input[position] = name
+        if other.attributes != node.attributes:  # a Gemm whose beta went into its bias
+            del proto.attribute[:]
+            proto.attribute.extend(quantized.model.graph.node[other.index].attribute)
+    kept = [tensor for tensor in found.graph.initializer if tensor.name not in values]
+    del found.graph.initializer[:]
+    found.graph.initializer.extend(kept)
+    found.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    return found
+
+
+def _dequantized(tensor: TensorName, graph: Graph) -> Floats | None:
+    """What constant integers stand for; None for any other tensor."""
+    node = graph.producer.get(tensor)
+    if node is None or node.op_type != "DequantizeLinear" or not graph.is_constant(node.inputs[0]):
+        return None
+    integers, scale = (graph.constant(name).astype(np.float64) for name in node.inputs[:2])
+    zero_point = graph.constant(node.inputs[2]).astype(np.float64) if len(node.inputs) > 2 else np.zeros(())
+    if scale.ndim:
+        shape = np.ones(integers.ndim, dtype=int)
+        shape[node.attributes.get("axis", 1)] = -1
+        scale, zero_point = scale.reshape(shape), zero_point.reshape(shape if zero_point.ndim else ())
+    return np.asarray(((integers - zero_point) * scale).astype(np.float32))
