@@ -40,15 +40,7 @@ class Cut:
         self._order = places.data - 1
 
     def solve(self, own: Floats, border: Floats) -> npt.NDArray[np.bool_]:
-        """The labels of lowest cost.
-
-        Args:
-            own: Cost of each region's label 1 over label 0; shape (n, R).
-            border: Cost of each border between unlike labels; shape (n, E).
-
-        Returns:
-            Label of each region; shape (n, R).
-        """
+        """See ``Labelling.solve``; shapes (n, R) and (n, E) to (n, R)."""
         cost = np.maximum(border @ self._merges, 0.0)
         largest = cost @ self._touches + cost.max(axis=1, initial=1e-6, keepdims=True)
         own = np.clip(own, -largest, largest)
