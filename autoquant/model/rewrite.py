@@ -264,7 +264,7 @@ def _name(graph: onnx.GraphProto) -> None:
         if node.name in seen or SUFFIX.search(node.name):
             name = f"{node.name}_" if SUFFIX.search(node.name) else node.name or f"{node.op_type}_{i}"
             while name in taken or SUFFIX.search(name):
-                name = f"{name}_{i}_"
+                name = f"{name}_" if SUFFIX.search(f"{name}_{i}") else f"{name}_{i}"
             node.name = name
             taken.add(name)
         seen.add(node.name)

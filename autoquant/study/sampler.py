@@ -361,10 +361,11 @@ class StructureSampler(BaseSampler):
         start = (
             best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
         )
+        allowed = self._layout.allowed & ~self._suspects.certain
         for _ in range(100):
             changed = start.copy()
             for region in self._rng.integers(len(start), size=1 + self._rng.integers(3)):
-                changed[region] = self._rng.choice(np.flatnonzero(self._frontier.layout.allowed[region]))
+                changed[region] = self._rng.choice(np.flatnonzero(allowed[region]))
             if changed.tobytes() not in seen:
                 break
         return changed

@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper, parser
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
 from autoquant.model.graph import Graph
+from autoquant.model.optimized import SUFFIX
 from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
@@ -285,3 +286,13 @@ def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
     np.testing.assert_array_equal(constants["b0"], floats(6))
     assert list(changed.graph.node[1].input) == ["h", "new"]
     assert np.isfinite(outputs_of(changed, {"x": floats(1, 2, 4)})[0]).all()
+
+
+def test_no_name_ends_as_what_onnxruntime_appends() -> None:
+    model = a_convnet()
+    for i, name in enumerate(["a_nhwc", "a_nhwc", "b_token_7", "c_token", "c_token", "own"]):
+        model.graph.node[i].name = name
+    names = [node.name for node in name_nodes(model).graph.node]
+    assert len(set(names)) == len(names)
+    assert not any(SUFFIX.search(name) for name in names)
+    assert (names[3], names[5]) == ("c_token", "own")
