@@ -8,6 +8,7 @@ import onnx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from onnx import numpy_helper
 from onnxruntime.quantization import QuantType
 
 from autoquant.api.steps import prepare, read_data
@@ -105,10 +106,22 @@ def test_a_16_bit_region_between_8_bit_ones_converts_for_its_own_readers_only(ta
     assert_equal_outputs(ours.model, theirs, case)
 
 
+def with_live_channels(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Channels of next to nothing get other weights: their scales are not onnxruntime's (decision 0003)."""
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    for tensor in found.graph.initializer:
+        if len(tensor.dims) == 4:
+            values = numpy_helper.to_array(tensor).copy()
+            values[np.abs(values).max(axis=(1, 2, 3)) < 1e-6] = 1e-3
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    return found
+
+
 def assert_parity_of_a_file(model: Path, samples: Path, taken: Scheme) -> None:
     read = read_data(model, samples)
     prepared = prepare(model, read)
-    case = case_of(prepared.graph.model, read.feeds[0])
+    case = case_of(with_live_channels(prepared.graph.model), read.feeds[0])
     ours = case.quantized(taken)
     chosen = ours.plan.integer | set(ours.plan.absorbed)
     theirs = quantized_by_onnxruntime(
