@@ -140,7 +140,9 @@ class Refiner:
         builder = self._builder(rounding, _ROUNDING_SHARE * max(0.0, end - time.perf_counter()))
         seconds = max(0.0, min(_BIASES_SHARE * self.setup.seconds, end - time.perf_counter()))
         prepared, calibration = self.setup.ingredients.prepared, self.setup.calibration
-        shifts = steps.observe_shifts(prepared, builder, assignment, calibration, seconds=seconds)
+        shifts = steps.observe_shifts(
+            prepared, builder, assignment, calibration, seconds=seconds, cache_folder=self.setup.cache_folder
+        )
         candidate = builder.build(assignment, shifts)
         roundings = sorted(f"rounding {each}" for each in self._given(rounding, candidate))
         return Refined(candidate=candidate, algorithms=(*roundings, *(["bias observed"] if shifts else [])))

@@ -121,7 +121,9 @@ def search(
     with closing(RunFolder(configuration.out, resume=resume)) as folder:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
-                return run.run(folder)
+                result = run.run(folder)
+                steps.trim_cache(configuration.cache or steps.user_cache())
+                return result
         except BaseException:
             if not run.has_evaluations:
                 folder.discard_if_new()

@@ -1,7 +1,7 @@
 """The steps of a search, one by one, for notebooks and jobs that use a part."""
 
 from autoquant.api.steps.biases import observe_shifts
-from autoquant.api.steps.caching import user_cache
+from autoquant.api.steps.caching import trim_cache, user_cache
 from autoquant.api.steps.calibration import calibrate
 from autoquant.api.steps.candidates import build, builder_of, probe_residual_norms, ranges_of
 from autoquant.api.steps.equalisation import equalise
@@ -42,5 +42,6 @@ __all__ = [
     "round_weights",
     "running",
     "signatures_of",
+    "trim_cache",
     "user_cache",
 ]

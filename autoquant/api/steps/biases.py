@@ -2,22 +2,27 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.api.steps.caching import recalled
 from autoquant.calibration.drift import channel_means, residual_shifts
 from autoquant.calibration.timed import TimedFeeds
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, NodeName
 from autoquant.model.fragments import inline_external
 from autoquant.model.ops import channel_axes
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
 
 __all__ = ["observe_shifts"]
 
+Shifts = Mapping[NodeName, npt.NDArray[np.float64]]
 N_SAMPLES = 32
 """More hardly change a mean, and all of them are in memory together."""
 _FLOAT_SHARE = 0.4
@@ -32,7 +37,8 @@ def observe_shifts(
     *,
     n_samples: int = N_SAMPLES,
     seconds: float = math.inf,
-) -> Mapping[NodeName, npt.NDArray[np.float64]]:
+    cache_folder: Path | None = None,
+) -> Shifts:
     """What the biases of an assignment's integer operators should take off, seen on calibration samples.
 
     The expected shifts of ``bias = "mean"`` are where it starts, whatever the schemes say; then each operator is
@@ -47,6 +53,7 @@ def observe_shifts(
         samples: Calibration samples.
         n_samples: So many of the first ones.
         seconds: Samples and operators that there is no time for are left out; the operators keep their expected shifts.
+        cache_folder: Where shifts are kept for which there was time for everything, by content; None keeps nothing.
 
     Returns:
         For ``builder.build(assignment, shifts)``: shape (C,), by operator.
@@ -58,17 +65,37 @@ def observe_shifts(
     expected = builder.expected_shifts(assignment)
     if not expected:
         return expected
+    candidate = builder.build(assignment, expected)
+
+    def observe() -> tuple[Shifts, bool]:
+        return _observed(prepared, candidate, expected, samples.feeds[:n_samples], seconds)
+
+    if cache_folder is None:
+        return observe()[0]
+    content = prepared.digest, candidate.digest, samples.digest, n_samples, _observer_version()
+    return recalled(cache_folder, content, observe)
+
+
+def _observed(
+    prepared: PreparedModel, candidate: Candidate, expected: Shifts, samples: Sequence[Feed], seconds: float
+) -> tuple[Shifts, bool]:
+    """Shifts of a candidate that takes off the expected ones, and whether there was time for everything."""
     start = time.perf_counter()
-    feeds = TimedFeeds(samples.feeds[:n_samples], _FLOAT_SHARE * seconds)
+    feeds = TimedFeeds(samples, _FLOAT_SHARE * seconds)
     nodes = [node for node in prepared.graph.nodes if node.name in expected]
     outputs = {node.outputs[0]: channel_axes(node)[1] for node in nodes}
     means = channel_means(prepared.graph.model, outputs, feeds)
-    candidate = builder.build(assignment, expected)
     residual = residual_shifts(
         inline_external(candidate.skeleton, candidate.constants, {}),
         {node.name: means[node.outputs[0]] for node in nodes},
         {node.name: channel_axes(node)[1] for node in nodes},
-        samples.feeds[: feeds.n_taken],
+        samples[: feeds.n_taken],
         seconds=seconds - (time.perf_counter() - start),
     )
-    return {name: shift + residual.get(name, 0.0) for name, shift in expected.items()}
+    shifts = {name: shift + residual.get(name, 0.0) for name, shift in expected.items()}
+    return shifts, not feeds.is_cut_off and time.perf_counter() - start < seconds
+
+
+def _observer_version() -> str:
+    """Of what observes: shifts of another version are not taken from the cache."""
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} shifts 1"

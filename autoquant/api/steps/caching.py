@@ -2,13 +2,48 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import joblib
 
-__all__ = ["memory_of", "user_cache"]
+__all__ = ["memory_of", "recalled", "trim_cache", "user_cache"]
 
 _LOG = logging.getLogger("autoquant")
+_Found = TypeVar("_Found")
+_MOST_BYTES = 4_000_000_000
+
+
+class _PartError(Exception):
+    """Raised so that a part of a result is not kept as the whole."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__("there was no time for all of it")
+        self.found = found
+
+
+def recalled(folder: Path, content: tuple[object, ...], make: Callable[[], tuple[_Found, bool]]) -> _Found:
+    """What was made of the same before, otherwise what is made now; kept if there was time for all of it.
+
+    Args:
+        folder: Where results are kept.
+        content: All that the result depends on, with the version of what makes it.
+        make: The result, and whether there was time for all of it.
+    """
+    cached = memory_of(folder).cache(_made, ignore=["make"])
+    try:
+        found: _Found = cached(content, make=make)
+    except _PartError as part:
+        found = part.found
+    return found
+
+
+def _made(content: tuple[object, ...], make: Callable[[], tuple[_Found, bool]]) -> _Found:  # noqa: ARG001 - of the cache
+    found, is_whole = make()
+    if not is_whole:
+        raise _PartError(found)
+    return found
 
 
 def memory_of(folder: Path) -> joblib.Memory:
@@ -18,6 +53,11 @@ def memory_of(folder: Path) -> joblib.Memory:
     except OSError as error:
         _LOG.warning("results are not kept: %s", error)
         return joblib.Memory(None, verbose=0)
+
+
+def trim_cache(folder: Path, *, most_bytes: int = _MOST_BYTES) -> None:
+    """Remove what was not used for longest, until what is left takes no more than this."""
+    memory_of(folder).reduce_size(bytes_limit=most_bytes)
 
 
 def user_cache() -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from autoquant.api.steps.caching import memory_of
+from autoquant.api.steps.caching import recalled
 from autoquant.api.steps.candidates import builder_of
 from autoquant.api.steps.preparation import definition_of, layout_of
 from autoquant.domain.feed import Samples
@@ -67,32 +67,11 @@ def round_weights(
     return RoundedWeights(rounder.found, frozenset(rounder.unfinished), frozenset(rounder.unfit))
 
 
-class _PartlyObservedError(Exception):
-    """Raised so that what was made of some of the samples is not kept as that of all."""
-
-    def __init__(self, rounded: Rounded) -> None:
-        super().__init__("there was no time for every sample")
-        self.rounded = rounded
-
-
 def _recalling(folder: Path, content: tuple[str, ...]) -> Recall:
-    cached = memory_of(folder).cache(_made, ignore=["make"])
-
     def recall(asked: Asked, make: Callable[[], tuple[Rounded, bool]]) -> Rounded:
-        try:
-            found: Rounded = cached((*content, *asked), make=make)
-        except _PartlyObservedError as partly:
-            return partly.rounded
-        return found
+        return recalled(folder, (*content, *asked), make)
 
     return recall
-
-
-def _made(key: tuple[str, ...], make: Callable[[], tuple[Rounded, bool]]) -> Rounded:  # noqa: ARG001 - of the cache
-    rounded, is_whole = make()
-    if not is_whole:
-        raise _PartlyObservedError(rounded)
-    return rounded
 
 
 def _rounder_version() -> str:

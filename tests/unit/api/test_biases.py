@@ -71,6 +71,31 @@ def test_expected_shifts_are_what_there_is_without_time_and_without_samples_to_c
             np.testing.assert_array_equal(shift, expected[name])
 
 
+def test_shifts_that_were_observed_are_found_again(
+    prepared: PreparedModel,
+    builder: Builder,
+    assignment: Assignment,
+    samples: Samples,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hurried = observe_shifts(prepared, builder, assignment, samples, seconds=0, cache_folder=tmp_path)
+    first = observe_shifts(prepared, builder, assignment, samples, cache_folder=tmp_path)
+    assert any((first[name] != hurried[name]).any() for name in first)  # what was cut off is not kept
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("autoquant.api.steps.biases.residual_shifts", refuse)
+    again = observe_shifts(prepared, builder, assignment, samples, cache_folder=tmp_path)
+    assert again.keys() == first.keys()
+    assert all((again[name] == first[name]).all() for name in first)
+    one = next(iter(assignment))
+    for other, n_samples in (({one: assignment[one]}, 24), (assignment, 12)):
+        with pytest.raises(NotImplementedError):
+            observe_shifts(prepared, builder, other, samples, n_samples=n_samples, cache_folder=tmp_path)
+
+
 def test_a_float_assignment_has_nothing_to_correct(prepared: PreparedModel, builder: Builder, samples: Samples) -> None:
     assert observe_shifts(prepared, builder, {}, samples) == {}
 

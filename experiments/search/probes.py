@@ -1,0 +1,98 @@
+"""What one-region probes take, and how much of that running only what lies behind the region could save at most.
+
+``python -m experiments.search.probes OUT.json RUN [RUN ...]`` takes folders that ``autoquant search`` has written. A
+probe that is not timed builds and opens a candidate and runs the first few samples through all of it. With stored
+activations only what lies behind its region would have to run. So at most the float model's time for what lies before
+it is saved, here in proportion to its share of the arithmetic, as if cutting the model and feeding it cost nothing.
+Exit code 2: a folder is no run.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from autoquant.api.folder import read_json
+from autoquant.domain.measurement import State
+from autoquant.domain.scheme import FLOAT
+from autoquant.errors import AutoquantError
+from autoquant.measurement.bench import N_FIRST
+from experiments.believe.document import markdown, new_part, read_document, write_part
+
+__all__ = ["main", "measure_probes", "render_probes"]
+
+
+def measure_probes(folder: Path) -> dict[str, Any]:
+    """Of one run: ``n_probes``, seconds of them, of the search and those that could be saved.
+
+    Raises:
+        AutoquantError: It is no run.
+    """
+    document: Mapping[str, Any] = read_json(folder / "run.json")
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    trials = optuna.load_study(study_name="autoquant", storage=storage).get_trials(deepcopy=False)
+    probes = [trial for trial in trials if trial.user_attrs.get("state") == State.UNTIMED and trial.duration]
+    work = {row["id"]: row["work"] for row in document["regions"]}
+    float_s = sum(document["float_ms"].values()) / 1e3
+    before = [_work_before(work, trial.params) for trial in probes]
+    return {
+        "model": Path(document["configuration"]["model"]).parent.name,
+        "n_probes": len(probes),
+        "probes_s": sum(trial.duration.total_seconds() for trial in probes if trial.duration),
+        "saved_s": N_FIRST * float_s * sum(before),
+        "search_s": document["seconds"]["search"],
+        "environment": document["environment"],
+    }
+
+
+def _work_before(work: Mapping[str, float], schemes: Mapping[str, str]) -> float:
+    """Share of the arithmetic before the first region that is not float; regions are in topological order."""
+    total = 0.0
+    for region, share in work.items():
+        if schemes[region] != FLOAT:
+            break
+        total += share
+    return total
+
+
+def render_probes(document: Mapping[str, Any]) -> str:
+    """Markdown: a line for each run."""
+    rows = [
+        [
+            run["model"],
+            str(run["n_probes"]),
+            f"{run['search_s']:.1f}",
+            f"{run['probes_s']:.1f}",
+            f"{run['saved_s']:.1f}",
+            f"{run['saved_s'] / run['search_s']:.1%}",
+        ]
+        for part in document["parts"].values()
+        for run in part["runs"]
+    ]
+    headings = ("model", "probes", "search, s", "probes, s", "saved at most, s", "of the search")
+    return markdown(headings, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read each run, write and print."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.search.probes", description=__doc__)
+    parser.add_argument("out", type=Path, help="JSON file")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders that searches have written")
+    asked = parser.parse_args(arguments)
+    try:
+        part = new_part("experiments.search.probes") | {"runs": [measure_probes(folder) for folder in asked.runs]}
+    except AutoquantError as error:
+        print(f"experiments.search.probes: {error}", file=sys.stderr)
+        return 2
+    write_part(asked.out, "probes", part)
+    print(render_probes(read_document(asked.out)), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

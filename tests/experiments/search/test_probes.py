@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import autoquant
+from autoquant import Budget
+from experiments.search.probes import main, measure_probes
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("probes")
+    autoquant.search(
+        "example:digits", space="quick", n_regions=4, budget=Budget(trials=14), out=out / "run", cache=out / "cache"
+    )
+    return out / "run"
+
+
+def test_probes_are_those_that_were_not_timed(run: Path) -> None:
+    found, trials = measure_probes(run), pd.read_csv(run / "trials.csv")
+    assert found["n_probes"] == (trials["state"] == "untimed").sum() > 0
+    assert 0 < found["probes_s"] <= found["search_s"]
+    assert found["saved_s"] > 0
+
+
+def test_a_line_for_each_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "probes.json"), str(run), str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[2] == lines[3]
+
+
+def test_what_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "probes.json"), str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "probes.json").exists()

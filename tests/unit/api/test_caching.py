@@ -1,0 +1,46 @@
+import os
+from pathlib import Path
+
+import numpy as np
+
+from autoquant.api.steps.caching import recalled, trim_cache
+
+
+def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def make(name: str) -> tuple[np.ndarray, bool]:
+        made.append(name)
+        return np.zeros(10_000), True
+
+    def get(name: str) -> None:
+        assert recalled(tmp_path, (name,), lambda: make(name)).size == 10_000
+
+    get("newer")
+    (newer,) = tmp_path.rglob("output.pkl")
+    get("older")
+    (older,) = set(tmp_path.rglob("output.pkl")) - {newer}
+    os.utime(newer, (2_000, 1_000))
+    os.utime(older, (1_000, 1_000))
+    trim_cache(tmp_path, most_bytes=1_000_000)
+    assert newer.exists()
+    assert older.exists()
+    trim_cache(tmp_path, most_bytes=120_000)
+    get("newer")
+    assert made == ["newer", "older"]
+    get("older")
+    assert made == ["newer", "older", "older"]
+
+
+def test_a_part_is_not_kept_as_the_whole(tmp_path: Path) -> None:
+    assert recalled(tmp_path, ("a",), lambda: (1, False)) == 1
+    assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
+    assert recalled(tmp_path, ("a",), lambda: (3, True)) == 2
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    trim_cache(blocked)
+    assert recalled(blocked, ("a",), lambda: (1, True)) == 1
+    assert recalled(blocked, ("a",), lambda: (2, True)) == 2
