@@ -29,6 +29,7 @@ from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.errors import OwnErrors
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 
@@ -76,6 +77,7 @@ class Ingredients:
         form: Of the model.
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
+        own_errors: Of what each region quantizes; None where they are not known.
     """
 
     prepared: PreparedModel
@@ -85,6 +87,7 @@ class Ingredients:
     form: Form = Form.PLAIN
     has_mean_biases: bool = False
     rounder: RoundedWeights | None = None
+    own_errors: OwnErrors | None = None
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""
@@ -96,7 +99,7 @@ class Ingredients:
 
     def layout(self) -> Layout:
         """Regions, schemes and borders as the study sees them."""
-        return steps.layout_of(self.prepared, self.regions, self.definition)
+        return steps.layout_of(self.prepared, self.regions, self.definition, self.own_errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +274,14 @@ class Evaluator:
                 _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)
                 measured.append(-math.inf)
         return measured
+
+    def own_errors(self, seconds: float) -> OwnErrors | None:
+        """See ``steps.own_errors``."""
+        found = self._ingredients
+        assert self._builder is not None
+        assert found is not None
+        parts = found.regions, found.statistics, found.definition
+        return steps.own_errors(self._builder.planner, *parts, seconds=seconds)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

@@ -14,6 +14,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.qdq.errors import OwnErrors
 
 __all__ = ["IsolatedEvaluator"]
 
@@ -114,6 +115,19 @@ class IsolatedEvaluator:
             found: list[float] = self._worker.call("uniform_db", seconds, n_most, seconds=limit)
         except (WorkerLostError, MemoryError) as error:
             raise ProfileError(f"a uniform recipe ended the process that measures: {error}") from error
+        return found
+
+    def own_errors(self, seconds: float) -> OwnErrors | None:
+        """See ``Evaluator.own_errors``.
+
+        Raises:
+            ProfileError: It ended the process, or hung.
+        """
+        limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
+        try:
+            found: OwnErrors | None = self._worker.call("own_errors", seconds, seconds=limit)
+        except (WorkerLostError, MemoryError) as error:
+            raise ProfileError(f"that ended the process that measures: {error}") from error
         return found
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:

@@ -14,6 +14,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy, Form
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
@@ -41,6 +42,8 @@ _LONG_SHARE = 0.1
 """Of the budget: another form is not tried where making and sending it should take more."""
 _EQUALISING_SHARE = 0.5
 """Of a calibration, so long does equalising take, roughly."""
+_ERRORS_SHARE = 0.05
+"""Of the budget, for the errors of what regions quantize."""
 _MOST_NAMES = 3
 _ROUNDING_SHARE = 0.1
 """Of the budget, for rounding the weights of one form where schemes ask for more than the nearest integers."""
@@ -125,6 +128,26 @@ class Preparing:
         evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
         evaluator.settle()
         return chosen
+
+    def with_own_errors(self, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+        """The same with the errors of what its regions quantize, for the sampler that uses them.
+
+        Args:
+            chosen: What the evaluator has loaded.
+            evaluator: Keeps the ranges that it chooses for them.
+        """
+        if not chosen.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
+            return chosen
+        with self.deadline.phase("errors"):
+            try:
+                own_errors = evaluator.own_errors(_ERRORS_SHARE * self.configuration.budget.limit_s)
+                reason = "there was no time"
+            except ProfileError as error:
+                own_errors, reason = None, str(error)
+                evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)  # another process has nothing
+        if own_errors is None:
+            self.notes.append(f"noise is expected from each region's share of the arithmetic alone: {reason}")
+        return replace(chosen, own_errors=own_errors)
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
         """Whether there are several, and there is, to compare them by a recipe each."""

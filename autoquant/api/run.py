@@ -151,7 +151,7 @@ class Run:
             plain = preparing.ingredients()
             with self.deadline.phase("open"):
                 facts = self._load(evaluator, plain)
-            ingredients = preparing.in_best_form(plain, evaluator, facts)
+            ingredients = preparing.with_own_errors(preparing.in_best_form(plain, evaluator, facts), evaluator)
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self._run_document(ingredients, facts, None))
             yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
@@ -386,6 +386,7 @@ class Run:
             "form": ingredients.form,
             "mean_biases": ingredients.has_mean_biases,
             "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
+            "own_errors": ingredients.own_errors,
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from autoquant.api import steps
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.statistics import Statistics
 from autoquant.errors import UsageError
 from autoquant.model.prepared import PreparedModel
 from autoquant.study import sampler
@@ -37,6 +38,7 @@ class StructureSampler(sampler.StructureSampler):
     Args:
         prepared: What ``autoquant.prepare`` gave.
         regions: What ``autoquant.find_regions`` gave, at least one.
+        statistics: What ``autoquant.calibrate`` gave: errors of what regions quantize make predictions of noise better.
         space: That they were found for.
         ep: Execution provider whose section of the space counts.
         seed: Of draws and moves.
@@ -56,6 +58,7 @@ class StructureSampler(sampler.StructureSampler):
         prepared: PreparedModel,
         regions: Sequence[Region],
         *,
+        statistics: Statistics | None = None,
         space: str | SpaceDefinition = "default",
         ep: str = "cpu",
         seed: int = 0,
@@ -67,7 +70,11 @@ class StructureSampler(sampler.StructureSampler):
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
-        layout = steps.layout_of(prepared, regions, definition)
+        own_errors = None
+        if statistics is not None:
+            planner = steps.planner_of(prepared, statistics, definition)
+            own_errors = steps.own_errors(planner, regions, statistics, definition)
+        layout = steps.layout_of(prepared, regions, definition, own_errors)
         super().__init__(
             layout,
             seed=seed,

@@ -9,7 +9,7 @@ from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeKind, RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
 
-__all__ = ["choose_range", "expected_error"]
+__all__ = ["choose_range", "expected_error", "relative_error"]
 
 _HALF = N_BINS // 2
 
@@ -87,6 +87,15 @@ def expected_error(
         Bennett, "Spectra of Quantized Signals", BSTJ 27(3), 1948: the limit of step^2 / 12 for fine bins and steps.
     """
     return _Bins.of(statistics).error(calibration_range, tensor_format) / max(statistics.n_values, 1)
+
+
+def relative_error(
+    statistics: TensorStatistics, calibration_range: CalibrationRange, tensor_format: TensorFormat
+) -> float:
+    """``expected_error`` as a share of the mean square of the values; 0 where all of them are 0."""
+    bins = _Bins.of(statistics)
+    power = bins.power()
+    return bins.error(calibration_range, tensor_format) / power if power else 0.0
 
 
 def _edges(statistics: TensorStatistics) -> _Floats:
@@ -174,6 +183,10 @@ class _Bins:
         passed = n_right > n_left
         mean = np.divide(integral, self.right - self.left, out=same, where=passed)
         return float(self.counts @ np.maximum(mean, 0.0))
+
+    def power(self) -> float:
+        """Summed squares of all values."""
+        return float(self.counts @ (self.left**2 + self.left * self.right + self.right**2)) / 3
 
     def clipped(self, thresholds: _Floats) -> tuple[_Floats, _Floats]:
         """How many values lie above each threshold, and their summed squared distance from it; bins as points."""

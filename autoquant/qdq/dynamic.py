@@ -16,7 +16,7 @@ from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.parts import Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
 
-__all__ = ["INT8_LEVEL", "DynamicWriter"]
+__all__ = ["INT8_LEVEL", "DynamicWriter", "in_blocks"]
 
 _DOMAIN = "com.microsoft"
 _N_LSTM_INPUTS = 8
@@ -142,12 +142,10 @@ class DynamicWriter:
         key = (node.inputs[1], weight_format, is_transposed, alpha)
         if key not in self._made:
             assert weight_format.block is not None
-            given = self.graph.constant(node.inputs[1])
-            rows = given if is_transposed else given.T
-            filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % weight_format.block)])
-            blocks = np.ascontiguousarray(filled).reshape(-1, weight_format.block)
+            blocks = in_blocks(node, self.graph, weight_format.block)
             params = weight_params(blocks, weight_format, 0 if blocks.size else None)
-            shape = (len(filled), filled.shape[1] // weight_format.block)
+            n_inputs, n_outputs = _matrix_shape(node, self.graph)
+            shape = (n_outputs, -(-n_inputs // weight_format.block))
             integers = quantize(blocks, params, 0 if blocks.size else None).astype(np.int16) + 128
             scale = np.broadcast_to(params.scale * alpha, (len(blocks),)).reshape(shape)
             self._made[key] = QuantizedWeight(
@@ -184,6 +182,14 @@ class DynamicWriter:
                 label=f"{weight_format}:recurrent",
             )
         return self._made[key]
+
+
+def in_blocks(node: Node, graph: Graph, size: int) -> npt.NDArray[np.float32]:
+    """The weight of a MatMul or Gemm by what shares a scale, shape (N * ceil(K / size), size), filled with zeros."""
+    given = graph.constant(node.inputs[1])
+    rows = given if _attributes(node)[0] else given.T
+    filled = np.pad(rows, [(0, 0), (0, -rows.shape[1] % size)])
+    return np.ascontiguousarray(filled).reshape(-1, size)
 
 
 def _attributes(node: Node) -> tuple[bool, np.float32]:

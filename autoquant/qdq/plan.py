@@ -98,13 +98,15 @@ class Planner:
     def params(self, key: QuantKey) -> QuantParams:
         """Scale and zero point of a key."""
         if key not in self._params:
-            producer = self.graph.producer.get(key.root)
-            if producer is not None and producer.op_type == "Softmax":
-                found = CalibrationRange(0.0, 1.0)
-            else:
-                found = self._ranges(key.root, key.format, key.ranges)
-            self._params[key] = activation_params(found, key.format)
+            self._params[key] = activation_params(self.range_of(key), key.format)
         return self._params[key]
+
+    def range_of(self, key: QuantKey) -> CalibrationRange:
+        """What its integers cover; that of a Softmax is known."""
+        producer = self.graph.producer.get(key.root)
+        if producer is not None and producer.op_type == "Softmax":
+            return CalibrationRange(0.0, 1.0)
+        return self._ranges(key.root, key.format, key.ranges)
 
     def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:
         """Decide for every node; nodes without a scheme stay float."""

@@ -9,7 +9,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, RangeMethod, Rounding, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 
-__all__ = ["Means", "Ranges", "Rounder"]
+__all__ = ["ActivationErrors", "Means", "Ranges", "Rounder"]
 
 
 class Ranges(Protocol):
@@ -17,6 +17,16 @@ class Ranges(Protocol):
 
     def __call__(self, tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
         """The range, from the same statistics at every call."""
+        ...
+
+
+class ActivationErrors(Protocol):
+    """Gives the mean squared error of quantizing an activation, as a share of its mean square."""
+
+    def __call__(
+        self, tensor: TensorName, calibration_range: CalibrationRange | None, tensor_format: TensorFormat
+    ) -> float:
+        """With these numbers, or with its extremes where no range is given; 0 for what was not observed."""
         ...
 
 

@@ -15,6 +15,10 @@ FLOAT_NOISE = 1e-12
 """Relative noise power of an all-float model, 120 dB."""
 _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 """Prior variances of the log of a region's noise power under a scheme, by what they are shared with."""
+_LEVEL = 1e-3
+"""Of the noise that a model is expected to have."""
+_LEAST_ERROR = 1e-8
+"""Smaller errors of what a region quantizes are no better."""
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
 _SHARES = (0.0, 0.3, 0.6, 0.9)
@@ -28,10 +32,11 @@ _LONGEST_STEP = 2.0
 class NoiseModel:
     """Log noise power of each region under each scheme, for one output.
 
-    The prior is a level, a region effect, one for its kind of operators, a scheme effect and a rest, so that one probe
-    of a region tells much about its other schemes, and a few about regions that were not probed. The log of the sum
-    over regions is fitted by Gauss-Newton. Region effects are correlated: two thirds of what they share by pattern,
-    one third between neighbours (decision 0021).
+    The prior expects what a region's share of the arithmetic says and, where they are known, the errors of what it
+    quantizes (decision 0033). Around that there are a level, a region effect, one for its kind of operators, a scheme
+    effect and a rest, so that one probe of a region tells much about its other schemes, and a few about regions that
+    were not probed. The log of the sum over regions is fitted by Gauss-Newton. Region effects are correlated: two
+    thirds of what they share by pattern, one third between neighbours (decision 0021).
 
     Corrections for neighbours that are quantized too were tried on recorded searches of seven models and predicted no
     better (decision 0014).
@@ -40,7 +45,7 @@ class NoiseModel:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         n_regions, n_schemes = layout.allowed.shape
-        self._prior: Floats = np.log(1e-3 * (0.2 / n_regions + layout.work))
+        self._prior = _expected(layout)
         self._n_kinds = 1 + layout.n_kinds
         self._sizes = (1, n_regions, self._n_kinds * n_regions, n_schemes, n_regions * n_schemes)
         self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
@@ -140,7 +145,7 @@ class NoiseModel:
         common, region, kind, scheme, rest = np.split(weights, np.cumsum(self._sizes)[:-1])
         rows = np.arange(codes.shape[1])
         return np.asarray(
-            self._prior
+            self._prior[rows, codes]
             + np.sqrt(_COMMON) * common
             + np.sqrt(_REGION) * (self._root @ region)
             + np.sqrt(_KIND) * kind.reshape(-1, self._n_kinds)[rows, self._layout.kinds[codes]]
@@ -163,6 +168,17 @@ class NoiseModel:
             np.sqrt(_REST) * rest,
         ]
         return np.concatenate(parts, axis=1)
+
+
+def _expected(layout: Layout) -> Floats:
+    """Log noise power of each region under each scheme before anything is observed; shape (R, S)."""
+    n_regions, n_schemes = layout.allowed.shape
+    share = np.log(0.2 / n_regions + layout.work)[:, None]
+    if layout.errors is None:
+        return np.asarray(np.log(_LEVEL) + np.tile(share, n_schemes))
+    errors = np.log(np.maximum(layout.errors, _LEAST_ERROR))
+    usual = errors[:, 1:][layout.allowed[:, 1:]].mean() if layout.allowed[:, 1:].any() else 0.0
+    return np.asarray(np.log(_LEVEL) + (share - np.log(n_regions) + errors - usual) / 2)
 
 
 def _shortened(found: Posterior, before: Floats) -> Posterior:

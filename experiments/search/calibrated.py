@@ -2,9 +2,10 @@
 
 ``python -m experiments.search.calibrated OUT.json RUN [RUN ...]`` takes folders that ``autoquant search`` has written.
 Every evaluation is predicted from those before it, by the models of the sampler, which then learn it, as in the search.
-Beside them stand the same models without profiles (their latency prior is the share of the arithmetic), their prior
-alone, and linear least squares without priors. Exit code 1: over all runs fewer than 85 % or more than 95 % of the
-evaluations lie in the stated 90 % interval, of SNR or of latency.
+Beside them stand the same models without profiles (their latency prior is the share of the arithmetic) and without the
+errors of what regions quantize (their noise prior is that share), their prior alone, and linear least squares without
+priors. Exit code 1: over all runs fewer than 85 % or more than 95 % of the evaluations lie in the stated 90 % interval,
+of SNR or of latency.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import itertools
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from experiments.search.recorded import Recorded, read_recorded
 
 __all__ = ["MODELS", "forecast", "holds", "main", "render_calibrated", "scores"]
 
-MODELS, NO_PROFILES, PRIOR, LEAST_SQUARES = "models", "without profiles", "prior only", "least squares"
+MODELS, NO_PROFILES, NO_ERRORS = "models", "without profiles", "without errors"
+PRIOR, LEAST_SQUARES = "prior only", "least squares"
 N_FIRST = 10
 """Evaluations before the first prediction."""
 STEPS = (N_FIRST, 20, 50, 100, 200)
@@ -109,6 +111,7 @@ def measure(run: Recorded) -> dict[str, Any]:
     forecasters: dict[str, Forecaster] = {
         MODELS: Surrogate(run.layout, run.found.ratios.shape[1], run.prior),
         NO_PROFILES: Surrogate(run.layout, run.found.ratios.shape[1]),
+        NO_ERRORS: Surrogate(replace(run.layout, errors=None), run.found.ratios.shape[1], run.prior),
         PRIOR: PriorOnly(Surrogate(run.layout, run.found.ratios.shape[1], run.prior)),
         LEAST_SQUARES: LeastSquares(run.layout),
     }
@@ -159,7 +162,7 @@ def render_calibrated(document: Mapping[str, Any]) -> str:
     parts = [markdown(headings, shares)]
     steps = [f"{low} to {high - 1}" for low, high in itertools.pairwise(STEPS)] + [f"from {STEPS[-1]}"]
     for quantity, unit, names in (
-        ("snr", "dB", (MODELS, LEAST_SQUARES, PRIOR)),
+        ("snr", "dB", (MODELS, NO_ERRORS, LEAST_SQUARES, PRIOR)),
         ("ratio", "of float's latency", (MODELS, NO_PROFILES, LEAST_SQUARES, PRIOR)),
     ):
         rows = [

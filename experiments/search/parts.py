@@ -24,6 +24,8 @@ class Part(StrEnum):
         BORDERS: Terms of the latency between unlike neighbours, in the models and in what is solved.
         LIKENESS: What is learned of a region is believed of others with its pattern (decision 0021).
         RACING: Candidates are stopped before they are timed, and probes are not timed (decision 0022).
+        ERRORS: Noise that is expected from the errors of what regions quantize (decision 0033); from shares of the
+            arithmetic alone instead.
         RANGES: Several ways to choose ranges; what is left is min-max, as in ``quantize_static`` by default.
     """
 
@@ -32,6 +34,7 @@ class Part(StrEnum):
     BORDERS = "borders"
     LIKENESS = "likeness"
     RACING = "racing"
+    ERRORS = "errors"
     RANGES = "ranges"
 
 
@@ -39,6 +42,8 @@ def layout_without(part: Part | None, layout: Layout) -> Layout:
     """What the sampler is told of the graph."""
     if part is Part.BORDERS:
         return replace(layout, edges=np.zeros((0, 2), dtype=np.int64))
+    if part is Part.ERRORS:
+        return replace(layout, errors=None)
     return replace(layout, patterns=np.arange(len(layout.regions))) if part is Part.LIKENESS else layout
 
 

@@ -8,6 +8,7 @@ Exit code 2: a folder is no run.
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from optuna.storages.journal import JournalFileBackend
 from autoquant.api.folder import read_json
 from autoquant.domain.measurement import State
 from autoquant.domain.scheme import FLOAT
-from autoquant.errors import AutoquantError
+from autoquant.errors import AutoquantError, UsageError
 from autoquant.measurement.bench import N_FIRST
 from experiments.believe.document import markdown, new_part, read_document, write_part
 
@@ -34,17 +35,23 @@ def measure_probes(folder: Path) -> dict[str, Any]:
         AutoquantError: It is no run.
     """
     document: Mapping[str, Any] = read_json(folder / "run.json")
+    if "float_ms" not in document:
+        raise UsageError(f"{folder}: this is no run; name a folder that autoquant search has written")
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     trials = optuna.load_study(study_name="autoquant", storage=storage).get_trials(deepcopy=False)
-    probes = [trial for trial in trials if trial.user_attrs.get("state") == State.UNTIMED and trial.duration]
+    told = [(trial, trial.datetime_complete) for trial in trials if trial.datetime_complete]
+    probes = [  # a trial is stored when it is told
+        (trial, (end - before).total_seconds())
+        for (_, before), (trial, end) in itertools.pairwise(told)
+        if trial.user_attrs.get("state") == State.UNTIMED
+    ]
     work = {row["id"]: row["work"] for row in document["regions"]}
     float_s = sum(document["float_ms"].values()) / 1e3
-    before = [_work_before(work, trial.params) for trial in probes]
     return {
         "model": Path(document["configuration"]["model"]).parent.name,
         "n_probes": len(probes),
-        "probes_s": sum(trial.duration.total_seconds() for trial in probes if trial.duration),
-        "saved_s": N_FIRST * float_s * sum(before),
+        "probes_s": sum(seconds for _, seconds in probes),
+        "saved_s": N_FIRST * float_s * sum(_work_before(work, trial.params) for trial, _ in probes),
         "search_s": document["seconds"]["search"],
         "environment": document["environment"],
     }

@@ -71,7 +71,8 @@ def read_recorded(folder: Path) -> Recorded:
     regions, plain = [_region(row) for row in document["regions"]], document["latency_prior"]
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
-    layout = Layout.of(choices, earlier.schemes, touching, {region.id: region.work for region in regions})
+    work = {region.id: region.work for region in regions}
+    layout = Layout.of(choices, earlier.schemes, touching, work, errors=document.get("own_errors"))
     runs = [(trial.user_attrs["digest"], bool(trial.user_attrs.get("ratios"))) for trial in trials]
     return Recorded(
         name=_name(Path(document["configuration"]["model"])),

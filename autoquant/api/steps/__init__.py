@@ -3,7 +3,7 @@
 from autoquant.api.steps.biases import observe_shifts
 from autoquant.api.steps.caching import trim_cache, user_cache
 from autoquant.api.steps.calibration import calibrate
-from autoquant.api.steps.candidates import build, builder_of, probe_residual_norms, ranges_of
+from autoquant.api.steps.candidates import build, builder_of, own_errors, planner_of, probe_residual_norms, ranges_of
 from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.measurement import measure, open_bench
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
@@ -34,6 +34,8 @@ __all__ = [
     "model_path",
     "observe_shifts",
     "open_bench",
+    "own_errors",
+    "planner_of",
     "prepare",
     "prepare_without_data",
     "probe_residual_norms",

@@ -57,7 +57,10 @@ def memory_of(folder: Path) -> joblib.Memory:
 
 def trim_cache(folder: Path, *, most_bytes: int = _MOST_BYTES) -> None:
     """Remove what was not used for longest, until what is left takes no more than this."""
-    memory_of(folder).reduce_size(bytes_limit=most_bytes)
+    try:
+        memory_of(folder).reduce_size(bytes_limit=most_bytes)
+    except OSError as error:  # another process may remove the same
+        _LOG.warning("the cache is not trimmed: %s", error)
 
 
 def user_cache() -> Path:

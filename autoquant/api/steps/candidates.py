@@ -1,5 +1,6 @@
 """Candidates from assignments."""
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -7,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.api.steps.preparation import definition_of
-from autoquant.calibration.methods import choose_range
+from autoquant.calibration.methods import choose_range, relative_error
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
@@ -15,12 +16,16 @@ from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
+from autoquant.qdq import errors
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.errors import OwnErrors
 from autoquant.qdq.masks import masked
+from autoquant.qdq.plan import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
+from autoquant.space.resolve import resolve
 
-__all__ = ["build", "builder_of", "means_of", "probe_residual_norms", "ranges_of"]
+__all__ = ["build", "builder_of", "means_of", "own_errors", "planner_of", "probe_residual_norms", "ranges_of"]
 
 _PROBE_ROUNDS = 30
 _PROBE_SECONDS = 2.0
@@ -34,6 +39,41 @@ def ranges_of(statistics: Statistics) -> Ranges:
         return choose_range(statistics.tensors[tensor], method, tensor_format)
 
     return ranges
+
+
+def planner_of(prepared: PreparedModel, statistics: Statistics, definition: SpaceDefinition) -> Planner:
+    """Says what assignments quantize, and in which ranges."""
+    unbounded = masked(prepared.graph, statistics)
+    return Planner(prepared.graph, definition.op_types, ranges_of(statistics), unbounded)
+
+
+def own_errors(
+    planner: Planner,
+    found: Sequence[Region],
+    statistics: Statistics,
+    definition: SpaceDefinition,
+    *,
+    seconds: float = math.inf,
+) -> OwnErrors | None:
+    """How far from float each region is by what it quantizes itself, see ``autoquant.qdq.errors``; nothing is run.
+
+    Args:
+        planner: ``planner_of`` the model, or that of its builder.
+        found: The partition.
+        statistics: What calibration observed.
+        definition: The space.
+        seconds: There is no answer where it takes more.
+    """
+
+    @cache
+    def error(tensor: TensorName, covered: CalibrationRange | None, tensor_format: TensorFormat) -> float:
+        observed = statistics.tensors.get(tensor)
+        if observed is None:
+            return 0.0
+        covered = covered or CalibrationRange(observed.minimum, observed.maximum)
+        return relative_error(observed, covered, tensor_format)
+
+    return errors.own_errors(planner, found, resolve(definition, found), error, seconds=seconds)
 
 
 def means_of(statistics: Statistics) -> Means:

@@ -17,6 +17,7 @@ from autoquant.measurement.saturation import is_saturating
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
+from autoquant.qdq.errors import OwnErrors
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
@@ -103,11 +104,14 @@ def find_regions(
     return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
 
 
-def layout_of(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> Layout:
+def layout_of(
+    prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition, own_errors: OwnErrors | None = None
+) -> Layout:
     """Regions, schemes and borders as a sampler sees them."""
     space, work = resolve(definition, found), {region.id: region.work for region in found}
     patterns = {region.id: region.pattern for region in found}
-    return Layout.of(space.choices, space.schemes, tuple(regions.borders(prepared.graph, found)), work, patterns)
+    borders = tuple(regions.borders(prepared.graph, found))
+    return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors)
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

@@ -88,7 +88,7 @@ def with_shares(snr: int, ratio: int) -> dict[str, Any]:
         steps = [0.0] * len(STEPS)
         return {"n": 100, "n_inside": n_inside, "log_density": -5.0, "n_by_step": steps, "error_by_step": steps}
 
-    names = (MODELS, "without profiles", "prior only", "least squares")
+    names = (MODELS, "without profiles", "without errors", "prior only", "least squares")
     return {"model": "chain", "scores": {name: {"snr": of(snr), "ratio": of(ratio)} for name in names}}
 
 

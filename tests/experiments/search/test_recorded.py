@@ -31,6 +31,11 @@ def test_a_run_is_read_as_its_sampler_saw_it(run: Path) -> None:
     assert found.about["seed"] == 0
     assert found.layout.regions == tuple(row["id"] for row in document["regions"])
     assert found.layout.schemes == ("float", *document["schemes"])
+    errors = found.layout.errors
+    assert errors is not None
+    assert (errors[found.layout.allowed] > 0).sum() > 0
+    for region, row in zip(found.layout.regions, errors, strict=True):
+        assert dict(zip(found.layout.schemes, row, strict=True)) == {"float": 0.0, **document["own_errors"][region]}
     assert len(found.layout.edges) == len(document["latency_prior"]["border"])
     assert len(found.found) == len(trials)
     np.testing.assert_allclose(found.found.ratios[:, 0], trials["ratio"], rtol=1e-5)

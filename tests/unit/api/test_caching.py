@@ -39,8 +39,8 @@ def test_a_part_is_not_kept_as_the_whole(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
+    (tmp_path / "file").write_text("")
+    blocked = tmp_path / "file" / "cache"
     trim_cache(blocked)
     assert recalled(blocked, ("a",), lambda: (1, True)) == 1
     assert recalled(blocked, ("a",), lambda: (2, True)) == 2

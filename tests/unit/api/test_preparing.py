@@ -17,12 +17,14 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.region import TensorName
+from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.target import Target
 from autoquant.equalisation.equalise import Equalised, equalise
 from autoquant.errors import ModelError, ProfileError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_constants
+from autoquant.qdq.errors import OwnErrors
 from autoquant.space.schema import read_space
 from tests.models import floats, model_of, saved
 
@@ -104,6 +106,7 @@ class Evaluating:
     loaded: list[Ingredients] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     is_settled: bool = False
+    errors: OwnErrors | Exception | None = None
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool) -> None:
         assert has_plain_sums is self.has_plain_sums
@@ -120,6 +123,12 @@ class Evaluating:
 
     def settle(self) -> None:
         self.is_settled = True
+
+    def own_errors(self, seconds: float) -> OwnErrors | None:
+        assert seconds > 0
+        if isinstance(self.errors, Exception):
+            raise self.errors
+        return self.errors
 
     @property
     def real(self) -> IsolatedEvaluator:
@@ -378,3 +387,28 @@ def test_an_opset_that_can_express_no_scheme_is_an_error_that_says_which_one_cou
         ModelError, match=r"no scheme of space space can be written at opset 8, .* with opset 10 or new"
     ):
         preparing.ingredients()
+
+
+def test_the_search_goes_on_with_the_errors_of_what_regions_quantize(make: Make) -> None:
+    preparing = make()
+    plain = preparing.ingredients()
+    errors = {plain.regions[0].id: {"any": 1e-3}}
+    assert preparing.with_own_errors(plain, Evaluating([], errors=errors).real).own_errors == errors
+    assert not preparing.notes
+
+
+@pytest.mark.parametrize(("errors", "reason"), [(None, "there was no time"), (ProfileError("it hung"), "it hung")])
+def test_a_search_goes_on_without_them(errors: Exception | None, reason: str, make: Make) -> None:
+    preparing = make()
+    plain, evaluating = preparing.ingredients(), Evaluating([], errors=errors)
+    assert preparing.with_own_errors(plain, evaluating.real).own_errors is None
+    assert evaluating.loaded == ([plain] if errors else [])  # another process has nothing
+    assert preparing.notes == [f"noise is expected from each region's share of the arithmetic alone: {reason}"]
+
+
+def test_samplers_that_do_not_use_them_do_not_wait_for_them(make: Make) -> None:
+    preparing = make()
+    other = replace(preparing, configuration=replace(preparing.configuration, sampler=SamplerName.RANDOM))
+    plain = other.ingredients()
+    assert other.with_own_errors(plain, Evaluating([], errors=ProfileError("asked")).real) is plain
+    assert not other.notes

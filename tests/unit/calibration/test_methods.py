@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autoquant.calibration.methods import choose_range, expected_error
+from autoquant.calibration.methods import choose_range, expected_error, relative_error
 from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
@@ -259,3 +259,14 @@ def published_divergence(counts: npt.NDArray[np.int64], n_bins: int) -> float:
         candidate[left:right] = np.where(group > 0, group.sum() / max((group > 0).sum(), 1), 0)
     p, q = reference / reference.sum(), candidate / candidate.sum()
     return float((p[p > 0] * np.log(p[p > 0] / q[p > 0])).sum())
+
+
+def test_a_relative_error_is_a_share_of_the_mean_square() -> None:
+    values = np.random.default_rng(0).normal(size=5000) * 3
+    found, covered = observe(values), CalibrationRange(-9.0, 9.0)
+    share = expected_error(found, covered, U8) / np.mean(np.square(values))
+    assert relative_error(found, covered, U8) == pytest.approx(share, rel=1e-3)
+
+
+def test_a_tensor_of_zeros_has_no_relative_error() -> None:
+    assert relative_error(observe(np.zeros(9)), CalibrationRange(0.0, 0.0), U8) == 0.0

@@ -1,0 +1,151 @@
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.scheme import FLOAT, Scheme, TensorFormat
+from autoquant.domain.space import SearchSpace
+from autoquant.domain.statistics import CalibrationRange
+from autoquant.qdq.errors import OwnErrors, own_errors
+from autoquant.qdq.plan import Planner
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, scheme
+from tests.models import Array, floats, model_of
+
+DYNAMIC = scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic")
+BLOCKS = scheme("s8:block-16:sym", "s8:block-16:sym", ranges="dynamic")
+UNEVEN = floats(32, 4) * np.array([1, 1, 1, 100], np.float32)
+
+
+def a_region(name: str, *nodes: str) -> Region:
+    own = tuple(map(NodeName, nodes))
+    return Region(id=RegionId(name), nodes=own, inputs=(), outputs=(), pattern="", op_types=("",) * len(own), work=1.0)
+
+
+def errors_of(
+    signature: str,
+    body: str,
+    constants: Mapping[str, Array | float],
+    regions: list[Region],
+    schemes: list[Scheme],
+    activations: Mapping[str, float],
+    *,
+    seconds: float = np.inf,
+) -> OwnErrors | None:
+    case = case_of(model_of(signature, body, constants))
+
+    def activation_error(
+        tensor: TensorName, calibration_range: CalibrationRange | None, tensor_format: TensorFormat
+    ) -> float:
+        assert (calibration_range is None) == any(scheme.is_dynamic for scheme in schemes)
+        return activations.get(tensor, 0.0) * 2.0 ** (16 - 2 * tensor_format.dtype.bits)
+
+    names = (FLOAT, *(scheme.name for scheme in schemes))
+    space = SearchSpace(
+        choices=dict.fromkeys((region.id for region in regions), names), schemes={s.name: s for s in schemes}
+    )
+    return own_errors(Planner(case.graph, OP_TYPES, case.ranges), regions, space, activation_error, seconds=seconds)
+
+
+def of_product(*schemes: Scheme, weight: Array = UNEVEN) -> dict[str, float]:
+    """What one MatMul and its weight add, by scheme; its activations add nothing."""
+    found = errors_of(
+        "(float[2,32] x) => (float[2,4] y)", "y = MatMul(x, w)", {"w": weight}, [a_region("r", "y")], list(schemes), {}
+    )
+    assert found is not None
+    return dict(found[RegionId("r")])
+
+
+def test_activations_count_where_they_are_quantized_and_once_in_each_region() -> None:
+    found = errors_of(
+        "(float[4,4] x) => (float[4,4] y)",
+        "a = Sigmoid(x) b = Add(a, x) y = Mul(b, x)",
+        {},
+        [a_region("first", "a", "b"), a_region("second", "y")],
+        [U8S8_TENSOR],
+        {"x": 1e-3, "a": 1e-4, "b": 1e-5, "y": 1e-6},
+    )
+    assert found is not None
+    assert found[RegionId("first")][U8S8_TENSOR.name] == pytest.approx(1e-3 + 1e-4 + 1e-5)
+    assert found[RegionId("second")][U8S8_TENSOR.name] == pytest.approx(1e-3 + 1e-6)
+
+
+def test_weights_add_a_twelfth_of_their_squared_steps() -> None:
+    found, power = of_product(U8S8_TENSOR), np.mean(np.square(UNEVEN))
+    step = np.abs(UNEVEN).max() / 127
+    assert found[U8S8_TENSOR.name] == pytest.approx(step**2 / 12 / power, rel=1e-5)
+
+
+def test_steps_by_channel_are_as_good_or_better_and_rounding_says_the_same() -> None:
+    found, power = of_product(U8S8_CHANNEL, U8S8_TENSOR), np.mean(np.square(UNEVEN))
+    step = np.abs(UNEVEN).max(axis=0) / 127
+    rounded = np.rint(UNEVEN / step) * step
+    assert found[U8S8_CHANNEL.name] < 0.6 * found[U8S8_TENSOR.name]
+    assert found[U8S8_CHANNEL.name] == pytest.approx(np.mean(np.square(rounded - UNEVEN)) / power, rel=0.3)
+
+
+def test_wider_activations_leave_the_error_of_the_weights() -> None:
+    found = errors_of(
+        "(float[2,32] x) => (float[2,4] y)",
+        "a = MatMul(x, w) y = Sigmoid(a)",
+        {"w": UNEVEN},
+        [a_region("r", "a", "y")],
+        [U8S8_TENSOR, U16S8],
+        {"x": 1e-2, "a": 1e-2, "y": 1e-2},
+    )
+    assert found is not None
+    own, weight = found[RegionId("r")], of_product(U8S8_TENSOR)[U8S8_TENSOR.name]
+    assert own[U8S8_TENSOR.name] == pytest.approx(3e-2 + weight, rel=1e-5)
+    assert own[U16S8.name] == pytest.approx(3e-2 / 2**16 + weight, rel=1e-5)
+
+
+def test_dynamic_ranges_are_the_extremes_and_blocks_have_steps_of_their_own() -> None:
+    late = np.where(np.arange(32)[:, None] < 16, 1, 50).astype(np.float32) * floats(32, 4)
+    found = errors_of(
+        "(float[2,32] x) => (float[2,4] y)",
+        "y = MatMul(x, w)",
+        {"w": late},
+        [a_region("r", "y")],
+        [DYNAMIC, BLOCKS],
+        {"x": 1e-3},
+    )
+    assert found is not None
+    own = found[RegionId("r")]
+    power, blocks = np.mean(np.square(late)), np.abs(late).reshape(2, 16, 4).max(axis=1) / 127
+    assert own[BLOCKS.name] == pytest.approx(1e-3 + np.mean(np.square(blocks)) / 12 / power, rel=1e-5)
+    assert own[BLOCKS.name] < own[DYNAMIC.name]
+
+
+def test_both_weights_of_an_lstm_count() -> None:
+    weights = {"w": floats(1, 16, 6), "r": floats(1, 16, 4, seed=1)}
+    one, two = (
+        errors_of(
+            "(float[5,1,6] x) => (float[5,1,1,4] y)",
+            "y = LSTM<hidden_size=4>(x, w, r)",
+            {**weights, "r": recurrent},
+            [a_region("r", "y")],
+            [DYNAMIC],
+            {"x": 0.0},
+        )
+        for recurrent in (np.zeros_like(weights["r"]), weights["r"])
+    )
+    assert one is not None
+    assert two is not None
+    assert 0 < one[RegionId("r")][DYNAMIC.name] < two[RegionId("r")][DYNAMIC.name]
+
+
+@pytest.mark.parametrize("taken", [U8S8_CHANNEL, U8S8_TENSOR])
+def test_a_weight_of_zeros_has_no_error(taken: Scheme) -> None:
+    assert of_product(taken, weight=np.zeros((32, 4), np.float32)) == {taken.name: 0.0}
+
+
+def test_what_rounds_everything_away_is_no_worse_than_the_weight_itself() -> None:
+    weight = np.full((32, 4), 1e-3, np.float32)
+    weight[0, 0] = 1e6
+    assert of_product(U8S8_TENSOR, weight=weight)[U8S8_TENSOR.name] <= 1.0
+
+
+def test_without_time_there_is_no_answer() -> None:
+    signature, body = "(float[2,32] x) => (float[2,4] y)", "y = MatMul(x, w)"
+    given = signature, body, {"w": UNEVEN}, [a_region("r", "y")], [U8S8_TENSOR], dict[str, float]()
+    assert errors_of(*given, seconds=-1.0) is None
