@@ -1,8 +1,8 @@
 """What autoquant finds on the models of the zoo, against onnxruntime's own recipes, measured independently.
 
-``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1]`` searches each model,
-builds the recipes, measures both in the same interleaved rounds of fresh processes, and writes ``results.json`` and
-``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
+``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1] [--regions 40]`` searches
+each model, builds the recipes, measures both in the same interleaved rounds of fresh processes, and writes
+``results.json`` and ``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
 """
 
 import argparse
@@ -39,6 +39,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 N_PROCESSES = 3
+N_REGIONS = 40
 SNR_LIMIT_DB = 200.0  # stands for equal outputs, as in front.json
 SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
@@ -58,7 +59,7 @@ class Search:
     error: str
 
 
-def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dict[str, Any]:
+def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int, n_regions: int) -> dict[str, Any]:
     """Search a model, build its recipes and measure both.
 
     Args:
@@ -66,11 +67,12 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dic
         out: Folder for ``search`` and ``recipes``.
         time_limit: Of the search, such as ``120s``.
         threads: Threads inside an operator.
+        n_regions: Of the search, at most.
 
     Returns:
         The model's record in ``results.json``; the rows of a front that is missing are.
     """
-    search = run_search(zoo, out / "search", time_limit, threads)
+    search = run_search(zoo, out / "search", time_limit, threads, n_regions=n_regions)
     recipes = _recipes(zoo, out)
     front = [] if search.error else read_members(out / "search")
     files = {f"front:{member['id']}": out / "search" / member["path"] for member in front if member["id"] != FLOAT}
@@ -91,13 +93,19 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int) -> dic
 
 
 def run_search(
-    zoo: Path, out: Path, time_limit: str, threads: int, environment: Mapping[str, str] | None = None
+    zoo: Path,
+    out: Path,
+    time_limit: str,
+    threads: int,
+    environment: Mapping[str, str] | None = None,
+    *,
+    n_regions: int = N_REGIONS,
 ) -> Search:
     """``autoquant search`` of a model in a process of its own; an older run in ``out`` is replaced."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     data = ["--calibration", str(zoo / "calib.npz"), "--evaluation", str(zoo / "eval.npz"), "--out", str(out)]
-    limits = ["--time", time_limit, "--threads", str(threads), "--json"]
+    limits = ["--time", time_limit, "--threads", str(threads), "--regions", str(n_regions), "--json"]
     command = ["-m", "autoquant", "search", str(zoo / "model.onnx"), *data, *limits]
     start = time.perf_counter()
     timeout_s = 3 * seconds_of(time_limit) + 300
@@ -241,7 +249,8 @@ def _has_failed(record: Mapping[str, Any]) -> bool:
 def _measure_safely(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         folders = (arguments.zoo / name, arguments.out / name)
-        return measure_model(*folders, time_limit=arguments.time, threads=arguments.threads)
+        limits = {"time_limit": arguments.time, "threads": arguments.threads, "n_regions": arguments.regions}
+        return measure_model(*folders, **limits)
     except Exception as error:  # one model must not stop the others
         return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
 
@@ -253,6 +262,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help="measure these again")
     parser.add_argument("--time", default="120s", help="of each search (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--regions", type=int, default=N_REGIONS, help="of each search (default: %(default)s)")
     arguments = parser.parse_args()
     arguments.zoo, arguments.out = arguments.zoo.expanduser().resolve(), arguments.out.expanduser().resolve()
     return arguments

@@ -16,6 +16,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE, Outputs
+from autoquant.qdq.own_errors import OwnErrors
 
 __all__ = ["FailsOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "NeverRefines", "crash", "eat_memory", "hang"]
 
@@ -46,10 +47,16 @@ _FAULTS = {"crash": crash, "hang": hang, "eat": eat_memory, "lack": lack_memory}
 
 
 class Misbehaving(Evaluator):
-    """An evaluator for which some assignments end badly, or taking profiles does."""
+    """An evaluator for which some assignments end badly, or taking profiles or computing errors does."""
 
     faults: Mapping[frozenset[tuple[RegionId, str]], str]
     profiling: str | None
+    erring: str | None
+
+    def own_errors(self, seconds: float) -> OwnErrors | None:
+        if self.erring is not None:
+            _FAULTS[self.erring]()
+        return Evaluator.own_errors(self, seconds)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         if self.profiling is not None:
@@ -85,15 +92,17 @@ class MisbehavingSetup(EvaluatorSetup):
     Attributes:
         faults: ``crash``, ``hang`` or ``eat`` by assignment.
         profiling: One of them for taking profiles.
+        own_errors: One of them for computing errors of regions.
     """
 
     faults: Mapping[frozenset[tuple[RegionId, str]], str] = field(default_factory=dict)
     profiling: str | None = None
+    own_errors: str | None = None
 
     def __call__(self) -> Misbehaving:
         made = EvaluatorSetup.__call__(self)
         found = Misbehaving(made.bench, made.float_bytes)
-        found.faults, found.profiling = self.faults, self.profiling
+        found.faults, found.profiling, found.erring = self.faults, self.profiling, self.own_errors
         return found
 
 

@@ -29,7 +29,7 @@ from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.errors import OwnErrors
+from autoquant.qdq.own_errors import OwnErrors
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 

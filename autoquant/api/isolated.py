@@ -14,7 +14,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.qdq.errors import OwnErrors
+from autoquant.qdq.own_errors import OwnErrors
 
 __all__ = ["IsolatedEvaluator"]
 
@@ -126,8 +126,10 @@ class IsolatedEvaluator:
         limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
         try:
             found: OwnErrors | None = self._worker.call("own_errors", seconds, seconds=limit)
-        except (WorkerLostError, MemoryError) as error:
-            raise ProfileError(f"that ended the process that measures: {error}") from error
+        except WorkerLostError as lost:
+            raise ProfileError(f"computing the errors of regions ended the process that measures: {lost}") from lost
+        except MemoryError as error:
+            raise ProfileError("the errors of regions needed more memory than there is") from error
         return found
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:

@@ -47,7 +47,7 @@ def refine_of(
         deadline: Of the search, a share of which is for this, and at most half of what is left.
         has_plain_sums: What probing the forms gave.
         memory_bytes: Data that the process may have.
-        cache_folder: Where rounded weights are kept.
+        cache_folder: Where rounded weights and observed biases are kept.
         is_ended: Whether the user wants no more of it.
         notes: Gets a sentence where something could not be refined.
     """

@@ -47,7 +47,7 @@ class RefinerSetup:
         judged: Samples on which roundings are compared: of the search, so that the held-out ones stay new to all.
         has_plain_sums: What probing the forms gave.
         seconds: For all finalists.
-        cache_folder: Where rounded weights are kept; None keeps nothing.
+        cache_folder: Where rounded weights and observed biases are kept; None keeps nothing.
     """
 
     ingredients: Ingredients

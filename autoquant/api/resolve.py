@@ -74,7 +74,7 @@ def resolve(
         evaluation: The same.
         held_out: The same.
         labels: The same.
-        cache: Folder of calibration results and rounded weights, the user's cache folder by default.
+        cache: Folder of calibration results, rounded weights and observed biases, the user's cache folder by default.
         spent_s: Seconds that are gone already.
         on_progress: Told where it stands.
 

@@ -151,7 +151,7 @@ class Run:
             plain = preparing.ingredients()
             with self.deadline.phase("open"):
                 facts = self._load(evaluator, plain)
-            ingredients = preparing.with_own_errors(preparing.in_best_form(plain, evaluator, facts), evaluator)
+            ingredients = self.expect_noise(preparing, preparing.in_best_form(plain, evaluator, facts), evaluator)
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self._run_document(ingredients, facts, None))
             yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
@@ -192,6 +192,10 @@ class Run:
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
         return facts
+
+    def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+        """With what the sampler expects noise from."""
+        return preparing.with_own_errors(chosen, evaluator)
 
     def profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""

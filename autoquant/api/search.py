@@ -78,7 +78,7 @@ def search(
         resume: Go on with the run in ``out``.
         warm_start: What is tried right after the uniform recipes: the folder of an earlier run of the same or a similar
             model, a QDQ model, or overrides as a run writes them.
-        cache: Folder of calibration results and rounded weights, the user's cache folder by default.
+        cache: Folder of calibration results, rounded weights and observed biases, the user's cache folder by default.
         spent_s: Seconds of the budget that are gone already.
         on_progress: Told where the search stands.
 
@@ -121,9 +121,8 @@ def search(
     with closing(RunFolder(configuration.out, resume=resume)) as folder:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
-                result = run.run(folder)
                 steps.trim_cache(configuration.cache or steps.user_cache())
-                return result
+                return run.run(folder)
         except BaseException:
             if not run.has_evaluations:
                 folder.discard_if_new()

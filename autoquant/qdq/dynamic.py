@@ -16,7 +16,7 @@ from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.parts import Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
 
-__all__ = ["INT8_LEVEL", "DynamicWriter", "in_blocks"]
+__all__ = ["INT8_LEVEL", "DynamicWriter", "in_blocks", "recurrent_params"]
 
 _DOMAIN = "com.microsoft"
 _N_LSTM_INPUTS = 8
@@ -164,13 +164,8 @@ class DynamicWriter:
         key = ("recurrent", name, weight_format)
         if key not in self._made:
             given = self.graph.constant(name)
-            is_per_channel = weight_format.granularity is Granularity.CHANNEL
-            shape = given.shape[:2] if is_per_channel else given.shape[:1]
-            rows = given.reshape(int(np.prod(shape)), -1)
-            params = weight_params(rows, weight_format, 0)
-            if weight_format.unsaturated:
-                even = np.pad(given, [(0, 0), (0, 0), (0, given.shape[2] % 2)])
-                params = widened_for_pairs(params, even.reshape(rows.shape[0], -1), weight_format)
+            rows, params = recurrent_params(given, weight_format)
+            shape = given.shape[: 2 if weight_format.granularity is Granularity.CHANNEL else 1]
             if weight_format.symmetric:  # the kernel wants one zero point, also for rows of zeros
                 middle = 0 if params.dtype.is_signed else 1 << (params.dtype.bits - 1)
                 params = replace(params, zero_point=np.full_like(params.zero_point, middle))
@@ -182,6 +177,19 @@ class DynamicWriter:
                 label=f"{weight_format}:recurrent",
             )
         return self._made[key]
+
+
+def recurrent_params(
+    given: npt.NDArray[np.float32], weight_format: TensorFormat
+) -> tuple[npt.NDArray[np.float32], QuantParams]:
+    """What shares a scale of an LSTM's weight, (D, 4H, I), as rows, (D * 4H, I) or (D, 4H * I), and theirs."""
+    n_rows = given.shape[0] * (given.shape[1] if weight_format.granularity is Granularity.CHANNEL else 1)
+    rows = given.reshape(n_rows, -1)
+    params = weight_params(rows, weight_format, 0)
+    if weight_format.unsaturated:
+        even = np.pad(given, [(0, 0), (0, 0), (0, given.shape[2] % 2)])
+        params = widened_for_pairs(params, even.reshape(n_rows, -1), weight_format)
+    return rows, params
 
 
 def in_blocks(node: Node, graph: Graph, size: int) -> npt.NDArray[np.float32]:

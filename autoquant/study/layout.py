@@ -32,8 +32,8 @@ class Layout:
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
         patterns: Number of each region's pattern; regions of one pattern are expected to be alike; shape (R,).
-        errors: Relative squared errors of what each region quantizes under each scheme, without what the model makes of
-            them; shape (R, S), 0 for float. None where they are not known.
+        own_errors: Relative squared errors of what each region quantizes under each scheme, without what the model
+            makes of them; shape (R, S), 0 for float. None where they are not known.
     """
 
     regions: tuple[RegionId, ...]
@@ -44,7 +44,7 @@ class Layout:
     edges: Codes
     work: Floats
     patterns: Codes
-    errors: Floats | None = None
+    own_errors: Floats | None = None
 
     @classmethod
     def of(
@@ -54,7 +54,7 @@ class Layout:
         edges: Sequence[tuple[RegionId, RegionId]],
         work: Mapping[RegionId, float],
         patterns: Mapping[RegionId, str] | None = None,
-        errors: Mapping[RegionId, Mapping[str, float]] | None = None,
+        own_errors: Mapping[RegionId, Mapping[str, float]] | None = None,
     ) -> "Layout":
         """Arrays from names; without patterns every region has its own."""
         regions = tuple(choices)
@@ -70,7 +70,9 @@ class Layout:
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),
             patterns=np.unique([(patterns or {}).get(r, f"{r}") for r in regions], return_inverse=True)[1],
-            errors=None if errors is None else np.array([[errors[r].get(n, 0.0) for n in names] for r in regions]),
+            own_errors=None
+            if own_errors is None
+            else np.array([[own_errors[region].get(name, 0.0) for name in names] for region in regions]),
         )
 
     @property

@@ -17,7 +17,7 @@ _COMMON, _REGION, _KIND, _SCHEME, _REST = 9.0, 4.0, 0.5, 0.6, 1.0
 """Prior variances of the log of a region's noise power under a scheme, by what they are shared with."""
 _LEVEL = 1e-3
 """Of the noise that a model is expected to have."""
-_LEAST_ERROR = 1e-8
+_LEAST_OWN_ERROR = 1e-8
 """Smaller errors of what a region quantizes are no better."""
 _ERRORS = (0.1, 0.15, 0.25, 0.4, 0.65, 1.0, 1.5)
 """Standard deviations of the log of the sum; which one it is, the evaluations say."""
@@ -174,9 +174,9 @@ def _expected(layout: Layout) -> Floats:
     """Log noise power of each region under each scheme before anything is observed; shape (R, S)."""
     n_regions, n_schemes = layout.allowed.shape
     share = np.log(0.2 / n_regions + layout.work)[:, None]
-    if layout.errors is None:
+    if layout.own_errors is None:
         return np.asarray(np.log(_LEVEL) + np.tile(share, n_schemes))
-    errors = np.log(np.maximum(layout.errors, _LEAST_ERROR))
+    errors = np.log(np.maximum(layout.own_errors, _LEAST_OWN_ERROR))
     usual = errors[:, 1:][layout.allowed[:, 1:]].mean() if layout.allowed[:, 1:].any() else 0.0
     return np.asarray(np.log(_LEVEL) + (share - np.log(n_regions) + errors - usual) / 2)
 

@@ -9,6 +9,7 @@ from unittest import mock
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.api.isolated import IsolatedEvaluator
+from autoquant.api.preparing import Preparing
 from autoquant.api.run import Opened, Run
 from autoquant.api.trials import Trials
 from autoquant.study.layout import Layout
@@ -33,6 +34,10 @@ class AblatedRun(Run):
         if self.part is Part.RANGES:
             assert self.definition is not None
             self.definition = replace(self.definition, schemes=one_range_each(self.definition.schemes))
+
+    def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
+        """Unless nothing is to be expected from errors."""
+        return chosen if self.part is Part.ERRORS else super().expect_noise(preparing, chosen, evaluator)
 
     def profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Unless nothing is to be expected from profiles."""

@@ -111,7 +111,7 @@ def measure(run: Recorded) -> dict[str, Any]:
     forecasters: dict[str, Forecaster] = {
         MODELS: Surrogate(run.layout, run.found.ratios.shape[1], run.prior),
         NO_PROFILES: Surrogate(run.layout, run.found.ratios.shape[1]),
-        NO_ERRORS: Surrogate(replace(run.layout, errors=None), run.found.ratios.shape[1], run.prior),
+        NO_ERRORS: Surrogate(replace(run.layout, own_errors=None), run.found.ratios.shape[1], run.prior),
         PRIOR: PriorOnly(Surrogate(run.layout, run.found.ratios.shape[1], run.prior)),
         LEAST_SQUARES: LeastSquares(run.layout),
     }

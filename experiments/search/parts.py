@@ -42,8 +42,6 @@ def layout_without(part: Part | None, layout: Layout) -> Layout:
     """What the sampler is told of the graph."""
     if part is Part.BORDERS:
         return replace(layout, edges=np.zeros((0, 2), dtype=np.int64))
-    if part is Part.ERRORS:
-        return replace(layout, errors=None)
     return replace(layout, patterns=np.arange(len(layout.regions))) if part is Part.LIKENESS else layout
 
 

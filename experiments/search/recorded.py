@@ -61,7 +61,11 @@ def read_recorded(folder: Path) -> Recorded:
     """
     document: Mapping[str, Any] = read_json(folder / "run.json")
     earlier = read_warm_start(folder)
-    if not isinstance(earlier, EarlierRun) or not earlier.schemes or "latency_prior" not in document:
+    if (
+        not isinstance(earlier, EarlierRun)
+        or not earlier.schemes
+        or not {"latency_prior", "own_errors"} <= document.keys()
+    ):
         raise UsageError(f"{folder}: this is no run of this version; search again with another --out")
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     told = optuna.load_study(study_name=_STUDY, storage=storage).get_trials(deepcopy=False)
@@ -72,7 +76,7 @@ def read_recorded(folder: Path) -> Recorded:
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
     work = {region.id: region.work for region in regions}
-    layout = Layout.of(choices, earlier.schemes, touching, work, errors=document.get("own_errors"))
+    layout = Layout.of(choices, earlier.schemes, touching, work, own_errors=document["own_errors"])
     runs = [(trial.user_attrs["digest"], bool(trial.user_attrs.get("ratios"))) for trial in trials]
     return Recorded(
         name=_name(Path(document["configuration"]["model"])),

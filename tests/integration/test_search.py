@@ -54,7 +54,9 @@ def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) 
     prior = document["latency_prior"]
     assert len(prior["change"]) == len(prior["spread"]) == len(document["regions"])
     assert len(prior["border"]) == len(prior["border_spread"])
-    assert list(document["seconds"])[:6] == ["preprocess", "calibrate", "open", "equalise", "profile", "search"]
+    stages = ["preprocess", "calibrate", "open", "equalise", "errors", "profile", "search"]
+    assert list(document["seconds"])[: len(stages)] == stages
+    assert document["own_errors"].keys() == {region["id"] for region in document["regions"]}
 
 
 def test_files_open_in_plain_onnxruntime_and_agree_with_the_stated_snr(digits: autoquant.SearchResult) -> None:

@@ -56,11 +56,8 @@ def memory_of(folder: Path) -> joblib.Memory:
 
 
 def trim_cache(folder: Path, *, most_bytes: int = _MOST_BYTES) -> None:
-    """Remove what was not used for longest, until what is left takes no more than this."""
-    try:
-        memory_of(folder).reduce_size(bytes_limit=most_bytes)
-    except OSError as error:  # another process may remove the same
-        _LOG.warning("the cache is not trimmed: %s", error)
+    """Remove what was not read for longest, as far as the file system notes it, until no more than this is left."""
+    memory_of(folder).reduce_size(bytes_limit=most_bytes)
 
 
 def user_cache() -> Path:

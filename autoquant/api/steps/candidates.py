@@ -16,11 +16,10 @@ from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.bench import Bench
 from autoquant.model.prepared import PreparedModel
-from autoquant.qdq import errors
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.errors import OwnErrors
 from autoquant.qdq.masks import masked
+from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
 from autoquant.qdq.plan import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.space.resolve import resolve
@@ -55,14 +54,14 @@ def own_errors(
     *,
     seconds: float = math.inf,
 ) -> OwnErrors | None:
-    """How far from float each region is by what it quantizes itself, see ``autoquant.qdq.errors``; nothing is run.
+    """How far from float each region is by what it quantizes itself, see ``autoquant.qdq.own_errors``; nothing is run.
 
     Args:
         planner: ``planner_of`` the model, or that of its builder.
         found: The partition.
         statistics: What calibration observed.
         definition: The space.
-        seconds: There is no answer where it takes more.
+        seconds: There is no answer where a scheme would have to be begun after them.
     """
 
     @cache
@@ -73,7 +72,7 @@ def own_errors(
         covered = covered or CalibrationRange(observed.minimum, observed.maximum)
         return relative_error(observed, covered, tensor_format)
 
-    return errors.own_errors(planner, found, resolve(definition, found), error, seconds=seconds)
+    return errors_of_regions(planner, found, resolve(definition, found), error, seconds=seconds)
 
 
 def means_of(statistics: Statistics) -> Means:

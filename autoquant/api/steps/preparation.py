@@ -17,7 +17,7 @@ from autoquant.measurement.saturation import is_saturating
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
-from autoquant.qdq.errors import OwnErrors
+from autoquant.qdq.own_errors import OwnErrors
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout

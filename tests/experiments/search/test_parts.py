@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +12,13 @@ from experiments.search.granularity import trials_of
 from experiments.search.parts import Part, layout_without, narrowed, one_range_each, prior_without, switch_off
 
 BLOCKS = make_blocks(16, FAMILIES["alike"], seed=0)
-LAYOUT = replace(BLOCKS.problem.layout, errors=np.ones(BLOCKS.problem.layout.allowed.shape))
+LAYOUT = BLOCKS.problem.layout
 
 
 @pytest.mark.parametrize("part", [None, *Part])
-def test_a_layout_lacks_borders_likeness_or_errors_and_nothing_else(part: Part | None) -> None:
+def test_a_layout_lacks_borders_or_likeness_and_nothing_else(part: Part | None) -> None:
     found = layout_without(part, LAYOUT)
     assert len(found.edges) == (0 if part is Part.BORDERS else len(LAYOUT.edges))
-    assert (found.errors is None) == (part is Part.ERRORS)
     assert len(set(found.patterns.tolist())) == (16 if part is Part.LIKENESS else 8)
     np.testing.assert_array_equal(found.work, LAYOUT.work)
 

@@ -31,7 +31,7 @@ def test_a_run_is_read_as_its_sampler_saw_it(run: Path) -> None:
     assert found.about["seed"] == 0
     assert found.layout.regions == tuple(row["id"] for row in document["regions"])
     assert found.layout.schemes == ("float", *document["schemes"])
-    errors = found.layout.errors
+    errors = found.layout.own_errors
     assert errors is not None
     assert (errors[found.layout.allowed] > 0).sum() > 0
     for region, row in zip(found.layout.regions, errors, strict=True):

@@ -135,6 +135,24 @@ def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, 
     evaluator.close()
 
 
+@pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
+def test_errors_of_regions_that_end_the_process_cost_no_search(place: Place, fault: str, reason: str) -> None:
+    evaluator = IsolatedEvaluator(place.misbehaving(own_errors=fault), memory_bytes=10**9)
+    evaluator.load(place.ingredients, has_plain_sums=False)
+    with pytest.raises(ProfileError, match=reason):
+        evaluator.own_errors(60.0)
+    evaluator.load(place.ingredients, has_plain_sums=False)
+    assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
+    evaluator.close()
+
+
+def test_the_other_process_computes_errors_of_regions(place: Place, evaluator: IsolatedEvaluator) -> None:
+    found = evaluator.own_errors(60.0)
+    assert found is not None
+    assert found.keys() == {region.id for region in place.ingredients.regions}
+    assert evaluator.own_errors(-1.0) is None
+
+
 def test_the_other_process_takes_profiles(place: Place, evaluator: IsolatedEvaluator) -> None:
     assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
     with pytest.raises(ProfileError, match="there is no time for profiles"):

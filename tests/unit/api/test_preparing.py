@@ -24,7 +24,7 @@ from autoquant.equalisation.equalise import Equalised, equalise
 from autoquant.errors import ModelError, ProfileError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_constants
-from autoquant.qdq.errors import OwnErrors
+from autoquant.qdq.own_errors import OwnErrors
 from autoquant.space.schema import read_space
 from tests.models import floats, model_of, saved
 

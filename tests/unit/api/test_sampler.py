@@ -43,8 +43,8 @@ def test_a_study_of_the_users_measures_the_example(
     statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
     bench = autoquant.open_bench(MODEL, autoquant.read_data(MODEL, example("digits").evaluation, role="evaluation"))
     sampler = autoquant.StructureSampler(prepared, regions, statistics=statistics, space="quick", seed=1, min_snr_db=10)
-    assert sampler.layout.errors is not None
-    assert sampler.layout.errors[sampler.layout.allowed].max() > 0
+    assert sampler.layout.own_errors is not None
+    assert sampler.layout.own_errors[sampler.layout.allowed].max() > 0
 
     def objective(trial: optuna.Trial) -> tuple[float, float]:
         assignment = suggested(sampler, trial)

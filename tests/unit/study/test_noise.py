@@ -64,7 +64,7 @@ def test_what_quantizes_badly_is_expected_to_be_noisy_before_anything_was_observ
     errors = np.full((N_REGIONS, 3), 1e-4)
     errors[3, 1], errors[:, 0] = 1e-2, 0.0
     layout = a_layout(N_REGIONS)
-    plain, told = NoiseModel(layout), NoiseModel(replace(layout, errors=errors))
+    plain, told = NoiseModel(layout), NoiseModel(replace(layout, own_errors=errors))
     rng = np.random.default_rng(0)
     before, after = plain.table(rng, 0.0), told.table(rng, 0.0)
     assert after[3, 1] / after[3, 2] > 5 * before[3, 1] / before[3, 2]
@@ -74,7 +74,7 @@ def test_what_quantizes_badly_is_expected_to_be_noisy_before_anything_was_observ
 
 def test_how_large_errors_are_on_the_whole_says_nothing() -> None:
     layout = a_layout(N_REGIONS)
-    small, large = (NoiseModel(replace(layout, errors=np.full((N_REGIONS, 3), size))) for size in (1e-6, 1e-2))
+    small, large = (NoiseModel(replace(layout, own_errors=np.full((N_REGIONS, 3), size))) for size in (1e-6, 1e-2))
     rng = np.random.default_rng(0)
     np.testing.assert_allclose(small.table(rng, 0.0), large.table(rng, 0.0))
 
@@ -83,7 +83,7 @@ def test_expected_errors_are_corrected_by_what_is_observed() -> None:
     codes, log = a_problem(is_alike=False)
     errors = np.random.default_rng(1).permuted(np.geomspace(1e-5, 1e-3, 3 * N_REGIONS)).reshape(N_REGIONS, 3)
     codes, log = np.tile(codes, (3, 1)), np.tile(log, 3)
-    model = NoiseModel(replace(a_layout(N_REGIONS), errors=errors))
+    model = NoiseModel(replace(a_layout(N_REGIONS), own_errors=errors))
     for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool))
     assert np.abs(model.predict(codes)[0] - log).max() < 0.5

@@ -7,7 +7,7 @@ from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Scheme, TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.domain.statistics import CalibrationRange
-from autoquant.qdq.errors import OwnErrors, own_errors
+from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
 from autoquant.qdq.plan import Planner
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, scheme
 from tests.models import Array, floats, model_of
@@ -44,7 +44,9 @@ def errors_of(
     space = SearchSpace(
         choices=dict.fromkeys((region.id for region in regions), names), schemes={s.name: s for s in schemes}
     )
-    return own_errors(Planner(case.graph, OP_TYPES, case.ranges), regions, space, activation_error, seconds=seconds)
+    return errors_of_regions(
+        Planner(case.graph, OP_TYPES, case.ranges), regions, space, activation_error, seconds=seconds
+    )
 
 
 def of_product(*schemes: Scheme, weight: Array = UNEVEN) -> dict[str, float]:
@@ -99,7 +101,7 @@ def test_wider_activations_leave_the_error_of_the_weights() -> None:
     assert own[U16S8.name] == pytest.approx(3e-2 / 2**16 + weight, rel=1e-5)
 
 
-def test_dynamic_ranges_are_the_extremes_and_blocks_have_steps_of_their_own() -> None:
+def test_a_dynamic_range_is_that_of_the_extremes_and_blocks_lose_as_much_of_both_operands() -> None:
     late = np.where(np.arange(32)[:, None] < 16, 1, 50).astype(np.float32) * floats(32, 4)
     found = errors_of(
         "(float[2,32] x) => (float[2,4] y)",
@@ -112,8 +114,9 @@ def test_dynamic_ranges_are_the_extremes_and_blocks_have_steps_of_their_own() ->
     assert found is not None
     own = found[RegionId("r")]
     power, blocks = np.mean(np.square(late)), np.abs(late).reshape(2, 16, 4).max(axis=1) / 127
-    assert own[BLOCKS.name] == pytest.approx(1e-3 + np.mean(np.square(blocks)) / 12 / power, rel=1e-5)
-    assert own[BLOCKS.name] < own[DYNAMIC.name]
+    assert own[BLOCKS.name] == pytest.approx(2 * np.mean(np.square(blocks)) / 12 / power, rel=1e-5)
+    step = np.abs(late).max() / 127
+    assert own[DYNAMIC.name] > 1e-3 + 0.5 * step**2 / 12 / power
 
 
 def test_both_weights_of_an_lstm_count() -> None:
@@ -139,10 +142,62 @@ def test_a_weight_of_zeros_has_no_error(taken: Scheme) -> None:
     assert of_product(taken, weight=np.zeros((32, 4), np.float32)) == {taken.name: 0.0}
 
 
-def test_what_rounds_everything_away_is_no_worse_than_the_weight_itself() -> None:
-    weight = np.full((32, 4), 1e-3, np.float32)
-    weight[0, 0] = 1e6
-    assert of_product(U8S8_TENSOR, weight=weight)[U8S8_TENSOR.name] <= 1.0
+def test_channels_and_blocks_of_zeros_lose_nothing() -> None:
+    dead = floats(32, 4)
+    dead[:, 1] = 0
+    step = np.abs(dead).max(axis=0) / 127
+    expected = np.mean(np.square(step)) / 12 / np.mean(np.square(dead))
+    assert of_product(U8S8_CHANNEL, weight=dead)[U8S8_CHANNEL.name] == pytest.approx(expected, rel=1e-5)
+    late = np.where(np.arange(32)[:, None] < 16, 0, 1).astype(np.float32) * floats(32, 4)
+    assert of_product(BLOCKS, weight=late)[BLOCKS.name] < 1e-4
+
+
+def test_what_is_rounded_to_zero_loses_no_more_than_itself() -> None:
+    tiny = np.full((32, 2), 1e-3, np.float32)
+    tiny[0] = 1e3
+    fewer = np.concatenate([tiny, np.full((32, 2), 1e-6, np.float32)], axis=1)
+    own = of_product(U8S8_TENSOR, U8S8_CHANNEL, weight=fewer)
+    powers = np.mean(np.square(fewer, dtype=np.float64), axis=0)
+    assert own[U8S8_CHANNEL.name] == pytest.approx(np.mean((1e3 / 127) ** 2 / 12 * (powers > 1)) / powers.mean(), 1e-3)
+
+
+def test_readers_in_one_region_share_what_they_quantize() -> None:
+    signature, body = "(float[2,32] x) => (float[2,4] y, float[2,4] z)", "y = MatMul(x, w) z = MatMul(x, v)"
+    constants = {"w": np.zeros((32, 4), np.float32), "v": np.zeros((32, 4), np.float32)}
+    for taken in (DYNAMIC, U8S8_TENSOR):
+        together = errors_of(signature, body, constants, [a_region("r", "y", "z")], [taken], {"x": 1e-3})
+        apart = errors_of(signature, body, constants, [a_region("r", "y"), a_region("s", "z")], [taken], {"x": 1e-3})
+        assert together is not None
+        assert apart is not None
+        assert together[RegionId("r")][taken.name] == apart[RegionId("s")][taken.name] == pytest.approx(1e-3)
+
+
+def test_what_a_range_does_not_absorb_is_charged_to_its_producer_once() -> None:
+    symmetric = scheme("s8:tensor:sym", "s8:tensor:sym")
+    found = errors_of(
+        "(float[1,4,6,6] x) => (float[1,4,6,6] y)",
+        "a = Conv(x, w) r = Relu(a) y = Conv(r, w)",
+        {"w": np.zeros((4, 4, 1, 1), np.float32)},
+        [a_region("first", "a", "r"), a_region("second", "y")],
+        [symmetric],
+        {"x": 1e-3, "r": 1e-4, "y": 1e-5},
+    )
+    assert found is not None
+    assert found[RegionId("first")][symmetric.name] == pytest.approx(1e-3 + 1e-4)
+    assert found[RegionId("second")][symmetric.name] == pytest.approx(1e-5)
+
+
+def test_what_only_moves_values_adds_nothing() -> None:
+    found = errors_of(
+        "(float[4,4] x) => (float[4,4] y)",
+        "a = Sigmoid(x) b = Transpose(a) y = Sigmoid(b)",
+        {},
+        [a_region("first", "a"), a_region("moving", "b"), a_region("second", "y")],
+        [U8S8_TENSOR],
+        {"x": 1e-3, "a": 1e-4, "b": 1.0, "y": 1e-5},
+    )
+    assert found is not None
+    assert [own[U8S8_TENSOR.name] for own in found.values()] == pytest.approx([1e-3 + 1e-4, 0.0, 1e-5])
 
 
 def test_without_time_there_is_no_answer() -> None:
