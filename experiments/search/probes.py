@@ -1,10 +1,10 @@
-"""What one-region probes take, and how much of that running only what lies behind the region could save at most.
+"""What one-region probes take, and how much of that running only what lies behind the region could save.
 
-``python -m experiments.search.probes OUT.json RUN [RUN ...]`` takes folders that ``autoquant search`` has written. A
-probe that is not timed builds and opens a candidate and runs the first few samples through all of it. With stored
-activations only what lies behind its region would have to run. So at most the float model's time for what lies before
-it is saved, here in proportion to its share of the arithmetic, as if cutting the model and feeding it cost nothing.
-Exit code 2: a folder is no run.
+``python -m experiments.search.probes OUT.json RUN [RUN ...]`` takes folders that ``autoquant search`` has written, not
+resumed. A probe that is not timed builds and opens a candidate and runs the first few samples through all of it. With
+stored activations only what lies behind its region would have to run. What that could save is the float model's time
+for what lies before it, in proportion to its share of the arithmetic, as if cutting the model and feeding it cost
+nothing; what lies beside it counts by the order of the regions. Exit code 2: a folder is no finished run.
 """
 
 import argparse
@@ -21,9 +21,10 @@ from optuna.storages.journal import JournalFileBackend
 from autoquant.api.folder import read_json
 from autoquant.domain.measurement import State
 from autoquant.domain.scheme import FLOAT
-from autoquant.errors import AutoquantError, UsageError
+from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import N_FIRST
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.search.recorded import read_recorded
 
 __all__ = ["main", "measure_probes", "render_probes"]
 
@@ -32,11 +33,9 @@ def measure_probes(folder: Path) -> dict[str, Any]:
     """Of one run: ``n_probes``, seconds of them, of the search and those that could be saved.
 
     Raises:
-        AutoquantError: It is no run.
+        AutoquantError: It is no finished run.
     """
-    document: Mapping[str, Any] = read_json(folder / "run.json")
-    if "float_ms" not in document:
-        raise UsageError(f"{folder}: this is no run; name a folder that autoquant search has written")
+    name, document = read_recorded(folder).name, dict[str, Any](read_json(folder / "run.json"))
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     trials = optuna.load_study(study_name="autoquant", storage=storage).get_trials(deepcopy=False)
     told = [(trial, trial.datetime_complete) for trial in trials if trial.datetime_complete]
@@ -48,7 +47,7 @@ def measure_probes(folder: Path) -> dict[str, Any]:
     work = {row["id"]: row["work"] for row in document["regions"]}
     float_s = sum(document["float_ms"].values()) / 1e3
     return {
-        "model": Path(document["configuration"]["model"]).parent.name,
+        "model": name,
         "n_probes": len(probes),
         "probes_s": sum(seconds for _, seconds in probes),
         "saved_s": N_FIRST * float_s * sum(_work_before(work, trial.params) for trial, _ in probes),
@@ -81,7 +80,7 @@ def render_probes(document: Mapping[str, Any]) -> str:
         for part in document["parts"].values()
         for run in part["runs"]
     ]
-    headings = ("model", "probes", "search, s", "probes, s", "saved at most, s", "of the search")
+    headings = ("model", "probes", "search, s", "probes, s", "saved, s", "of the search")
     return markdown(headings, rows)
 
 
