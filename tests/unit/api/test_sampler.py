@@ -1,5 +1,6 @@
 """The structure sampler in a study that a user makes, on the example."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -119,3 +120,14 @@ def test_reseeded_samplers_draw_otherwise(found: tuple[PreparedModel, tuple[Regi
 def test_a_model_without_regions_has_nothing_to_sample(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
     with pytest.raises(UsageError, match="there is no region"):
         autoquant.StructureSampler(found[0], ())
+
+
+def test_statistics_of_another_space_are_a_usage_error(
+    found: tuple[PreparedModel, tuple[Region, ...]], tmp_path: Path
+) -> None:
+    prepared, regions = found
+    samples = autoquant.read_data(MODEL, example("digits").calibration)
+    statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
+    fewer = replace(statistics, tensors=dict(list(statistics.tensors.items())[:1]))
+    with pytest.raises(UsageError, match="the statistics do not hold activation '.*', which space quick quantizes"):
+        autoquant.StructureSampler(prepared, regions, statistics=fewer, space="quick")
