@@ -129,5 +129,5 @@ def test_statistics_of_another_space_are_a_usage_error(
     samples = autoquant.read_data(MODEL, example("digits").calibration)
     statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
     fewer = replace(statistics, tensors=dict(list(statistics.tensors.items())[:1]))
-    with pytest.raises(UsageError, match="the statistics do not hold activation '.*', which space quick quantizes"):
+    with pytest.raises(UsageError, match=r"the statistics do not hold activation '.*', which space quick quantizes"):
         autoquant.StructureSampler(prepared, regions, statistics=fewer, space="quick")
