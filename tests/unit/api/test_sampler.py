@@ -1,7 +1,6 @@
 """The structure sampler in a study that a user makes, on the example."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import optuna
 import pytest
@@ -12,6 +11,7 @@ import autoquant
 from autoquant.api.steps import definition_of
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import Region, RegionId
+from autoquant.domain.statistics import Statistics
 from autoquant.errors import UsageError
 from autoquant.examples import example
 from autoquant.model.prepared import PreparedModel
@@ -26,6 +26,12 @@ def found() -> tuple[PreparedModel, tuple[Region, ...]]:
     return prepared, autoquant.find_regions(prepared, space="quick", n_regions=4)
 
 
+@pytest.fixture(scope="module")
+def statistics(found: tuple[PreparedModel, tuple[Region, ...]], tmp_path_factory: pytest.TempPathFactory) -> Statistics:
+    samples = autoquant.read_data(MODEL, example("digits").calibration)
+    return autoquant.calibrate(found[0], samples, space="quick", cache_folder=tmp_path_factory.mktemp("cache"))
+
+
 def a_study(sampler: autoquant.StructureSampler, *directions: str) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     asked = [StudyDirection[name.upper()] for name in directions or ("maximize", "minimize")]
@@ -37,11 +43,9 @@ def suggested(sampler: autoquant.StructureSampler, trial: optuna.Trial) -> dict[
 
 
 def test_a_study_of_the_users_measures_the_example(
-    found: tuple[PreparedModel, tuple[Region, ...]], tmp_path: Path
+    found: tuple[PreparedModel, tuple[Region, ...]], statistics: Statistics
 ) -> None:
     prepared, regions = found
-    samples = autoquant.read_data(MODEL, example("digits").calibration)
-    statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
     bench = autoquant.open_bench(MODEL, autoquant.read_data(MODEL, example("digits").evaluation, role="evaluation"))
     sampler = autoquant.StructureSampler(prepared, regions, statistics=statistics, space="quick", seed=1, min_snr_db=10)
     assert sampler.layout.own_errors is not None
@@ -123,11 +127,9 @@ def test_a_model_without_regions_has_nothing_to_sample(found: tuple[PreparedMode
 
 
 def test_statistics_of_another_space_are_a_usage_error(
-    found: tuple[PreparedModel, tuple[Region, ...]], tmp_path: Path
+    found: tuple[PreparedModel, tuple[Region, ...]], statistics: Statistics
 ) -> None:
     prepared, regions = found
-    samples = autoquant.read_data(MODEL, example("digits").calibration)
-    statistics = autoquant.calibrate(prepared, samples, space="quick", cache_folder=tmp_path)
     fewer = replace(statistics, tensors=dict(list(statistics.tensors.items())[:1]))
     with pytest.raises(UsageError, match=r"the statistics do not hold activation '.*', which space quick quantizes"):
         autoquant.StructureSampler(prepared, regions, statistics=fewer, space="quick")
