@@ -42,7 +42,7 @@ def _errors() -> Iterator[None]:
         typer.echo(f"autoquant: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("autoquant: interrupted; --resume goes on with what was measured, where --out exists", err=True)
+        typer.echo("autoquant: interrupted; a search that has trials goes on with --resume", err=True)
         raise typer.Exit(130) from None
 
 
@@ -101,7 +101,10 @@ def search(
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
     streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
     time_: Annotated[
-        str | None, typer.Option("--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s.")
+        str | None,
+        typer.Option(
+            "--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s, none with --trials."
+        ),
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.")] = None,
     trial_time: Annotated[
@@ -315,7 +318,7 @@ def bench(
         if as_json:
             typer.echo(json.dumps(found.as_dict(), indent=1))
             return
-        print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB"), found.rows)
+        print_table(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "memory MB"), found.rows)
         for sentence in (*found.verdicts, found.sentence, *found.notes):
             typer.echo(sentence)
 

@@ -61,7 +61,8 @@ def resolve(
     Where the SNR that was measured misses the demand, the models learn from that, and the next prediction is measured,
     four at most. All evaluation samples count, as in the last measurement of a search.
 
-    Everything else is as in that run, on the same machine: model, data, target, space, regions.
+    Everything else is as in that run, on the same machine: model, data, target, space, regions. Only its other
+    demands, on size and metrics, do not count.
 
     Args:
         run: Its folder.

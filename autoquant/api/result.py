@@ -39,12 +39,26 @@ class SearchResult:
 
     @property
     def front(self) -> "pd.DataFrame":
-        """One row per member, by ascending latency ratio."""
+        """One row per member, by ascending latency ratio, then one of the float model.
+
+        Columns: id, path, snr_db, ratio, ratio_low, ratio_high, median_ms, low_ms, high_ms, p90_ms, p99_ms, opening_ms,
+        memory_mb, size_bytes, n_quantized_regions, note. With several targets those from ratio to memory_mb are there
+        once per target, named like ``ratio[cpu-1t]``. Before ratio there are ``snr_db[PART]`` with
+        ``snr_db_low[PART]`` and ``snr_db_high[PART]`` of the parts ``search`` and ``held_out``, and for each metric
+        ``metric[NAME]`` and ``drop[NAME]`` over all samples, with ``metric_low[NAME]`` and so on, and ``[NAME,PART]``;
+        NaN is unknown. SNRs are those of the worst output, ``inf`` for the float model.
+        """
         return front_table(self.record.front)
 
     @property
     def trials(self) -> "pd.DataFrame":
-        """One row per evaluation."""
+        """One row per evaluation, in order.
+
+        Columns: number, state (``complete``, ``rejected-early``, ``untimed`` or ``failed``), snr_db, n_samples, ratio,
+        ratio_low, ratio_high, median_ms, n_rounds (per target as in ``front``), size_bytes (of the serialized
+        candidate), digest, reason, ``drop[NAME]`` of each metric that candidates are scored by, and
+        ``scheme[REGION]``: what was asked of each region. NaN was not measured.
+        """
         return trials_table(self.record.evaluations, self.record.regions)
 
     def best(

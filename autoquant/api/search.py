@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -54,7 +55,8 @@ def search(
 
     Args:
         model: The float model's file, or ``example:digits``.
-        calibration: Samples that calibrate; an example brings its own.
+        calibration: Samples that calibrate: files or ``module:callable`` as on the command line, a dict of arrays, an
+            iterable of feeds, or a ``CalibrationDataReader``; an example brings its own.
         evaluation: Samples that evaluate; without them the calibration data are split.
         held_out: Samples that only the last measurement sees; without them a half of the evaluation samples, if there
             are enough.
@@ -63,7 +65,7 @@ def search(
         objectives: What members are compared in: ``latency``, which must be there, ``size``, ``snr`` and names of
             metrics, at least one of these two.
         targets: Where candidates are timed; the latency on each is an objective of its own.
-        budget: When the search ends; 120 s by default.
+        budget: When the search ends; after 120 s where neither time nor trials are given.
         demands: What is of interest.
         out: Folder of the run, new or empty unless ``resume``.
         space: Name or path of the search space.
@@ -90,7 +92,7 @@ def search(
     """
     budget = budget or Budget()
     if budget.seconds is None and budget.trials is None:
-        budget = Budget(seconds=DEFAULT_SECONDS)
+        budget = replace(budget, seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)
     calibration, evaluation = _with_example(model, calibration, evaluation)
     parsed = parse_metrics(metrics)

@@ -104,7 +104,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); free some room or choose another --out"
+            f"{path}: cannot be written ({error.strerror}); free some room or choose another folder"
         ) from error
 
 

@@ -1,14 +1,18 @@
-"""A mixed-precision QDQ model, built but not yet written."""
+"""A mixed-precision QDQ model, built and not yet written."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import NodeName
 from autoquant.domain.scheme import Rounding
+from autoquant.model.fragments import inline_external
+from autoquant.model.io import save_model
 
 __all__ = ["Candidate"]
 
@@ -51,3 +55,11 @@ class Candidate:
     def digest(self) -> str:
         """Equal for equal models."""
         return hashlib.sha256(self.skeleton).hexdigest() + self.variants_digest
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as one file, which any ``onnxruntime.InferenceSession`` opens.
+
+        Raises:
+            OutputError: There is no room, or the folder cannot be written.
+        """
+        save_model(inline_external(self.skeleton, self.constants, {}), Path(path))

@@ -29,7 +29,7 @@ from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError, SpaceError, UsageError
+from autoquant.errors import DataError, ModelError, OutputError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
 from autoquant.model.ops import original_of
 from autoquant.model.rewrite import to_bytes, with_outputs
@@ -164,6 +164,24 @@ def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: S
         build(prepared, found, statistics, {found[0].id: "u3s5"})
     with pytest.raises(UsageError, match="nowhere"):
         build(prepared, found, statistics, {"nowhere": "float"})  # type: ignore[dict-item]
+
+
+def test_a_saved_candidate_gives_the_outputs_that_were_measured(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    regions = find_regions(prepared)
+    assignment = {region.id: "u8s8-channel-mse" for region in regions}
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    candidate, bench = build(prepared, regions, statistics, assignment), open_bench(model, samples)
+    candidate.save(tmp_path / "made.onnx")
+    session, opened = (
+        open_session(tmp_path / "made.onnx", Target()),
+        bench.open(candidate.skeleton, candidate.constants),
+    )
+    for feed in samples.feeds:
+        found, expected = session.run(None, feed), opened.sessions["cpu-1t"].run(None, feed)
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    with pytest.raises(OutputError, match=r"cannot be written .*choose another folder"):
+        candidate.save(tmp_path / "nowhere" / "made.onnx")
 
 
 def test_a_candidate_that_cannot_be_opened_is_a_failure(model: Path, samples: Samples) -> None:

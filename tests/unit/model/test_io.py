@@ -42,7 +42,7 @@ def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_output_error_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot be written .*another --out"):
+    with pytest.raises(OutputError, match=r"cannot be written .*another folder"):
         save_model(a_convnet(), tmp_path / "missing" / "model.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -73,7 +73,7 @@ def test_a_front_with_everything_is_whole() -> None:
 def test_a_comparison_with_long_names_is_whole() -> None:
     numbers = ("0.483", "0.470-0.497", "1044.293", "1113.380", "132.4", "1244", "1060")
     rows = [("opennsfw_quantized_per_channel_by_somebody.onnx", *numbers), ("b.onnx", *numbers)]
-    shown = whole(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "MB"), rows)
+    shown = whole(("model", "ratio", "95 %", "ms", "p99 ms", "SNR dB", "opening ms", "memory MB"), rows)
     assert sum(numbers == tuple(line.split()[1:]) for line in shown.splitlines()) == 2
 
 
