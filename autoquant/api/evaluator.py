@@ -320,7 +320,7 @@ class Evaluator:
     ) -> Measurement | Failure:
         assert self._ingredients is not None
         meter = None if self.metrics is None else self.metrics.meter()
-        known = {d: one for d, one in self._known.items() if one.state is not State.UNTIMED or not n_rounds}
+        known = {d: one for d, one in self._known.items() if self._is_answer(one, n_rounds)}
         found = steps.measure(
             self.bench,
             candidate,
@@ -337,6 +337,17 @@ class Evaluator:
             return replace(found, drops=self._drops(meter))
         except MetricError as error:  # which some functions raise on the few samples that untimed candidates run
             return Failure(stage="metric", reason=str(error)) if found.latency else found
+
+    def _is_answer(self, known: Measurement, n_rounds: int) -> bool:
+        """Whether it says what is asked of a candidate now; before it was resumed, a search may have asked for less."""
+        return not n_rounds or (known.state is not State.UNTIMED and self._is_scored(known))
+
+    def _is_wanted(self, known: Measurement) -> bool:
+        """Whether it is known to keep what is demanded."""
+        return self._is_scored(known) and self.bounds.keeps(standing_of(known))
+
+    def _is_scored(self, known: Measurement) -> bool:
+        return self.bounds.max_drops.keys() <= known.drops.keys()
 
     def _drops(self, meter: MetricMeter) -> dict[str, float]:
         """Over all samples, if the candidate is as good as float on those that it did not run so far."""
@@ -383,7 +394,7 @@ class Evaluator:
             known
             for known in self._known.values()
             if known.is_complete
-            and self.bounds.keeps(standing_of(known))
+            and self._is_wanted(known)
             and known.quality.worst_db >= least_db
             and not (self.objectives.has_size and known.size_bytes > size_bytes)
             and _is_faster(known, least_ratios)

@@ -94,8 +94,8 @@ class Preparing:
         unbounded = masked(prepared.graph, statistics)
         if unbounded:
             self.notes.append(
-                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds values that an attention"
-                " mask pushes far below all others"
+                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN, or"
+                " values that an attention mask pushes far below all others"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

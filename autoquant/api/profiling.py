@@ -47,6 +47,8 @@ def profiled_prior(
     except (AssertionError, KeyError, ValueError) as error:
         raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
     model, *profiles = bench.profile([(c.skeleton, c.constants) for c in candidates], *budget)
+    if not model.total_us > 0:
+        raise ProfileError("kernels of the model are too short for the profiler")
     float_us, mixed_us, *uniform = (region_us(profile, graph, regions) for profile in profiles)
     by_kind = dict(zip(kinds, uniform, strict=True))
     times = KernelTimes(

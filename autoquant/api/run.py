@@ -56,6 +56,8 @@ _MEMORY_SHARE = 0.9
 _PATIENCE = 20.0
 _LEAST_TRIAL_S = 20.0
 """A trial may take this long, or so many times what the first one should take, where the user does not say."""
+_TRIAL_SHARE, _LEAST_PATIENCE = 0.25, 5.0
+"""But no more of the time that is left, if that is so many times what the first one should take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,7 @@ class Run:
             least_ratios=least_ratios_of(self.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
-        evaluator.trial_s = max(_LEAST_TRIAL_S, _PATIENCE * trials.first_seconds) if asked_s is None else asked_s
+        evaluator.trial_s = _trial_seconds(trials.first_seconds, self.deadline.left) if asked_s is None else asked_s
         opened.interrupts.is_counting = True
         return trials
 
@@ -402,3 +404,8 @@ class Run:
     def _tell(self, phase: str, trials: Trials | None = None) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))
+
+
+def _trial_seconds(first_s: float, left_s: float) -> float:
+    """What a trial may take: one that hangs is not to take all the time that is left, and nobody would learn of it."""
+    return min(max(_LEAST_TRIAL_S, _PATIENCE * first_s), max(_LEAST_PATIENCE * first_s, _TRIAL_SHARE * left_s))

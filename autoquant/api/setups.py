@@ -40,9 +40,18 @@ def evaluator_setup(
         has_drops=bool(asked.max_drops or asked.objectives.metrics),
         objectives=asked.objectives,
         is_thorough=is_thorough,
-        bounds=Bounds(max_size_bytes=asked.bounds.max_size_bytes, max_drops=asked.bounds.max_drops),
+        bounds=_bounds_beside(asked),
     )
     return found if n_samples is None else found.pinned(n_samples)
+
+
+def _bounds_beside(asked: Configuration) -> Bounds:
+    """What is demanded of anything but the objectives that every search has; of the SNR, where it is no objective."""
+    return Bounds(
+        min_snr_db=None if asked.objectives.has_snr else asked.bounds.min_snr_db,
+        max_size_bytes=asked.bounds.max_size_bytes,
+        max_drops=asked.bounds.max_drops,
+    )
 
 
 def file_bench_setup(asked: Configuration, data: SearchData, division: Division) -> FileBenchSetup:

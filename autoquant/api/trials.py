@@ -108,6 +108,7 @@ class Trials:
     _untimed: set[tuple[str, ...]] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
+    _measuring: list[float] = field(default_factory=list)
     _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
     _n_repeated: int = 0
     _n_failed: int = 0
@@ -219,6 +220,8 @@ class Trials:
         self._n_failed = 0 if is_new else self._n_failed + has_failed
         self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
         self._seconds.append(self.deadline.elapsed - start)
+        if is_new:
+            self._measuring.append(self._seconds[-1])
         if is_new and is_proposed:
             self._spent[outcome.state].append(self._seconds[-1])
         self._note(evaluation)
@@ -287,16 +290,15 @@ class Trials:
 
     @property
     def _probe_seconds(self) -> float:
-        shortest = min(self._seconds, default=1.0)
-        if not self.has_prior:
-            return shortest
-        return min(shortest, self.evaluator.opening_s + N_FIRST * sum(self.facts.float_s.values()))
+        if self.has_prior:
+            return self.evaluator.opening_s + N_FIRST * sum(self.facts.float_s.values())
+        return min(self._measuring, default=self.first_seconds)
 
     def _nothing_left(self) -> str | None:
         """Why further trials would find nothing."""
         if self.is_structured and self._n_repeated + self._n_failed >= _MOST_REPEATED:
             return "failing" if self._n_failed > self._n_repeated else "exhausted"
-        if self._is_exhausted():
+        if self.study.has_stopped or self._is_exhausted():
             return "exhausted"
         return "plateau" if self._is_plateau() else None
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -36,6 +36,7 @@ def collect(
     *,
     digest: str,
     channel_axes: Mapping[TensorName, int] | None = None,
+    finite: Collection[TensorName] = (),
     on_sample: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
@@ -50,18 +51,19 @@ def collect(
         digest: Of model and samples, kept in the result.
         channel_axes: Axis of the channels, of the tensors whose channels are observed one by one, among ``tensors`` or
             not; the number of channels is the same in every sample.
+        finite: Outputs of the model that hold finite numbers alone where a sample is sound.
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
         Statistics of each of ``tensors``, the same for any order of the samples. Of a tensor that never held a value
-        above an attention mask's they are those of a tensor without values: minimum, maximum and limit are 0.
+        below ``MASK`` in magnitude they are those of a tensor without values: minimum, maximum and limit are 0.
 
     Raises:
-        DataError: There is no sample, or an activation holds NaN or plus infinity.
+        DataError: There is no sample, or one of ``finite`` holds NaN or infinity.
     """
     histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
-    observed = tuple(dict.fromkeys([*histograms, *channels]))
+    observed, checked = tuple(dict.fromkeys([*histograms, *channels, *finite])), frozenset(finite)
     own_scratch, its_scratch = _Scratch(), _Scratch()
     n_samples = 0
     pending: Future[None] | None = None
@@ -70,16 +72,17 @@ def collect(
         for feed in feeds:
             arrays = _run(session, observed, feed)
             if pending is not None:
-                _observe(histograms, channels, left, own_scratch, n_samples - 1)
+                _observe(histograms, channels, left, own_scratch)
                 pending.result()
+            _check_finite(arrays, checked, n_samples)
             left = arrays
-            pending = pool.submit(_observe, histograms, channels, left, its_scratch, n_samples)
+            pending = pool.submit(_observe, histograms, channels, left, its_scratch)
             n_samples += 1
             if on_sample is not None:
                 on_sample(n_samples)
         if pending is None:
             raise DataError("there is no calibration sample, give at least one")
-        _observe(histograms, channels, left, own_scratch, n_samples - 1)
+        _observe(histograms, channels, left, own_scratch)
         pending.result()
     return Statistics(
         tensors={tensor: histogram.statistics() for tensor, histogram in histograms.items()},
@@ -101,9 +104,8 @@ def _observe(
     channels: Mapping[TensorName, Channels],
     arrays: _Arrays,
     scratch: "_Scratch",
-    sample: int,
 ) -> None:
-    """Add what is left of a sample; ``sample`` is its index, for the message.
+    """Add what is left of a sample.
 
     Arrays are taken out, so that they are free when this returns and not when the thread lets go of its arguments.
     """
@@ -113,19 +115,26 @@ def _observe(
         except IndexError:  # the other thread took the last one
             return
         values = array.astype(np.float32, copy=False)
-        if tensor in histograms and not _count(histograms[tensor], values.reshape(-1), scratch):
-            raise DataError(
-                f"calibration sample {sample}: activation '{tensor}' holds NaN or infinity,"
-                " leave the sample out or correct its preprocessing"
-            )
+        if tensor in histograms:
+            _count(histograms[tensor], values.reshape(-1), scratch)
         if tensor in channels:
             with np.errstate(invalid="ignore"):  # the mean of a channel that holds infinities is none
                 channels[tensor].add(values)
 
 
-def _count(histogram: "_Histogram", values: npt.NDArray[np.float32], scratch: "_Scratch") -> bool:
-    """Add the values chunk by chunk; False where one is NaN or plus infinity."""
-    return all(histogram.add(values[start : start + _CHUNK], scratch) for start in range(0, values.size, _CHUNK))
+def _check_finite(arrays: _Arrays, checked: Collection[TensorName], sample: int) -> None:
+    for tensor, array in arrays:
+        if tensor in checked and not np.isfinite(array).all():
+            raise DataError(
+                f"calibration sample {sample}: the float model's output '{tensor}' holds NaN or infinity,"
+                " leave the sample out or correct its preprocessing"
+            )
+
+
+def _count(histogram: "_Histogram", values: npt.NDArray[np.float32], scratch: "_Scratch") -> None:
+    """Add the values chunk by chunk."""
+    for start in range(0, values.size, _CHUNK):
+        histogram.add(values[start : start + _CHUNK], scratch)
 
 
 class _Scratch:
@@ -150,26 +159,22 @@ class _Histogram:
         self._n_zeros = 0
         self._n_masked = 0
 
-    def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        """Count 1 to ``_CHUNK`` values, masked ones apart; False where one is NaN or plus infinity."""
+    def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> None:
+        """Count 1 to ``_CHUNK`` values, masked ones apart."""
         low, high = float(values.min()), float(values.max())
-        if math.isnan(low) or high == math.inf:
-            return False
-        if low <= MASK:
-            return self._add_unmasked(values, scratch)
+        if not (low > -MASK and high < MASK):  # with NaN in it neither is true
+            unmasked = values[np.abs(values) < MASK]
+            self._n_masked += values.size - unmasked.size
+            if not unmasked.size:
+                return
+            values, low, high = unmasked, float(unmasked.min()), float(unmasked.max())
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
         if low == high == 0:
             self._n_zeros += values.size
-            return True
+            return
         self._widen(max(-low, high))
         self._count(values, scratch)
-        return True
-
-    def _add_unmasked(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> bool:
-        unmasked = values[values > MASK]
-        self._n_masked += values.size - unmasked.size
-        return unmasked.size == 0 or self.add(unmasked, scratch)
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)

@@ -49,7 +49,7 @@ class QualityMeter:
                 signal[i], noise[i] = _powers(ref, out)
             elif ref.dtype.kind in "iub":
                 equal[i] = (ref == out).sum() if ref.shape == out.shape else 0
-                size[i] = ref.size
+                size[i] = max(ref.size, out.size)
         self._kinds = "".join(ref.dtype.kind for ref in reference)
         self.signal.append(signal)
         self.noise.append(noise)
@@ -83,11 +83,11 @@ class QualityMeter:
             return Quality(per_output={}, agreement={}, n_samples=0)
         noise = np.sum(self.noise, axis=0) / (1.0 if shares is None else np.maximum(shares, 1e-9))
         powers = np.sum(self.signal, axis=0) if signal is None else signal
-        equal, size = np.sum(self._equal, axis=0), np.maximum(np.sum(self._size, axis=0), 1)
+        agreement = _shares(np.sum(self._equal, axis=0), np.sum(self._size, axis=0))
         outputs = list(zip(self.names, self._kinds, range(len(self.names)), strict=True))
         return Quality(
             per_output={name: snr_db(float(powers[i]), float(noise[i])) for name, kind, i in outputs if kind == "f"},
-            agreement={name: float(equal[i] / size[i]) for name, kind, i in outputs if kind in "iub"},
+            agreement={name: float(agreement[i]) for name, kind, i in outputs if kind in "iub"},
             n_samples=len(self.noise),
         )
 
@@ -123,7 +123,7 @@ class QualityMeter:
             else:
                 is_counted = np.array([kind in "iub" for kind in self._kinds])
                 equal, size = (np.array(values)[:, is_counted] for values in (self._equal, self._size))
-                decibels = -10 * np.log10(1 - counts @ equal / np.maximum(counts @ size, 1))
+                decibels = -10 * np.log10(1 - _shares(counts @ equal, counts @ size))
         return np.asarray(decibels.min(axis=1, initial=np.inf))
 
 
@@ -138,6 +138,11 @@ def snr_db(signal: float, noise: float) -> float:
     if signal == 0 or not math.isfinite(noise):
         return -math.inf
     return 10 * math.log10(signal / noise)
+
+
+def _shares(equal: Floats, size: Floats) -> Floats:
+    """Of elements that are equal; all of none are."""
+    return np.divide(equal, size, out=np.ones_like(equal), where=size > 0)
 
 
 def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:

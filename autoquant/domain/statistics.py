@@ -14,8 +14,9 @@ N_BINS = 8192
 """Bins of a histogram over [-limit, limit); ``limit`` is a power of two below twice the largest magnitude, so that
 even a one-sided tensor spreads over at least 2048 of them."""
 
-MASK = -1e37
-"""Scores at or below it are masked: exporters write the least float32 for minus infinity, and add scores to it."""
+MASK = 1e37
+"""Numbers of this magnitude or more are masked: exporters write the least float32 for minus infinity, or the largest
+one for infinity, and add others to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,8 @@ class TensorStatistics:
         limit: The histogram covers [-limit, limit); a power of two, 0 where every value is 0.
         counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it.
         n_zeros: How many values are exactly 0.
-        n_masked: How many values are minus infinity or near the least float32, as an attention mask has; all of the
-            above leaves them out.
+        n_masked: How many values are infinite or near that, as behind an attention mask, or no numbers, as what is
+            computed from masked values alone; all of the above leaves them out.
     """
 
     minimum: float

@@ -42,7 +42,8 @@ def choose_finalists(
 
     Evaluations are of no interest that are not faster than float on any target and, where the size is an objective, not
     smaller either; nor those further beyond the least SNR or the largest file than an estimate may err. Those that
-    exceed a drop even if they are as good as float on all samples that they didn't run come after all others.
+    exceed a drop even if they are as good as float on all samples that they didn't run come after all others; before
+    them come those of which it is not known, as it was not demanded when they were measured.
 
     Args:
         evaluations: Of the whole search.
@@ -51,17 +52,25 @@ def choose_finalists(
         objectives: What the fronts are of.
         bounds: What is demanded.
     """
-    groups: tuple[list[_Candidate], list[_Candidate]] = ([], [])
+    groups: tuple[list[_Candidate], ...] = ([], [], [])
     for evaluation in _different(evaluations):
         outcome = evaluation.outcome
         assert isinstance(outcome, Measurement)
         standing = standing_of(outcome)
         is_better = min(found.ratio for found in standing.latency.values()) < 1
         if (is_better or _is_smaller(standing, objectives, float_bytes)) and _may_keep(standing, bounds):
-            drops = (standing.drops.get(name, 0.0) > drop for name, drop in bounds.max_drops.items())
-            groups[any(drops)].append((evaluation, standing))
-    kept = _covering(groups[0], limit, objectives, bounds, float_bytes)
-    return kept + _covering(groups[1], limit - len(kept), objectives, bounds, float_bytes)
+            groups[_drop_group(standing, bounds)].append((evaluation, standing))
+    kept: list[Evaluation] = []
+    for group in groups:
+        kept += _covering(group, limit - len(kept), objectives, bounds, float_bytes)
+    return kept
+
+
+def _drop_group(standing: Standing, bounds: Bounds) -> int:
+    """0 where all drops that are demanded are kept, 1 where some were not measured, 2 where one is exceeded."""
+    if any(standing.drops.get(name, 0.0) > drop for name, drop in bounds.max_drops.items()):
+        return 2
+    return 0 if bounds.max_drops.keys() <= standing.drops.keys() else 1
 
 
 def _is_smaller(standing: Standing, objectives: Objectives, float_bytes: int) -> bool:

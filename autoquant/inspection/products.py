@@ -94,9 +94,9 @@ def _misplaced_channels(node: Node, weight: Quantization, graph: Graph) -> Itera
 
 def _channels_fit(node: Node, weight: Quantization, graph: Graph) -> bool:
     """Whether there are as many scales as output channels, so that a kernel that takes them for these goes on."""
-    shape = weight_shape(node, graph) or ()
+    shape, axis = weight_shape(node, graph) or (), _channel_axis(node)
     is_stack = base_op(node) == "MatMul" and len(shape) != _MATRIX
-    return not is_stack and weight.scale is not None and shape[_channel_axis(node)] == weight.scale.size
+    return not is_stack and weight.scale is not None and shape[axis : axis + 1] == (weight.scale.size,)
 
 
 def _channel_axis(node: Node) -> int:

@@ -1,6 +1,7 @@
 """The float model that a member of the front stands for."""
 
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     found = onnx.ModelProto()
     found.CopyFrom(graph.model)
     others = {(node.name, node.op_type): node for node in quantized.nodes}
-    values: dict[TensorName, Floats] = {}
+    values: dict[TensorName, npt.NDArray[np.generic]] = {}
+    changed: set[tuple[int, int]] = set()
     for node, proto in zip(graph.nodes, found.graph.node, strict=True):
         other = others.get((node.name, node.op_type))
         if other is None:
@@ -46,19 +48,40 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
             name = node.inputs[position] if position < len(node.inputs) else TensorName("")
             if not name:
                 name = graph.free_name(f"{node.name}_bias", values)
-            elif name in values and not np.array_equal(values[name], value):
+            elif name in graph.pinned or (name in values and not np.array_equal(values[name], value)):
                 name = graph.free_name(f"{name}_of_{node.name}", values)
             values[name] = value
+            changed.add((node.index, position))
             proto.input.extend([""] * (position + 1 - len(proto.input)))
             proto.input[position] = name
         if other.attributes != node.attributes:  # a Gemm whose beta went into its bias
             del proto.attribute[:]
             proto.attribute.extend(quantized.model.graph.node[other.index].attribute)
+    values |= _kept_for_others(found, graph, values, changed)
     kept = [tensor for tensor in found.graph.initializer if tensor.name not in values]
     del found.graph.initializer[:]
     found.graph.initializer.extend(kept)
     found.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
     return found
+
+
+def _kept_for_others(
+    found: onnx.ModelProto,
+    graph: Graph,
+    values: Mapping[TensorName, npt.NDArray[np.generic]],
+    changed: Collection[tuple[int, int]],
+) -> dict[TensorName, npt.NDArray[np.generic]]:
+    """Copies of constants that have other values now, for nodes that read them as they were.
+
+    They take other names, and not what runs on integers, so that overrides are still about what they name.
+    """
+    copies: dict[TensorName, npt.NDArray[np.generic]] = {}
+    for node, proto in zip(graph.nodes, found.graph.node, strict=True):
+        for position, name in enumerate(node.inputs):
+            if name in values and (node.index, position) not in changed:
+                copy = graph.free_name(f"{name}_of_{node.name}", values.keys() | copies.keys())
+                copies[copy], proto.input[position] = graph.constant(name), copy
+    return copies
 
 
 def _dequantized(tensor: TensorName, graph: Graph) -> Floats | None:

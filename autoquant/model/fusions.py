@@ -10,8 +10,12 @@ from onnx import helper, numpy_helper
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import without_unused
 from autoquant.model.graph import Graph, Node
+from autoquant.model.rewrite import opset_of
 
 __all__ = ["fuse_hard_swish", "lower_matmul"]
+
+_GEMM_WITHOUT_BIAS = 11
+"""The opset from which on there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
     """A MatMul with a constant matrix, and the bias added behind it, becomes Reshape, Gemm, Reshape.
 
     onnxruntime does the same at load time, though not inside patterns that could be an attention; as a Gemm the integer
-    kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are.
+    kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are, and so do, below
+    opset 11, those without a bias, which a Gemm has to have there.
     """
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
@@ -67,6 +72,8 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.inputs[0] not in graph.float_tensors:
             continue
         add = _bias_add(graph, node, weight[1])
+        if add is None and opset_of(model) < _GEMM_WITHOUT_BIAS:
+            continue
         target = node if add is None else add
         bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
         if add is not None:

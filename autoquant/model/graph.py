@@ -14,6 +14,9 @@ from autoquant.domain.region import NodeName, TensorName
 
 __all__ = ["Graph", "Node", "subgraph_reads"]
 
+_DRAWING = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"})
+"""Operators that give other numbers at every inference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -122,14 +125,16 @@ class Graph:
 
     @cached_property
     def constant_nodes(self) -> frozenset[int]:
-        """Nodes, by index, that read constants and nodes of this kind alone."""
+        """Nodes, by index, that read constants and nodes of this kind alone, in bodies too, and draw no numbers."""
         found: set[int] = set()
-        for node in self.nodes:
-            inputs = [name for name in node.inputs if name]
-            sources = [self.producer[name].index if name in self.producer else None for name in inputs]
-            if inputs and all(
-                s in found if s is not None else t in self._tensors for s, t in zip(sources, inputs, strict=True)
-            ):
+        for node, proto in zip(self.nodes, self.model.graph.node, strict=True):
+            read = [name for name in node.inputs if name]
+            read += [name for name in map(TensorName, subgraph_reads(proto)) if self.has_tensor(name)]
+            sources = [self.producer[name].index if name in self.producer else None for name in read]
+            is_constant = read and all(
+                s in found if s is not None else t in self._tensors for s, t in zip(sources, read, strict=True)
+            )
+            if is_constant and node.op_type not in _DRAWING:
                 found.add(node.index)
         return frozenset(found)
 
@@ -160,7 +165,7 @@ def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
     for graph in _bodies(proto):
         yield from (value.name for value in graph.output)
         for node in graph.node:
-            yield from node.input
+            yield from filter(None, node.input)
             yield from subgraph_reads(node)
 
 

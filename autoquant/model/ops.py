@@ -223,11 +223,11 @@ def _is_widened(node: Node, graph: Graph) -> bool:
 
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:
-    """Finite, too, and above what an attention mask holds: minus infinity or the least float."""
+    """Finite, too, and not near the least or the largest float, as attention masks are."""
     if not graph.is_constant(name):
         return False
     values = graph.constant(name)
-    return values.dtype == np.float32 and bool((np.isfinite(values) & (values > MASK)).all())
+    return values.dtype == np.float32 and bool((np.abs(values) < MASK).all())
 
 
 def has_constant_bias(node: Node, graph: Graph) -> bool:

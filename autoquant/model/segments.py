@@ -82,12 +82,13 @@ def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
     """
     dequantize = {out: node for node in model.graph.node if node.op_type == _DEQUANTIZE for out in node.output}
     nodes = [node for node in model.graph.node if node.op_type != _DEQUANTIZE]
-    tensors = {value.name for value in model.graph.input} | {name for node in model.graph.node for name in node.output}
+    outputs = {name for node in model.graph.node for name in node.output if name}
+    tensors = {value.name for value in model.graph.input} | outputs
     later = _read_later([_with_dequantize([node], dequantize) for node in nodes])
     stops = _stops(nodes, frozenset(ends), later)
     for start, stop in zip([0, *stops], stops, strict=False):
         part = _with_dequantize(nodes[start:stop], dequantize)
-        written = {name for node in part for name in node.output}
+        written = {name for node in part for name in node.output if name}
         read = dict.fromkeys(name for node in part for name in _reads(node))
         target, kept = TensorName(part[-1].output[0]), later[stop]
         yield Segment(

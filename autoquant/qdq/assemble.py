@@ -224,7 +224,7 @@ class _Draft:
 
     def _pair(self, tensor: TensorName, source: str, key: QuantKey, suffix: str) -> str:
         """Q and DQ on a tensor; returns what DQ writes."""
-        base = f"{tensor}{suffix}"
+        base = self.home.pieces.free(f"{tensor}{suffix}") if suffix else tensor
         target = self._output("DequantizeLinear", base) if suffix or source == tensor else tensor
         if not self.parts.is_new(("pair", base)):
             return target

@@ -1,5 +1,7 @@
 """Scores behind attention masks, which no range covers."""
 
+import numpy as np
+
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, Statistics
 from autoquant.model.graph import Graph, Node
@@ -7,12 +9,12 @@ from autoquant.model.ops import Kind, kind_of
 
 __all__ = ["masked"]
 
-_FAR = -1000.0
+_FAR = 1000.0
 """Of what a Softmax reads: the step of 8 bits over such a range is several times what halves a probability, and BERT's
-exporters add -10000 to scores that don't count."""
+exporters add -10000 to scores that don't count, those of XLNet subtract 1e30."""
 _CARRYING = frozenset(
-    {"Add", "Concat", "Expand", "Flatten", "Gather", "Identity", "Max", "Mul", "Reshape", "Slice", "Split", "Squeeze"}
-    | {"Sub", "Tile", "Transpose", "Unsqueeze", "Where"}
+    {"Add", "Concat", "Expand", "Flatten", "Gather", "Identity", "Max", "Mul", "Neg", "Reshape", "Slice", "Split"}
+    | {"Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where"}
 )
 """Operators that masks are made with, and put on scores with."""
 _TAKING = _CARRYING - {"Gather", "Max"}
@@ -20,12 +22,12 @@ _TAKING = _CARRYING - {"Gather", "Max"}
 
 
 def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
-    """Activations that minus infinity or the least float is in, and scores that are pushed far below the others.
+    """Activations that hold infinities, the least or the largest float, and scores pushed far below the others.
 
     Seen in calibration, or computed from a constant that holds such values: samples need not be padded.
     """
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
-    seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < _FAR}
+    seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < -_FAR}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
     found = statistics.unbounded | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
     return found | {
@@ -36,7 +38,7 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
 
 
 def _computed_from(graph: Graph, limit: float) -> set[TensorName]:
-    """What operators of masks compute from constants that hold values at or below a limit."""
+    """What operators of masks compute from constants that hold values of this magnitude or more."""
     found: set[TensorName] = set()
     for node in graph.nodes:
         if node.op_type in _CARRYING and (
@@ -47,9 +49,9 @@ def _computed_from(graph: Graph, limit: float) -> set[TensorName]:
 
 
 def _holds(node: Node, limit: float, graph: Graph) -> bool:
-    """Whether a float constant that a node reads holds a value at or below a limit."""
+    """Whether a float constant that a node reads holds a value of this magnitude or more."""
     constants = (graph.constant(name) for name in node.inputs if graph.is_constant(name))
-    return any(values.dtype.kind == "f" and values.size and float(values.min()) <= limit for values in constants)
+    return any(values.dtype.kind == "f" and values.size and np.abs(values).max() >= limit for values in constants)
 
 
 def _leading_to(tensors: set[TensorName], graph: Graph) -> set[TensorName]:

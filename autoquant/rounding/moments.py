@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,7 +45,8 @@ def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
 def _multiplies(node: Node, weight: TensorName, graph: Graph) -> bool:
     is_matrix = node.op_type == "Conv" or len(graph.shape(weight) or ()) == 2
     only = node.inputs.count(weight) == 1
-    return node.op_type in _OP_TYPES and weight_of(node, graph) == weight and is_matrix and only
+    is_float = node.inputs[0] in graph.float_tensors and graph.dtype(weight) == "float32"
+    return node.op_type in _OP_TYPES and weight_of(node, graph) == weight and is_matrix and only and is_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,13 @@ class Moments:
         if weight not in self._held:
             self._held = {}  # before others are made
             self._held = self._observe(list(self._weights_from(weight)), goes_on)
-        return self._held[weight]
+        found = self._held[weight]
+        if not np.isfinite(found.mean).all():
+            raise DataError(
+                f"weight '{weight}' is multiplied with numbers that are not finite or have squares beyond float32;"
+                " correct the preprocessing of the calibration samples, or round weights to the nearest integer"
+            )
+        return found
 
     def _weights_from(self, weight: TensorName) -> Iterator[TensorName]:
         """The weight and those after it in the graph, as far as one pass has the memory."""
@@ -127,7 +134,7 @@ class Moments:
                 array = values[tensor] if tensor in values else feed[tensor]
                 n_parts = len(self.feeds) * len(readers[weight])
                 sums[weight].add(array.astype(np.float32, copy=False), reader, rng, n_parts)
-        return {weight: replace(found.moment(weight), is_whole=is_whole) for weight, found in sums.items()}
+        return {weight: found.moment(is_whole=is_whole) for weight, found in sums.items()}
 
 
 @dataclass(slots=True)
@@ -151,11 +158,6 @@ class _Sum:
             self.total += inputs.swapaxes(1, 2) @ inputs
         self.n_products += inputs.shape[1]
 
-    def moment(self, weight: TensorName) -> Moment:
-        """Of the products that were added."""
-        if not np.isfinite(self.total).all():
-            raise DataError(
-                f"weight '{weight}' is multiplied with numbers that are not finite or have squares beyond float32;"
-                " correct the preprocessing of the calibration samples, or round weights to the nearest integer"
-            )
-        return Moment(self.total / np.float32(max(self.n_products, 1)), self.n_products)
+    def moment(self, *, is_whole: bool) -> Moment:
+        """Of the products that were added; not finite where one of them was not."""
+        return Moment(self.total / np.float32(max(self.n_products, 1)), self.n_products, is_whole)

@@ -173,7 +173,7 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
         snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
         snr_by_output=attributes.get("snr_by_output") or (),
         ratios=attributes.get("ratios", values[1:]),
-        error=max(float(attributes.get("ratio_error") or 0.0), _QUICK_ERROR if is_quick else 0.0),
+        error=max(_QUICK_ERROR if is_quick else 0.0, float(attributes.get("ratio_error") or 0.0)),
         is_quick=is_quick,
     )
 
@@ -196,4 +196,4 @@ def _snr_by_output(found: Sequence[_Evaluated]) -> Floats:
     if len({len(row) for row in rows}) > 1:
         rows = [(each.snr_db,) for each in found]
     values = np.array(rows, dtype=float).reshape(len(found), max(map(len, rows), default=1))
-    return np.asarray(np.clip(values, _LOWEST_DB, _HIGHEST_DB))
+    return np.asarray(np.clip(np.where(np.isnan(values), _LOWEST_DB, values), _LOWEST_DB, _HIGHEST_DB))

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -47,6 +48,10 @@ class Study:
         n_targets: One objective each.
         objectives: What the values are.
         bounds: What is demanded.
+
+    Attributes:
+        evaluations: All that were told, those of before first.
+        has_stopped: Whether the sampler has nothing left to propose.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Study:
         self._queue: list[dict[str, str]] = []
         self._running: dict[int, optuna.Trial] = {}
         self.evaluations: list[Evaluation] = []
+        self.has_stopped = False
         for trial in self._stored.get_trials(deepcopy=False):
             self._take_over(trial, path)
 
@@ -89,9 +95,18 @@ class Study:
             raise OutputError(
                 f"{path}: its trials have other regions or schemes; use the same --space and --regions or another --out"
             )
-        evaluation = _evaluation(trial)
+        evaluation = self._as_of_now(_evaluation(trial), trial.constraints)
         self._asked.add_trial(self._frozen(evaluation))
         self.evaluations.append(evaluation)
+
+    def _as_of_now(self, evaluation: Evaluation, then: Mapping[str, float]) -> Evaluation:
+        """As it would be without other demands: one that was stopped early under them has its quality alone."""
+        outcome = evaluation.outcome
+        if not isinstance(outcome, Measurement) or outcome.state is not State.REJECTED_EARLY:
+            return evaluation
+        if self._constraints(outcome) == then and self._bounds.max_drops.keys() <= outcome.drops.keys():
+            return evaluation
+        return replace(evaluation, outcome=replace(outcome, latency={}, state=State.UNTIMED))
 
     def enqueue(self, assignment: Assignment) -> bool:
         """Propose this one before the sampler is asked, unless it waits or was evaluated; whether it was added."""
@@ -135,9 +150,12 @@ class Study:
             running.set_user_attr(key, told.user_attrs[key])
         for name, beyond in told.constraints.items():
             running.set_constraint(name, beyond)
-        self._asked.tell(running, told.values, state=told.state)
         self._stored.add_trial(told)
         self.evaluations.append(evaluation)
+        try:
+            self._asked.tell(running, told.values, state=told.state)
+        except RuntimeError:  # of ``Study.stop``, by which samplers of Optuna say that they have nothing left
+            self.has_stopped = True
 
     def _frozen(self, evaluation: Evaluation) -> FrozenTrial:
         outcome = evaluation.outcome

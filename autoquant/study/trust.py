@@ -6,12 +6,14 @@ import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.layout import Floats, Layout
-from autoquant.study.noise import QUICK_VARIANCE
+from autoquant.study.noise import FLOAT_NOISE, QUICK_VARIANCE
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 
 __all__ = ["Trust", "believe"]
 
 _N_RECENT = 60
+_MOST_DB = -10 * np.log10(FLOAT_NOISE)
+"""Models predict no more: what is beyond it, or equal, is as predicted."""
 _N_PRIOR = 10.0
 _LIMITS = (0.5, 3.0)
 _FARTHEST = 5.0
@@ -33,7 +35,7 @@ class Trust:
 
     def compare(self, found: Prediction, evaluated: Observations) -> None:
         """Count errors in units of the predicted standard deviations."""
-        snr_db = evaluated.snr_db.min(axis=1)
+        snr_db = np.minimum(evaluated.snr_db.min(axis=1), _MOST_DB)
         of_few = np.where(evaluated.is_quick, np.sqrt(QUICK_VARIANCE), 1.0)
         self._snr += _standardised(snr_db - found.snr_db, of_few * found.snr_error_db)
         errors = np.sqrt(np.square(found.ratio_errors) + np.square(evaluated.errors)[:, None])

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 from autoquant.api import steps
+from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import SpaceDefinition
 from autoquant.model.dequantized import float_model
@@ -63,6 +64,31 @@ def outputs(path: Path, feed: dict[str, Floats]) -> Floats:
     )
     found: Floats = session.run(None, feed)[0]
     return found
+
+
+def test_constants_that_float_operators_share_with_integer_ones_stay_as_they_were(tmp_path: Path) -> None:
+    body = "a = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(a) c = Conv<pads=[1,1,1,1]>(r, w, b) y = Relu(c)"
+    model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y)", body, {"w": floats(3, 3, 3, 3), "b": floats(3)})
+    path, space = (
+        saved(model, tmp_path / "model.onnx"),
+        space_of(Rounding.NEAREST, BiasCorrection.MEAN, "s8:channel:sym"),
+    )
+    samples = steps.read_data(path, {"x": np.concatenate([floats(1, 3, 8, 8, seed=seed) for seed in range(6)])})
+    prepared = steps.prepare(path, samples)
+    regions = steps.find_regions(prepared, space=space)
+    statistics = steps.calibrate(prepared, samples, space=space, cache_folder=tmp_path)
+    assignment = {region.id: "a" for region in regions if "a" in region.nodes}
+    assert 0 < len(assignment) < len(regions)
+    steps.build(prepared, regions, statistics, assignment, space=space).save(tmp_path / "member.onnx")
+    onnx.save(prepared.graph.model, tmp_path / "prepared.onnx")
+    changed = float_model(tmp_path / "member.onnx", tmp_path / "prepared.onnx")
+    onnx.checker.check_model(changed)
+    graph = Graph(changed)
+    reads = {str(node.name): node.inputs[1:] for node in graph.nodes if node.op_type == "Conv"}
+    assert reads["a"] == ("w", "b")
+    for name, now, before in zip(("w", "b"), reads["a"], reads["c"], strict=True):
+        np.testing.assert_array_equal(graph.constant(before), prepared.graph.constant(TensorName(name)))
+        assert 0 < np.abs(graph.constant(now) - graph.constant(before)).max() < 0.1
 
 
 @pytest.mark.parametrize("weight", ["s8:channel:sym", "s8:tensor:sym"])

@@ -51,7 +51,7 @@ def calibrate(
         n_samples: So many of the first samples, e.g. those that an earlier call had time for; all by default.
 
     Raises:
-        DataError: An activation holds NaN or plus infinity.
+        DataError: An output of the float model holds NaN or infinity.
     """
     tensors = _observed(prepared, definition_of(space, ep))
     cached = memory_of(cache_folder or user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
@@ -82,7 +82,7 @@ def _part_digest(digest: str, n_samples: int | None) -> str:
 
 def _observer_version() -> str:
     """Of what makes the statistics: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels finite masks"
+    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels finite masks both"
 
 
 def _statistics(
@@ -105,6 +105,7 @@ def _statistics(
         feeds,
         digest=f"{model_digest}-{data_digest}",
         channel_axes=axes,
+        finite=[name for name in graph.outputs if name in graph.producer and name in graph.float_tensors],
         on_sample=on_sample,
     )
     found = replace(found, tensors={name: found.tensors[alike[name]] for name in tensors})

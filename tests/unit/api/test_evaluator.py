@@ -16,8 +16,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError, MetricError, ProfileError
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
-from autoquant.model.fragments import inline_external
-from autoquant.model.io import save_model, size_bytes_of
+from autoquant.model.io import size_bytes_of
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
 from tests.records import a_measured
@@ -162,6 +161,7 @@ def test_a_candidate_that_is_beaten_at_every_ratio_that_it_may_have_is_not_timed
         (Bounds(max_size_bytes=9), False),
         (Bounds(max_drops={"top1": 0.5}), True),
         (Bounds(max_drops={"top1": 0.2}), False),
+        (Bounds(max_drops={"cosine": 0.2}), False),
     ],
 )
 def test_what_cannot_be_delivered_beats_nobody(place: Place, bounds: Bounds, is_stopped: bool) -> None:
@@ -175,6 +175,18 @@ def test_what_cannot_be_delivered_beats_nobody(place: Place, bounds: Bounds, is_
     outcome = evaluator.evaluate(last, 6, {Target().name: 0.5}).outcome
     assert isinstance(outcome, Measurement)
     assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
+
+
+def test_a_candidate_without_a_drop_that_is_demanded_now_is_measured_again(place: Place) -> None:
+    _, before, *_ = place.outcomes("top1", has_drops=False)
+    assert isinstance(before, Measurement)
+    bounds = Bounds(max_drops={"top1": 0.1})
+    evaluator = replace(place.setup, metrics=TOP1, has_drops=True, bounds=bounds)()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=[before])
+    again = evaluator.evaluate(place.quantized[0], 6).outcome
+    assert isinstance(again, Measurement)
+    assert again.digest == before.digest
+    assert set(again.drops) == {"top1"}
 
 
 def test_a_metric_without_a_value_on_few_samples_leaves_the_quality(
@@ -210,7 +222,7 @@ def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_pat
     for assignment, outcome in zip(({}, *place.quantized), place.outcomes("top1"), strict=True):
         assert isinstance(outcome, Measurement)
         candidate = builder.build(assignment)
-        save_model(inline_external(candidate.skeleton, candidate.constants, {}), tmp_path / "model.onnx")
+        candidate.save(tmp_path / "model.onnx")
         assert outcome.size_bytes == pytest.approx(size_bytes_of(tmp_path / "model.onnx"), rel=0.05)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, BruteForceSampler, RandomSampler
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
@@ -218,6 +218,13 @@ def test_a_generic_search_ends_when_every_assignment_was_evaluated_and_not_befor
     assert len(answers.seen) > 27
 
 
+def test_a_search_by_an_exhaustive_sampler_of_optuna_ends_when_that_says_so(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=False, sampler=BruteForceSampler(seed=0))
+    assert trials.run(None) == "exhausted"
+    assert len(answers.seen) == len({json.dumps(each) for each in answers.seen}) == 27
+
+
 def test_a_resumed_search_knows_what_was_evaluated(tmp_path: Path) -> None:
     first = Answers()
     some_trials(tmp_path, first, is_structured=False).run(20)
@@ -307,6 +314,40 @@ def test_probes_take_a_share_of_the_trials(tmp_path: Path) -> None:
     some_trials(tmp_path, answers, is_structured=True, has_prior=True).run(11)
     assert [sum(name != "float" for name in found.values()) for found in answers.seen[3:5]] == [2, 1]
     assert answers.n_rounds[3:6] == [0, 0, 16]
+
+
+class SlowAnswers(Answers):
+    """Each takes a second of the deadline, but for those that fail at once."""
+
+    def __init__(self, deadline: Deadline, n_failing: int) -> None:
+        super().__init__()
+        self.deadline, self.n_failing = deadline, n_failing
+
+    def evaluate(self, *arguments: Any, **named: Any) -> Measurement | Failure | None:
+        found = super().evaluate(*arguments, **named)
+        if len(self.seen) <= self.n_failing:
+            return Failure(stage="open", reason="refused")
+        self.deadline.spent_s += 1.0
+        return found
+
+
+@pytest.mark.parametrize(("n_failing", "is_resumed"), [(0, False), (1, False), (0, True)])
+def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, is_resumed: bool) -> None:
+    regions = [RegionId(f"r{i}") for i in range(12)]
+    space = SearchSpace(choices=dict.fromkeys(regions, ("float", "a", "b")), schemes=SCHEMES)
+    deadline = Deadline(40.0)
+    answers = SlowAnswers(deadline, n_failing)
+    trials = some_trials(tmp_path, answers, is_structured=True, space=space)
+    trials.facts = BenchFacts(float_s={"cpu": 0.1}, n_samples=4, opening_s=0.0)
+    trials.deadline = deadline
+    if is_resumed:
+        some_trials(tmp_path, Answers(), is_structured=False, space=space).run(3)
+        trials = replace(trials, study=Study(tmp_path / "study.journal", space, RandomSampler(seed=0)))
+    trials.run(None)
+    is_part = [0 < sum(name != "float" for name in asked.values()) < 12 for asked in answers.seen]
+    probes = [asked for asked, part in zip(answers.seen, is_part, strict=True) if part][:4]
+    assert all(len({name for name in asked.values() if name != "float"}) == 1 for asked in probes[:3])
+    assert all(sum(name != "float" for name in asked.values()) > 1 for asked in probes[:3])
 
 
 def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> None:

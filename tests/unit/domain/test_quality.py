@@ -50,6 +50,22 @@ def test_the_order_of_samples_does_not_count() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("found", "agreement"), [([], 1.0), ([7, 8, 9], 0.0)])
+def test_integers_that_are_not_there_agree_where_there_are_none(found: list[int], agreement: float) -> None:
+    meter = QualityMeter(["n"])
+    for _ in range(3):
+        meter.add([np.array([], np.int64)], [np.array(found, np.int64)])
+    assert meter.quality().agreement == {"n": agreement}
+    assert meter.quality().worst_db == meter.interval(seed=0).worst_db == (math.inf if agreement else 0.0)
+
+
+def test_elements_too_many_do_not_agree() -> None:
+    meter = QualityMeter(["n"])
+    meter.add([np.array([1, 2])], [np.array([1, 2])])
+    meter.add([np.array([], np.int64)], [np.array([5, 6])])
+    assert meter.quality().agreement == {"n": 0.5}
+
+
 def test_equal_outputs_are_infinitely_good_and_the_worst_output_counts() -> None:
     meter = QualityMeter(["a", "b", "n"])
     meter.add(

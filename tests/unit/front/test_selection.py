@@ -214,6 +214,17 @@ def test_evaluations_that_clearly_drop_too_much_come_after_the_others() -> None:
     assert 0 not in numbers(finalists(evaluations, 2, max_drops={"top1": 0.01}))
 
 
+def test_evaluations_whose_drop_is_not_known_come_after_those_that_keep_it() -> None:
+    evaluations = [
+        a_measured(0, snr_db=40, ratio=0.3),
+        a_measured(1, snr_db=50, ratio=0.6, drops={"top1": 0.01}),
+        a_measured(2, snr_db=60, ratio=0.8, drops={"top1": 0.0}),
+    ]
+    assert numbers(finalists(evaluations, 3, max_drops={"top1": 0.01}))[-1] == 0
+    assert set(numbers(finalists(evaluations, 2, max_drops={"top1": 0.01}))) == {1, 2}
+    assert 0 in numbers(finalists(evaluations, 2))
+
+
 def test_a_drop_is_kept_exactly_and_in_every_metric() -> None:
     metrics = {"top1": a_metric(0.9, 0.01), "cosine": a_metric(1, 0.2)}
     assert keeps_drops(metrics, {})

@@ -10,7 +10,8 @@ import pytest
 from onnx import numpy_helper
 
 from autoquant.inspection.kernels import Runs
-from tests.inspected import FROM_1_32, causes_in, inspected, node_of
+from autoquant.inspection.products import wrong_numbers
+from tests.inspected import FROM_1_32, causes_in, graph_of, inspected, node_of
 from tests.models import Array, feed_of, outputs_of
 from tests.qdq import Constant, Wrapped
 
@@ -129,3 +130,13 @@ def test_an_activation_per_channel_fails_when_the_model_runs(tmp_path: Path) -> 
             tensor.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(tensor), 4), tensor.name))
     (remark,) = inspected(model, tmp_path).remarks
     assert remark.text == "input 0 is quantized per channel, activations must be per tensor: this integer kernel fails"
+
+
+def test_nothing_is_said_of_the_channels_of_an_activation_whose_shape_is_not_known() -> None:
+    model = Wrapped("Conv(x, k)", {**IMAGE, "k": (2, 4, 3, 3)}).model
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "N"
+    del model.graph.value_info[:]
+    graph = graph_of(model)
+    (node,) = (node for node in graph.nodes if node.op_type == "Conv")
+    assert graph.shape(node.inputs[1]) is None
+    assert list(wrong_numbers(node, graph)) == []

@@ -166,6 +166,16 @@ def test_a_matmul_that_no_gemm_can_replace_stays(
     assert op_types(lower_matmul(model)) == ["MatMul"]
 
 
+@pytest.mark.parametrize(("opset", "is_lowered"), [(10, False), (11, True)])
+def test_before_opset_11_only_a_matmul_with_a_bias_becomes_a_gemm(opset: int, is_lowered: bool) -> None:
+    body, constants = "a = MatMul(x, w) b = MatMul(a, v) y = Add(b, c)", {"w": floats(3, 3), "v": floats(3, 5)}
+    model = model_of("(float[2,3] x) => (float[2,5] y)", body, {**constants, "c": floats(5)}, opset=opset)
+    lowered = lower_matmul(model)
+    as_gemm = ["Reshape", "Gemm", "Reshape"]
+    assert op_types(lowered) == [*(as_gemm if is_lowered else ["MatMul"]), *as_gemm]
+    assert_equal_outputs(model, lowered)
+
+
 def test_new_tensors_take_no_name_that_the_model_has() -> None:
     taken = ["m_product", "m_shape_in", "m_shape_out", "x_for_m", "y_HardSigmoid"]
     body = "m = MatMul(x, w) a = Add(m, three) c = Clip(a, zero, six) p = Mul(m, c) y = Div(p, six)"

@@ -134,3 +134,27 @@ def test_what_constants_alone_lead_to_is_known() -> None:
     graph = Graph(model_of("(float[2] x) => (float[2] y)", "a = Exp(w) b = Sin(a) y = Mul(x, b)", {"w": floats(2)}))
     assert graph.constant_nodes == {0, 1}
     assert [name for name in "wabxy" if graph.is_known(TensorName(name))] == ["w", "a", "b"]
+
+
+BODIES = """a = If(b) <then_branch = t () => (float[2] p) {{ p = Identity({then}) }},
+                        else_branch = e () => (float[2] q) {{ q = Identity(w) }}>
+            y = Mul(x, a)"""
+
+
+@pytest.mark.parametrize(("then", "is_known"), [("w", True), ("x", False)])
+def test_what_a_body_reads_counts_too(then: str, is_known: bool) -> None:
+    constants = {"b": np.array(True), "w": floats(2)}
+    graph = Graph(model_of("(float[2] x) => (float[2] y)", BODIES.format(then=then), constants))
+    assert graph.is_known(TensorName("a")) is is_known
+
+
+def test_numbers_that_are_drawn_are_not_known() -> None:
+    graph = Graph(model_of("(float[2] x) => (float[2] y)", "a = RandomNormalLike(w) y = Mul(x, a)", {"w": floats(2)}))
+    assert not graph.constant_nodes
+
+
+def test_an_input_that_a_body_leaves_out_is_no_tensor() -> None:
+    body = """y = If(b) <then_branch = t () => (float[2] p) { p = Clip(x, , high) },
+                         else_branch = e () => (float[2] q) { q = Identity(x) }>"""
+    graph = Graph(model_of("(float[2] x, bool b) => (float[2] y)", body, {"high": 1.0}))
+    assert graph.pinned == {"x", "y", "high", "p", "q"}

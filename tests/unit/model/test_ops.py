@@ -152,6 +152,7 @@ def test_the_channels_of_activations_lie_where_the_operator_has_them(
         ("Add(x, w)", True),
         ("Add(x, infinite)", False),
         ("Add(x, least)", False),
+        ("Add(x, largest)", False),
         ("Add(x, far)", True),
         ("Add(w, w)", False),
         ("Tanh(x)", True),
@@ -177,6 +178,7 @@ def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, 
         "axes": np.array([1]),
         "infinite": np.full((4, 4), -np.inf, np.float32),
         "least": np.array(np.finfo(np.float32).min),
+        "largest": np.array(np.finfo(np.float32).max),
         "far": -10000.0,
     }
     graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", f"y = {call}", constants)

@@ -75,6 +75,22 @@ def test_what_a_body_reads_goes_there() -> None:
     np.testing.assert_array_equal(run_in_parts(model, parts, feed)["y"], expected)
 
 
+def test_outputs_and_inputs_that_are_left_out_go_nowhere() -> None:
+    model = model_of(
+        "(float[1,1,4,4] x, bool c) => (float[1,1,3,3] y)",
+        """z, i = MaxPool<kernel_shape=[1,1]>(x)
+           f = Cast<to=1>(i) a = Conv(f, w)
+           b = If (c) <then_branch = t () => (float[1,1,4,4] p) { p = Clip(a, , h) },
+                       else_branch = e () => (float[1,1,4,4] q) { q = Identity(a) }>
+           y = Conv(b, v)""",
+        {"w": floats(1, 1, 1, 1), "v": floats(1, 1, 2, 2), "h": 1.0},
+    )
+    model.graph.node[0].output[0] = ""
+    parts = list(segments(model, [NodeName("a"), NodeName("y")]))
+    assert all("" not in (*part.reads, *part.writes, *part.kept) for part in parts)
+    assert set(parts[1].reads) == {"a", "c"}
+
+
 SEQUENCE = "s = SplitToSequence<axis=1>(x, one)"
 OF_A_BODY = """s = If (c) <then_branch = t () => (seq(float[2,1]) p) { p = SplitToSequence<axis=1>(x, one) },
                            else_branch = e () => (seq(float[2,1]) q) { q = SplitToSequence<axis=1>(x, one) }>"""

@@ -232,6 +232,15 @@ def test_conversions_of_one_root_to_unlike_formats_have_numbers_of_their_own() -
     assert scales[1] == pytest.approx(np.float32(0.6) * np.float32(scales[0]))
 
 
+def test_conversions_take_no_name_that_another_tensor_has() -> None:
+    body = """a = LeakyRelu(x) a_convert = Sigmoid(x) b = Sigmoid(a) c = Sigmoid(a_convert)
+              d = LeakyRelu(a) e = LeakyRelu(a_convert) f = Add(b, c) g = Add(d, e) y = Add(f, g)"""
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body))
+    model = case.quantized(U8S8_TENSOR, {"b": U16S8, "c": U16S8}).model
+    onnx.checker.check_model(model, full_check=True)
+    assert snr_db(case, model) > 25
+
+
 def test_a_quantized_graph_output_keeps_its_name() -> None:
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "a = Sigmoid(x) y = LeakyRelu(a)"))
     model = case.quantized(U8S8_TENSOR).model

@@ -57,6 +57,18 @@ def test_what_a_constant_pushes_far_below_is_masked_whether_or_not_a_sample_is(
     assert masks(body, value) == expected
 
 
+@pytest.mark.parametrize("value", [np.inf, 1e30, 10000])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("f = Mul(m, c) s = Sub(x, f) p = Softmax(s)", {"f", "s"}),
+        ("g = Neg(c) f = Mul(m, g) s = Add(x, f) p = Softmax(s)", {"g", "f", "s"}),
+    ],
+)
+def test_what_is_far_above_may_be_subtracted(body: str, expected: set[str], value: float) -> None:
+    assert masks(body, value) == expected
+
+
 def test_the_walk_ends_at_the_softmax() -> None:
     assert masks(ADDED.replace("p = Softmax(s)", "q = Softmax(s) p = Mul(q, m)"), LEAST) == {"f", "s"}
 

@@ -13,7 +13,7 @@ from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.rounding import moments as module
 from autoquant.rounding.moments import MAX_INPUTS, Moments, readers_of
 from autoquant.runtime.session import Session, open_session
-from tests.models import Floats, floats, model_of
+from tests.models import Array, Floats, floats, model_of
 
 W, V = TensorName("w"), TensorName("v")
 TWO_LAYERS = model_of(
@@ -109,6 +109,25 @@ def test_numbers_that_cannot_be_squared_are_a_data_error() -> None:
     moments, _ = moments_of(TWO_LAYERS, [{"x": np.full((3, 4), 1e30, np.float32)}])
     with pytest.raises(DataError, match="weight 'w' is multiplied with numbers"):
         moments.of(W)
+
+
+def test_numbers_that_another_weight_is_multiplied_with_need_not_be_squared() -> None:
+    body = "h = MatMul(x, w) r = Mul(h, c) y = MatMul(r, v)"
+    model = model_of("(float[3,4] x) => (float[3,2] y)", body, {"w": floats(4, 5), "v": floats(5, 2), "c": 1e30})
+    moments, opener = moments_of(model, FEEDS)
+    assert np.isfinite(moment(moments, W)).all()
+    with pytest.raises(DataError, match="weight 'v' is multiplied with numbers"):
+        moments.of(V)
+    assert opener.asked == [["r"]]
+
+
+def test_weights_of_other_types_are_not_observed() -> None:
+    body = "h = MatMul(x, w) d = Cast<to=11>(h) y = MatMul(d, v)"
+    constants: dict[str, Array | float] = {"w": floats(4, 5), "v": floats(5, 2).astype(np.float64)}
+    moments, opener = moments_of(model_of("(float[3,4] x) => (double[3,2] y)", body, constants), FEEDS)
+    assert np.isfinite(moment(moments, W)).all()
+    assert opener.asked == [[]]
+    assert readers_of(V, moments.graph) == ()
 
 
 @pytest.mark.parametrize(

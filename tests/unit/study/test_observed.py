@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 from optuna.distributions import CategoricalDistribution
 from optuna.study import StudyDirection
@@ -35,6 +37,16 @@ def test_trials_that_say_less_are_taken_by_their_values() -> None:
     found = observe(LAYOUT, [a_trial(("a", "b", "b")), a_trial(("a", "a", "b"), snr_by_output=[50.0, 30.0])])
     assert found.snr_db.tolist() == [[40], [40]]
     assert found.ratios.tolist() == [[0.8], [0.8]]
+
+
+def test_an_snr_that_is_no_number_is_the_lowest() -> None:
+    trials = [
+        a_trial(("a", "b", "b"), snr_by_output=[50.0, math.nan]),
+        a_trial(("a", "a", "b"), snr_by_output=[50.0, 30.0]),
+    ]
+    assert observe(LAYOUT, trials).snr_db.tolist() == [[50, -20], [50, 30]]
+    assert observe(LAYOUT, [a_trial(("a", "b", "b"), snr_db=math.nan, ratio_error=math.nan)]).snr_db.tolist() == [[-20]]
+    assert np.isfinite(observe(LAYOUT, [a_trial(("a", "b", "b"), ratio_error=math.nan)]).errors).all()
 
 
 def test_few_rounds_leave_an_error_however_alike_they_are() -> None:

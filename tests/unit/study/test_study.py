@@ -277,7 +277,45 @@ def test_a_candidate_that_was_not_timed_is_pruned_and_keeps_its_quality(path: Pa
         assert trial.values is None
         assert trial.user_attrs["snr_db"] == 33.0
         assert trial.constraints == {"snr_db": -3.0}
-    assert a_study(path).evaluations == told
+    same = Study(path, SPACE, None, bounds=Bounds(min_snr_db=30, max_latency_ratio=0.5))
+    assert same.evaluations == told
+
+
+@pytest.mark.parametrize(
+    ("bounds", "is_asked_again"),
+    [
+        (Bounds(max_size_bytes=4000), False),
+        (Bounds(max_size_bytes=6000), True),
+        (Bounds(), True),
+        (Bounds(max_size_bytes=4000, max_drops={"top1": 0.1}), True),
+        (Bounds(max_size_bytes=4000, max_drops={"cosine": 0.1}), True),
+    ],
+)
+def test_what_was_stopped_early_under_other_demands_can_be_asked_for_again(
+    path: Path, bounds: Bounds, is_asked_again: bool
+) -> None:
+    first = Study(path, SPACE, None, bounds=Bounds(max_size_bytes=4000))
+    stopped, complete = scored(first.ask(), state=State.REJECTED_EARLY), scored(first.ask())
+    first.tell(stopped)
+    first.tell(complete)
+    found = Study(path, SPACE, None, bounds=bounds).evaluations
+    assert found[1] == complete
+    assert isinstance(found[0].outcome, Measurement)
+    assert isinstance(stopped.outcome, Measurement)
+    assert found[0].outcome.quality == stopped.outcome.quality
+    assert (found[0].outcome.state, bool(found[0].outcome.latency)) == (
+        (State.UNTIMED, False) if is_asked_again else (State.REJECTED_EARLY, True)
+    )
+
+
+def test_a_sampler_that_has_nothing_left_stops_the_study_which_keeps_every_trial(path: Path) -> None:
+    space = SearchSpace(choices={R0: ("float", "u8s8")}, schemes={})
+    study = Study(path, space, optuna.samplers.BruteForceSampler(seed=0))
+    for is_last in (False, True):
+        assert not study.has_stopped
+        study.tell(evaluated(study.ask()))
+        assert study.has_stopped is is_last
+    assert len(study.evaluations) == len(study.told) == len(loaded(path).trials) == 2
 
 
 def test_an_infinite_snr_gives_a_finite_constraint(path: Path) -> None:

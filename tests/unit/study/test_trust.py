@@ -32,6 +32,15 @@ def test_models_that_are_refuted_lose_a_growing_share_and_win_it_back() -> None:
     assert told(told(trust, 0.5), 0.5).generic_share == 0
 
 
+def test_candidates_that_equal_float_as_predicted_refute_nothing() -> None:
+    trust, n = Trust(), 40
+    predicted = Prediction(np.full(n, 119.9), np.full(n, 1.0), np.full((n, 1), 0.5), np.full((n, 1), 0.02))
+    codes, ratios = np.zeros((n, 1), dtype=np.int64), np.full((n, 1), 0.5)
+    trust.compare(predicted, Observations(codes, np.full((n, 1), 200.0), ratios, np.zeros(n), np.zeros(n, bool)))
+    assert trust.generic_share == 0
+    assert trust.stretch[0] < 1
+
+
 def test_a_few_evaluations_refute_nothing() -> None:
     assert told(Trust(), 5.0, n=10).generic_share == 0
 
