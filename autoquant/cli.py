@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoquant.domain.region import N_REGIONS
 from autoquant.errors import AutoquantError, UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def search(
     min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
-    regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = 40,
+    regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = N_REGIONS,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
     sampler: Annotated[
@@ -237,7 +238,7 @@ def regions(
     calibration: Calibration = None,
     space: Annotated[str, typer.Option(metavar="NAME_OR_FILE", help="Search space.")] = "default",
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
-    n_regions: Annotated[int, typer.Option("--regions", min=1, help="Largest number of regions.")] = 40,
+    n_regions: Annotated[int, typer.Option("--regions", min=1, help="Largest number of regions.")] = N_REGIONS,
     dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

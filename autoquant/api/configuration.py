@@ -49,7 +49,8 @@ class Budget:
     Attributes:
         seconds: Wall-clock time from the start to the written front.
         trials: Trials of the study.
-        trial_seconds: Longest time of one trial, which then counts as failed; many times the usual one by default.
+        trial_seconds: Longest time of one trial, which then counts as failed; by default many times the usual one, and
+            not much more than a quarter of the time that is left.
         trial_memory_mb: Memory of the process that measures; most of what is available by default.
     """
 

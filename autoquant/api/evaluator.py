@@ -308,7 +308,7 @@ class Evaluator:
         except (AssertionError, KeyError, ValueError) as error:
             return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
         found = self._built.get(candidate.digest)
-        if found is None or (n_rounds and found.state is State.UNTIMED):
+        if found is None or (isinstance(found, Measurement) and not self._is_answer(found, n_rounds)):
             found = self._measured(candidate, assignment, n_rounds, least_ratios)
             self._built[candidate.digest] = found
             if isinstance(found, Measurement):

@@ -56,8 +56,8 @@ _MEMORY_SHARE = 0.9
 _PATIENCE = 20.0
 _LEAST_TRIAL_S = 20.0
 """A trial may take this long, or so many times what the first one should take, where the user does not say."""
-_TRIAL_SHARE, _LEAST_PATIENCE = 0.25, 5.0
-"""But no more of the time that is left, if that is so many times what the first one should take."""
+_TRIAL_SHARE, _HANGING_S, _LEAST_PATIENCE = 0.25, 10.0, 2.0
+"""But no more of the time that is left, if that is so long, and so many times what the first one should take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,4 +408,5 @@ class Run:
 
 def _trial_seconds(first_s: float, left_s: float) -> float:
     """What a trial may take: one that hangs is not to take all the time that is left, and nobody would learn of it."""
-    return min(max(_LEAST_TRIAL_S, _PATIENCE * first_s), max(_LEAST_PATIENCE * first_s, _TRIAL_SHARE * left_s))
+    usual_s, hanging_s = max(_LEAST_TRIAL_S, _PATIENCE * first_s), max(_HANGING_S, _LEAST_PATIENCE * first_s)
+    return min(usual_s, max(hanging_s, _TRIAL_SHARE * left_s))

@@ -16,6 +16,7 @@ from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.errors import DataError
@@ -41,7 +42,7 @@ def search(
     out: str | os.PathLike[str] = "autoquant-run",
     space: str | os.PathLike[str] = "default",
     accuracy: str | None = None,
-    n_regions: int = 40,
+    n_regions: int = N_REGIONS,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     sampler: str | BaseSampler = SamplerName.STRUCTURE,

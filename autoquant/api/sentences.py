@@ -27,6 +27,7 @@ _ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
     "exhausted": "no assignment is left that runs as another graph",
+    "stopped": "the sampler has nothing left to propose",
     "failing": "the search ended as one trial after another failed",
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,

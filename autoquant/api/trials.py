@@ -144,7 +144,8 @@ class Trials:
         model that it does not have, while recipes are what anybody would try.
 
         Returns:
-            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"failing"``, ``"plateau"`` or ``"interrupted"``.
+            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"stopped"``, ``"failing"``, ``"plateau"`` or
+            ``"interrupted"``.
         """
         if not self.regions:
             return self._run_float()
@@ -199,7 +200,8 @@ class Trials:
     @property
     def first_seconds(self) -> float:
         """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
-        return self.evaluator.opening_s + (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
+        opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
+        return opening_s + (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
@@ -298,8 +300,10 @@ class Trials:
         """Why further trials would find nothing."""
         if self.is_structured and self._n_repeated + self._n_failed >= _MOST_REPEATED:
             return "failing" if self._n_failed > self._n_repeated else "exhausted"
-        if self.study.has_stopped or self._is_exhausted():
+        if self._is_exhausted():
             return "exhausted"
+        if self.study.has_stopped:
+            return "stopped"
         return "plateau" if self._is_plateau() else None
 
     def _is_plateau(self) -> bool:

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NewType
 
-__all__ = ["Assignment", "NodeName", "Region", "RegionId", "TensorName"]
+__all__ = ["N_REGIONS", "Assignment", "NodeName", "Region", "RegionId", "TensorName"]
+
+N_REGIONS = 100
+"""At most so many, where nobody says otherwise: most models have fewer kernels (decision 0035)."""
 
 RegionId = NewType("RegionId", str)
 NodeName = NewType("NodeName", str)

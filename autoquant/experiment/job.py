@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from pydantic_core import ErrorDetails
 
 from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, bytes_of, seconds_of
+from autoquant.domain.region import N_REGIONS
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
@@ -214,7 +215,7 @@ class _Options(_Table):
     ep: str = "cpu"
     space: str = "default"
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
-    regions: int = Field(default=40, ge=1)
+    regions: int = Field(default=N_REGIONS, ge=1)
     dims: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     demands: Annotated[dict[str, float], AfterValidator(_demands)] = Field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.region import N_REGIONS, NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
@@ -38,7 +38,7 @@ def find_regions(
     graph: Graph,
     quantizable: Iterable[NodeName],
     *,
-    n_regions: int = 40,
+    n_regions: int = N_REGIONS,
     groups: Mapping[str, str] | None = None,
 ) -> tuple[Region, ...]:
     """Partition the quantizable nodes.

@@ -22,7 +22,8 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     """``prepared.onnx`` with the weights and biases that the integers of a member stand for.
 
     With the member's ``*.overrides.json`` onnxruntime's ``quantize_static`` makes the same integers of it, where it
-    would round those of ``prepared.onnx`` to the nearest ones and not correct its biases.
+    would round those of ``prepared.onnx`` to the nearest ones and not correct its biases. Overrides are not about a
+    constant that bodies or outputs of the graph read as it was, too.
 
     Args:
         member: A QDQ file of a run's folder.
@@ -75,13 +76,14 @@ def _kept_for_others(
 
     They take other names, and not what runs on integers, so that overrides are still about what they name.
     """
-    copies: dict[TensorName, npt.NDArray[np.generic]] = {}
+    names: dict[TensorName, TensorName] = {}
     for node, proto in zip(graph.nodes, found.graph.node, strict=True):
         for position, name in enumerate(node.inputs):
             if name in values and (node.index, position) not in changed:
-                copy = graph.free_name(f"{name}_of_{node.name}", values.keys() | copies.keys())
-                copies[copy], proto.input[position] = graph.constant(name), copy
-    return copies
+                taken = values.keys() | set(names.values())
+                names.setdefault(name, graph.free_name(f"{name}_of_{node.name}", taken))
+                proto.input[position] = names[name]
+    return {copy: graph.constant(name) for name, copy in names.items()}
 
 
 def _dequantized(tensor: TensorName, graph: Graph) -> Floats | None:

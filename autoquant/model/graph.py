@@ -14,7 +14,9 @@ from autoquant.domain.region import NodeName, TensorName
 
 __all__ = ["Graph", "Node", "subgraph_reads"]
 
-_DRAWING = frozenset({"Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike"})
+_DRAWING = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
 """Operators that give other numbers at every inference."""
 
 
@@ -134,7 +136,7 @@ class Graph:
             is_constant = read and all(
                 s in found if s is not None else t in self._tensors for s, t in zip(sources, read, strict=True)
             )
-            if is_constant and node.op_type not in _DRAWING:
+            if is_constant and not _draws(proto):
                 found.add(node.index)
         return frozenset(found)
 
@@ -167,6 +169,11 @@ def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
         for node in graph.node:
             yield from filter(None, node.input)
             yield from subgraph_reads(node)
+
+
+def _draws(proto: onnx.NodeProto) -> bool:
+    """Whether a node, or one in its bodies, gives other numbers at every inference."""
+    return proto.op_type in _DRAWING or any(_draws(node) for graph in _bodies(proto) for node in graph.node)
 
 
 def _names_in_bodies(proto: onnx.NodeProto) -> Iterator[str]:

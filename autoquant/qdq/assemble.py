@@ -226,7 +226,7 @@ class _Draft:
         """Q and DQ on a tensor; returns what DQ writes."""
         base = self.home.pieces.free(f"{tensor}{suffix}") if suffix else tensor
         target = self._output("DequantizeLinear", base) if suffix or source == tensor else tensor
-        if not self.parts.is_new(("pair", base)):
+        if not self.parts.is_new(("pair", tensor, suffix)):
             return target
         scale, zero_point = self._parameters(key, suffix)
         quantized = self._add_node("QuantizeLinear", [source, scale, zero_point], base)

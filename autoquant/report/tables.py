@@ -32,7 +32,7 @@ def front_table(front: Front) -> "pd.DataFrame":
     Its columns are in ``SearchResult.front``.
 
     Returns:
-        SNRs are those of the worst output; ``inf`` for the float model, which meets every demand.
+        SNRs are those of the worst output; ``inf`` for the float model.
     """
     names = [target.name for target in front.targets]
     rows = [

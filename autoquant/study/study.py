@@ -104,9 +104,15 @@ class Study:
         outcome = evaluation.outcome
         if not isinstance(outcome, Measurement) or outcome.state is not State.REJECTED_EARLY:
             return evaluation
-        if self._constraints(outcome) == then and self._bounds.max_drops.keys() <= outcome.drops.keys():
+        is_scored = self._bounds.max_drops.keys() <= outcome.drops.keys()
+        if is_scored and self._stopping(self._constraints(outcome)) == self._stopping(then):
             return evaluation
         return replace(evaluation, outcome=replace(outcome, latency={}, state=State.UNTIMED))
+
+    def _stopping(self, violations: Mapping[str, float]) -> dict[str, float]:
+        """Those of demands that decide who stops others: neither on the latency, nor on an SNR that is an objective."""
+        without = {"latency_ratio", *(["snr_db"] if self._objectives.has_snr else [])}
+        return {name: beyond for name, beyond in violations.items() if name not in without}
 
     def enqueue(self, assignment: Assignment) -> bool:
         """Propose this one before the sampler is asked, unless it waits or was evaluated; whether it was added."""
@@ -154,7 +160,9 @@ class Study:
         self.evaluations.append(evaluation)
         try:
             self._asked.tell(running, told.values, state=told.state)
-        except RuntimeError:  # of ``Study.stop``, by which samplers of Optuna say that they have nothing left
+        except RuntimeError as error:
+            if "Study.stop" not in str(error):  # by which samplers of Optuna say that they have nothing left
+                raise
             self.has_stopped = True
 
     def _frozen(self, evaluation: Evaluation) -> FrozenTrial:

@@ -17,6 +17,8 @@ from experiments.search.parts import Part, layout_without, one_range_each, prior
 
 __all__ = ["AblatedRun", "without"]
 
+_COARSE = 40
+
 
 @dataclass
 class AblatedRun(Run):
@@ -30,6 +32,8 @@ class AblatedRun(Run):
 
     def check(self) -> None:
         """Of the definition, too."""
+        if self.part is Part.FINENESS:
+            self.configuration = replace(self.configuration, n_regions=_COARSE)
         super().check()
         if self.part is Part.RANGES:
             assert self.definition is not None

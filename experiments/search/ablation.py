@@ -49,8 +49,8 @@ WHOLE = "structure"
 VARIANTS = (WHOLE, *ABLATED)
 OF_TABLES = (None, Part.PROBES, Part.BORDERS)
 """What tables can tell of: they have neither profiles nor stages nor several ranges, and no two regions are alike."""
-OF_BLOCKS = (None, *(part for part in Part if part is not Part.ERRORS))
-"""Nothing in them is quantized."""
+OF_BLOCKS = (None, *(part for part in Part if part not in (Part.ERRORS, Part.FINENESS)))
+"""Nothing in them is quantized, and they have the regions that they are made of."""
 Shares = list[list[float]]
 """By seed and number of evaluations."""
 

@@ -26,6 +26,7 @@ class Part(StrEnum):
         RACING: Candidates are stopped before they are timed, and probes are not timed (decision 0022).
         ERRORS: Noise that is expected from the errors of what regions quantize (decision 0033); from shares of the
             arithmetic alone instead.
+        FINENESS: Regions as fine as kernels (decision 0035); at most 40 instead.
         RANGES: Several ways to choose ranges; what is left is min-max, as in ``quantize_static`` by default.
     """
 
@@ -35,6 +36,7 @@ class Part(StrEnum):
     LIKENESS = "likeness"
     RACING = "racing"
     ERRORS = "errors"
+    FINENESS = "fineness"
     RANGES = "ranges"
 
 

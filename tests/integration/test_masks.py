@@ -13,6 +13,7 @@ from autoquant.api.steps import (
 )
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.target import Target
+from autoquant.errors import DataError
 from autoquant.measurement.bench import Bench
 from autoquant.qdq.masks import masked as masked_scores
 from tests.models import Array, floats, model_of, saved
@@ -70,3 +71,38 @@ def test_a_mask_works_that_calibration_never_saw(never: float, tmp_path: Path) -
     measured = measure(Bench(model, [Target()], padded.feeds), candidate, assignment, found)
     assert isinstance(measured, Measurement)
     assert measured.quality.worst_db > 25
+
+
+def test_what_masks_that_leave_nothing_make_of_a_row_stays_float(tmp_path: Path) -> None:
+    """As exporters of torch write it: the Softmax of a row that is masked whole is NaN, which becomes 0."""
+    body = (
+        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt) m = Where(seen, s, never)"
+        " p = Softmax(m) n = IsNaN(p) g = Where(n, zero, p) a = MatMul(g, x) y = MatMul(a, wy)"
+    )
+    weights = {name: floats(4, 4, seed=seed) for seed, name in enumerate(("wq", "wk", "wy"))}
+    constants: dict[str, Array | float] = {**weights, "zero": 0.0, "never": -np.inf}
+    constants["seen"] = np.tri(3, k=-1, dtype=np.bool_)
+    model = saved(model_of("(float[1,3,4] x) => (float[1,3,4] y)", body, constants), tmp_path / "model.onnx")
+    samples = read_data(model, {"x": floats(4, 3, 4)})
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    assert statistics.unbounded == {"m", "p"}
+    assignment = {region.id: "u8s8-channel-minmax" for region in found}
+    candidate = build(prepared, found, statistics, assignment)
+    assert candidate.integer_nodes
+    measured = measure(Bench(model, [Target()], samples.feeds), candidate, assignment, found)
+    assert isinstance(measured, Measurement)
+    assert measured.quality.worst_db > 25
+
+
+@pytest.mark.parametrize("end", ["y = MatMul(s, w)", "z = MatMul(s, w) y = Cast<to=10>(z)"])
+def test_a_sample_that_the_float_model_cannot_take_is_named(end: str, tmp_path: Path) -> None:
+    kind = "float16" if "Cast" in end else "float"
+    model = model_of(f"(float[1,4] x) => ({kind}[1,4] y)", f"s = Mul(x, x) {end}", {"w": floats(4, 4)})
+    data = floats(6, 4)
+    data[4] = 1e30
+    path = saved(model, tmp_path / "model.onnx")
+    samples = read_data(path, {"x": data})
+    with pytest.raises(DataError, match="calibration sample 4: the float model's output 'y' holds NaN or infinity"):
+        calibrate(prepare(path, samples), samples, cache_folder=tmp_path)

@@ -105,7 +105,9 @@ def _statistics(
         feeds,
         digest=f"{model_digest}-{data_digest}",
         channel_axes=axes,
-        finite=[name for name in graph.outputs if name in graph.producer and name in graph.float_tensors],
+        finite=[
+            name for name in graph.outputs if name in graph.producer and (graph.dtype(name) or "").startswith("float")
+        ],
         on_sample=on_sample,
     )
     found = replace(found, tensors={name: found.tensors[alike[name]] for name in tensors})

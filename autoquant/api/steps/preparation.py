@@ -7,7 +7,7 @@ from pathlib import Path
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
-from autoquant.domain.region import Region
+from autoquant.domain.region import N_REGIONS, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, TargetError
@@ -84,7 +84,7 @@ def prepare_without_data(
 
 
 def find_regions(
-    prepared: PreparedModel, *, space: str | SpaceDefinition = "default", ep: str = "cpu", n_regions: int = 40
+    prepared: PreparedModel, *, space: str | SpaceDefinition = "default", ep: str = "cpu", n_regions: int = N_REGIONS
 ) -> tuple[Region, ...]:
     """Partition the nodes that some scheme of the space could quantize.
 

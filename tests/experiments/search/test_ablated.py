@@ -44,7 +44,7 @@ def a_run(part: Part | None, out: Path) -> AblatedRun:
         demands=Demands(),
         space="default",
         out=out,
-        n_regions=40,
+        n_regions=100,
     )
     return AblatedRun(asked, Deadline(None), lambda _: None, part=part)
 
@@ -55,6 +55,13 @@ def test_the_space_lacks_ranges_or_nothing(part: Part | None, n_schemes: int, tm
     run.check()
     assert run.definition is not None
     assert len(run.definition.schemes) == n_schemes
+
+
+@pytest.mark.parametrize(("part", "n_regions"), [(Part.FINENESS, 40), (Part.BORDERS, 100), (None, 100)])
+def test_regions_are_coarser_or_not(part: Part | None, n_regions: int, tmp_path: Path) -> None:
+    run = a_run(part, tmp_path)
+    run.check()
+    assert run.configuration_document["n_regions"] == n_regions
 
 
 def test_the_sampler_is_told_of_no_borders(tmp_path: Path) -> None:

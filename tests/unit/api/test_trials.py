@@ -223,6 +223,8 @@ def test_a_search_by_an_exhaustive_sampler_of_optuna_ends_when_that_says_so(tmp_
     trials = some_trials(tmp_path, answers, is_structured=False, sampler=BruteForceSampler(seed=0))
     assert trials.run(None) == "exhausted"
     assert len(answers.seen) == len({json.dumps(each) for each in answers.seen}) == 27
+    trials.study.has_stopped, trials._asked = True, set()
+    assert trials.run(None) == "stopped"
 
 
 def test_a_resumed_search_knows_what_was_evaluated(tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_probes_take_a_share_of_the_trials(tmp_path: Path) -> None:
 
 
 class SlowAnswers(Answers):
-    """Each takes a second of the deadline, but for those that fail at once."""
+    """Each takes two seconds of the deadline, but for those that fail at once."""
 
     def __init__(self, deadline: Deadline, n_failing: int) -> None:
         super().__init__()
@@ -327,7 +329,7 @@ class SlowAnswers(Answers):
         found = super().evaluate(*arguments, **named)
         if len(self.seen) <= self.n_failing:
             return Failure(stage="open", reason="refused")
-        self.deadline.spent_s += 1.0
+        self.deadline.spent_s += 2.0
         return found
 
 
@@ -335,10 +337,10 @@ class SlowAnswers(Answers):
 def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, is_resumed: bool) -> None:
     regions = [RegionId(f"r{i}") for i in range(12)]
     space = SearchSpace(choices=dict.fromkeys(regions, ("float", "a", "b")), schemes=SCHEMES)
-    deadline = Deadline(40.0)
+    deadline = Deadline(80.0)
     answers = SlowAnswers(deadline, n_failing)
     trials = some_trials(tmp_path, answers, is_structured=True, space=space)
-    trials.facts = BenchFacts(float_s={"cpu": 0.1}, n_samples=4, opening_s=0.0)
+    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
     trials.deadline = deadline
     if is_resumed:
         some_trials(tmp_path, Answers(), is_structured=False, space=space).run(3)

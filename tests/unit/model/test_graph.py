@@ -148,8 +148,10 @@ def test_what_a_body_reads_counts_too(then: str, is_known: bool) -> None:
     assert graph.is_known(TensorName("a")) is is_known
 
 
-def test_numbers_that_are_drawn_are_not_known() -> None:
-    graph = Graph(model_of("(float[2] x) => (float[2] y)", "a = RandomNormalLike(w) y = Mul(x, a)", {"w": floats(2)}))
+@pytest.mark.parametrize("drawn", ["a = RandomNormalLike(w) y = Mul(x, a)", BODIES])
+def test_numbers_that_are_drawn_are_not_known(drawn: str) -> None:
+    body = drawn.format(then="w").replace("Identity(w) }>", "RandomNormal<shape=[2]>() }>")
+    graph = Graph(model_of("(float[2] x) => (float[2] y)", body, {"b": np.array(True), "w": floats(2)}))
     assert not graph.constant_nodes
 
 

@@ -285,6 +285,7 @@ def test_a_candidate_that_was_not_timed_is_pruned_and_keeps_its_quality(path: Pa
     ("bounds", "is_asked_again"),
     [
         (Bounds(max_size_bytes=4000), False),
+        (Bounds(min_snr_db=35, max_latency_ratio=0.8, max_size_bytes=4000), False),
         (Bounds(max_size_bytes=6000), True),
         (Bounds(), True),
         (Bounds(max_size_bytes=4000, max_drops={"top1": 0.1}), True),
@@ -306,6 +307,28 @@ def test_what_was_stopped_early_under_other_demands_can_be_asked_for_again(
     assert (found[0].outcome.state, bool(found[0].outcome.latency)) == (
         (State.UNTIMED, False) if is_asked_again else (State.REJECTED_EARLY, True)
     )
+
+
+def test_where_the_snr_is_no_objective_another_demand_on_it_lets_all_be_asked_for_again(path: Path) -> None:
+    first = Study(path, SPACE, None, objectives=WITHOUT_SNR, bounds=Bounds(min_snr_db=20))
+    first.tell(scored(first.ask(), state=State.REJECTED_EARLY))
+    for least, state in ((20, State.REJECTED_EARLY), (30, State.UNTIMED)):
+        (found,) = Study(path, SPACE, None, objectives=WITHOUT_SNR, bounds=Bounds(min_snr_db=least)).evaluations
+        assert found.outcome.state is state
+
+
+class Failing(optuna.samplers.RandomSampler):
+    """Fails when a trial is told."""
+
+    def after_trial(self, *_: Any) -> None:
+        raise RuntimeError("out of order")
+
+
+def test_other_faults_of_a_sampler_are_not_hidden(path: Path) -> None:
+    study = Study(path, SPACE, Failing())
+    with pytest.raises(RuntimeError, match="out of order"):
+        study.tell(evaluated(study.ask()))
+    assert len(loaded(path).trials) == 1
 
 
 def test_a_sampler_that_has_nothing_left_stops_the_study_which_keeps_every_trial(path: Path) -> None:
