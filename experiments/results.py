@@ -1,6 +1,6 @@
 """What autoquant finds on the models of the zoo, against onnxruntime's own recipes, measured independently.
 
-``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1] [--regions 40]`` searches
+``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1] [--regions 100]`` searches
 each model, builds the recipes, measures both in the same interleaved rounds of fresh processes, and writes
 ``results.json`` and ``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 N_PROCESSES = 3
-N_REGIONS = 40
+N_REGIONS = 100
 SNR_LIMIT_DB = 200.0  # stands for equal outputs, as in front.json
 SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 

@@ -167,10 +167,22 @@ def test_data_that_the_model_cannot_run_on_are_refused(search: Command) -> None:
     assert_refused(search(model="gather.onnx", calibration="a.npz", evaluation="b.npz"), "cannot run it on these data")
 
 
-def test_activations_that_overflow_are_refused(search: Command) -> None:
-    body = "a = Mul(x, big) b = Mul(a, big) c = MatMul(b, w) y = Sigmoid(c)"
-    onnx.save(model_of("(float[N,8] x) => (float[N,4] y)", body, {"big": 1e38, "w": floats(8, 4)}), "inf.onnx")
+OVERFLOWING = "a = Mul(x, big) b = Mul(a, big) y = MatMul(b, w)"
+
+
+def test_outputs_that_overflow_are_refused(search: Command) -> None:
+    model = model_of("(float[N,8] x) => (float[N,4] y)", OVERFLOWING, {"big": 1e38, "w": floats(8, 4)})
+    onnx.save(model, "inf.onnx")
     assert_refused(search(model="inf.onnx"), "NaN or infinity")
+
+
+def test_what_overflows_inside_stays_float_and_is_named(search: Command) -> None:
+    body = "a = Mul(x, big) b = Mul(a, big) c = Clip(b, low, high) y = MatMul(c, w)"
+    constants = {"big": 1e38, "low": -1.0, "high": 1.0, "w": floats(8, 4)}
+    onnx.save(model_of("(float[N,8] x) => (float[N,4] y)", body, constants), "inside.onnx")
+    result = search(model="inside.onnx", trials="3")
+    assert result.exit_code == 0, result.stderr
+    assert "what reads or writes a, b stays float: it holds infinities, NaN" in result.stdout
 
 
 SPACE = """
@@ -257,8 +269,8 @@ def test_an_output_folder_that_is_a_file_is_refused(search: Command) -> None:
 
 def test_an_empty_output_folder_survives_a_search_that_cannot_begin(search: Command) -> None:
     Path("run").mkdir()
-    body = "a = Mul(x, big) b = Mul(a, big) c = MatMul(b, w) y = Sigmoid(c)"
-    onnx.save(model_of("(float[N,8] x) => (float[N,4] y)", body, {"big": 1e38, "w": floats(8, 4)}), "inf.onnx")
+    model = model_of("(float[N,8] x) => (float[N,4] y)", OVERFLOWING, {"big": 1e38, "w": floats(8, 4)})
+    onnx.save(model, "inf.onnx")
     assert search(model="inf.onnx").exit_code == 2
     assert list(Path("run").iterdir()) == []
 

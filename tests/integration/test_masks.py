@@ -76,8 +76,9 @@ def test_a_mask_works_that_calibration_never_saw(never: float, tmp_path: Path) -
 def test_what_masks_that_leave_nothing_make_of_a_row_stays_float(tmp_path: Path) -> None:
     """As exporters of torch write it: the Softmax of a row that is masked whole is NaN, which becomes 0."""
     body = (
-        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt) m = Where(seen, s, never)"
-        " p = Softmax(m) n = IsNaN(p) g = Where(n, zero, p) a = MatMul(g, x) y = MatMul(a, wy)"
+        "q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt)"
+        " m = Where(seen, s, never) p = Softmax(m) n = IsNaN(p) g = Where(n, zero, p)"
+        " a = MatMul(g, x) y = MatMul(a, wy)"
     )
     weights = {name: floats(4, 4, seed=seed) for seed, name in enumerate(("wq", "wk", "wy"))}
     constants: dict[str, Array | float] = {**weights, "zero": 0.0, "never": -np.inf}
