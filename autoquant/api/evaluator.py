@@ -340,14 +340,7 @@ class Evaluator:
 
     def _is_answer(self, known: Measurement, n_rounds: int) -> bool:
         """Whether it says what is asked of a candidate now; before it was resumed, a search may have asked for less."""
-        return not n_rounds or (known.state is not State.UNTIMED and self._is_scored(known))
-
-    def _is_wanted(self, known: Measurement) -> bool:
-        """Whether it is known to keep what is demanded."""
-        return self._is_scored(known) and self.bounds.keeps(standing_of(known))
-
-    def _is_scored(self, known: Measurement) -> bool:
-        return self.bounds.max_drops.keys() <= known.drops.keys()
+        return not n_rounds or (known.state is not State.UNTIMED and self.bounds.knows(known.drops))
 
     def _drops(self, meter: MetricMeter) -> dict[str, float]:
         """Over all samples, if the candidate is as good as float on those that it did not run so far."""
@@ -394,7 +387,8 @@ class Evaluator:
             known
             for known in self._known.values()
             if known.is_complete
-            and self._is_wanted(known)
+            and self.bounds.knows(known.drops)
+            and self.bounds.keeps(standing_of(known))
             and known.quality.worst_db >= least_db
             and not (self.objectives.has_size and known.size_bytes > size_bytes)
             and _is_faster(known, least_ratios)

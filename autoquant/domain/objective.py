@@ -145,6 +145,10 @@ class Bounds:
                 found[f"drop[{name}]"] = standing.drops[name] - drop
         return found
 
+    def knows(self, drops: Mapping[str, float]) -> bool:
+        """Whether every drop that is bounded was measured."""
+        return self.max_drops.keys() <= drops.keys()
+
     def keeps(self, standing: Standing) -> bool:
         """Whether no bound that can be judged is exceeded."""
         return all(beyond <= 0 for beyond in self.violations(standing).values())

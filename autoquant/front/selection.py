@@ -70,7 +70,7 @@ def _drop_group(standing: Standing, bounds: Bounds) -> int:
     """0 where all drops that are demanded are kept, 1 where some were not measured, 2 where one is exceeded."""
     if any(standing.drops.get(name, 0.0) > drop for name, drop in bounds.max_drops.items()):
         return 2
-    return 0 if bounds.max_drops.keys() <= standing.drops.keys() else 1
+    return 0 if bounds.knows(standing.drops) else 1
 
 
 def _is_smaller(standing: Standing, objectives: Objectives, float_bytes: int) -> bool:

@@ -104,8 +104,7 @@ class Study:
         outcome = evaluation.outcome
         if not isinstance(outcome, Measurement) or outcome.state is not State.REJECTED_EARLY:
             return evaluation
-        is_scored = self._bounds.max_drops.keys() <= outcome.drops.keys()
-        if is_scored and self._stopping(self._constraints(outcome)) == self._stopping(then):
+        if self._bounds.knows(outcome.drops) and self._stopping(self._constraints(outcome)) == self._stopping(then):
             return evaluation
         return replace(evaluation, outcome=replace(outcome, latency={}, state=State.UNTIMED))
 

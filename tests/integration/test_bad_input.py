@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from tests.integration.conftest import Command
-from tests.models import a_classifier, floats, model_of
+from tests.models import Array, a_classifier, floats, model_of
 
 
 def assert_refused(result: Result, *phrases: str, out: str = "run") -> None:
@@ -178,7 +178,7 @@ def test_outputs_that_overflow_are_refused(search: Command) -> None:
 
 def test_what_overflows_inside_stays_float_and_is_named(search: Command) -> None:
     body = "a = Mul(x, big) b = Mul(a, big) c = Clip(b, low, high) y = MatMul(c, w)"
-    constants = {"big": 1e38, "low": -1.0, "high": 1.0, "w": floats(8, 4)}
+    constants: dict[str, Array | float] = {"big": 1e38, "low": -1.0, "high": 1.0, "w": floats(8, 4)}
     onnx.save(model_of("(float[N,8] x) => (float[N,4] y)", body, constants), "inside.onnx")
     result = search(model="inside.onnx", trials="3")
     assert result.exit_code == 0, result.stderr
