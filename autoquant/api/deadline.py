@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
 
-__all__ = ["MOST_SHARE", "N_FINALISTS", "REFINE_SHARE", "WRITING_S", "Deadline"]
+__all__ = [
+    "LEAST_TRIAL_S",
+    "MOST_SHARE",
+    "N_FINALISTS",
+    "REFINE_SHARE",
+    "WRITING_S",
+    "Deadline",
+    "longest_seconds",
+]
 
 _FINISH_SHARE = 0.3
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
@@ -22,6 +30,19 @@ _STARTING_S = 0.5
 WRITING_S = 2.0
 """For what follows the last measurement: tables, the report."""
 N_FINALISTS = 20
+LEAST_TRIAL_S, _PATIENCE = 20.0, 20.0
+"""A candidate may take this long, or so many times what the first one should take, where the user does not say."""
+_TRIAL_SHARE, _HANGING_S, _LEAST_PATIENCE = 0.25, 10.0, 2.0
+"""But a trial no more of the time that is left, if that is so long and so many times what the first one should take."""
+
+
+def longest_seconds(first_s: float) -> float:
+    """What a candidate may take before it is taken to hang.
+
+    Args:
+        first_s: What the first one should take.
+    """
+    return max(LEAST_TRIAL_S, _PATIENCE * first_s)
 
 
 @dataclass(slots=True)
@@ -62,6 +83,15 @@ class Deadline:
             yield
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+    def trial_seconds(self, first_s: float) -> float:
+        """The same of a trial: one that hangs is not to take all the time that is left, and nobody would learn of it.
+
+        Args:
+            first_s: What the first trial should take.
+        """
+        hanging_s = max(_HANGING_S, _LEAST_PATIENCE * first_s)
+        return min(longest_seconds(first_s), max(hanging_s, _TRIAL_SHARE * self.left))
 
     def finish_seconds(
         self,

@@ -9,7 +9,7 @@ from pathlib import Path
 from autoquant.api import sentences, steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
-from autoquant.api.deadline import Deadline
+from autoquant.api.deadline import LEAST_TRIAL_S, Deadline, longest_seconds
 from autoquant.api.delivery import Delivery
 from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
 from autoquant.api.evaluator import BenchFacts, Ingredients
@@ -53,11 +53,6 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
-_PATIENCE = 20.0
-_LEAST_TRIAL_S = 20.0
-"""A trial may take this long, or so many times what the first one should take, where the user does not say."""
-_TRIAL_SHARE, _HANGING_S, _LEAST_PATIENCE = 0.25, 10.0, 2.0
-"""But no more of the time that is left, if that is so long, and so many times what the first one should take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +236,7 @@ class Run:
             least_ratios=least_ratios_of(self.sampler),
         )
         asked_s = self.configuration.budget.trial_seconds
-        evaluator.trial_s = _trial_seconds(trials.first_seconds, self.deadline.left) if asked_s is None else asked_s
+        evaluator.trial_s = self.deadline.trial_seconds(trials.first_seconds) if asked_s is None else asked_s
         opened.interrupts.is_counting = True
         return trials
 
@@ -281,6 +276,7 @@ class Run:
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
         interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
+        asked_s = self.configuration.budget.trial_seconds
 
         def is_ended() -> bool:
             return interrupts.n_pressed > n_before
@@ -307,7 +303,7 @@ class Run:
             files=file_bench_setup(self.configuration, self.data, division),
             opening_s=opened.facts.reading_seconds(opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
-            file_s=max(_LEAST_TRIAL_S, opened.evaluator.trial_s or 0.0),
+            file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
             folder=folder,
             objectives=self.configuration.objectives,
             bounds=bounds,
@@ -404,9 +400,3 @@ class Run:
     def _tell(self, phase: str, trials: Trials | None = None) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))
-
-
-def _trial_seconds(first_s: float, left_s: float) -> float:
-    """What a trial may take: one that hangs is not to take all the time that is left, and nobody would learn of it."""
-    usual_s, hanging_s = max(_LEAST_TRIAL_S, _PATIENCE * first_s), max(_HANGING_S, _LEAST_PATIENCE * first_s)
-    return min(usual_s, max(hanging_s, _TRIAL_SHARE * left_s))

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
+from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, longest_seconds
 
 
 def a_deadline(seconds: float | None, elapsed: float = 0.0) -> Deadline:
@@ -60,3 +60,20 @@ def test_a_second_version_of_each_finalist_is_run_and_not_timed() -> None:
         for n, is_refined in ((9, False), (9, True), (19, False))
     )
     assert plain < refined < slower
+
+
+@pytest.mark.parametrize(
+    ("first_s", "left_s", "expected"),
+    [
+        (0.1, None, 20.0),
+        (0.1, 100.0, 20.0),
+        (0.1, 60.0, 15.0),
+        (0.1, 26.0, 10.0),
+        (10.0, None, 200.0),
+        (10.0, 100.0, 25.0),
+        (20.0, 100.0, 40.0),
+    ],
+)
+def test_a_trial_that_hangs_leaves_time_for_others(first_s: float, left_s: float | None, expected: float) -> None:
+    assert a_deadline(left_s).trial_seconds(first_s) == pytest.approx(expected, rel=0.01)
+    assert longest_seconds(first_s) == max(20.0, 20 * first_s)

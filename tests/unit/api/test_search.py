@@ -1,13 +1,15 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from autoquant import search
-from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget
+from autoquant.api.trials import SearchProgress
 
 
-class AskedError(Exception):
-    """Ends a search that would begin."""
+class EndedError(Exception):
+    """Ends a search before its first trial."""
 
 
 @pytest.mark.parametrize(
@@ -16,19 +18,19 @@ class AskedError(Exception):
         (None, Budget(seconds=DEFAULT_SECONDS)),
         (Budget(trial_seconds=30, trial_memory_mb=2000), Budget(DEFAULT_SECONDS, None, 30, 2000)),
         (Budget(trials=5), Budget(trials=5)),
-        (Budget(seconds=7), Budget(seconds=7)),
     ],
 )
 def test_time_is_limited_where_nothing_else_ends_the_search(
-    given: Budget | None, expected: Budget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    given: Budget | None, expected: Budget, tmp_path: Path
 ) -> None:
-    asked: list[Configuration] = []
+    asked: list[Budget] = []
 
-    def begin(configuration: Configuration, *_: object) -> None:
-        asked.append(configuration)
-        raise AskedError
+    def end(progress: SearchProgress) -> None:
+        if progress.phase == "profile":
+            found = json.loads((tmp_path / "run" / "run.json").read_text())["configuration"]
+            asked.append(Budget(*(found[key] for key in ("seconds", "trials", "trial_seconds", "trial_memory_mb"))))
+            raise EndedError
 
-    monkeypatch.setattr("autoquant.api.search.Run", begin)
-    with pytest.raises(AskedError):
-        search("example:digits", budget=given, out=tmp_path / "run")
-    assert [configuration.budget for configuration in asked] == [expected]
+    with pytest.raises(EndedError):
+        search("example:digits", budget=given, out=tmp_path / "run", cache=tmp_path / "cache", on_progress=end)
+    assert asked == [expected]
