@@ -116,7 +116,7 @@ class RunFolder:
         with writing(self.path):
             try:
                 for part, text in zip(parts, texts.values(), strict=True):
-                    part.write_text(text, encoding="utf-8")
+                    part.write_text(text, encoding="utf-8", errors="backslashreplace")  # paths may be no UTF-8
                 for part, target in parts.items():
                     os.replace(part, target)
             finally:

@@ -33,8 +33,8 @@ from autoquant.domain.region import Assignment, Region
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
-from autoquant.isolation.limits import available_memory_bytes
 from autoquant.model.io import size_bytes_of
+from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve

@@ -230,6 +230,8 @@ def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], where: str) 
 
 
 def _check_feed(feed: Feed, inputs: Sequence[InputSignature], where: str, index: int) -> None:
+    if inputs and not any(feed[signature.name].size for signature in inputs):
+        raise DataError(f"{where}, sample {index}: its arrays hold no value, leave the sample out")
     for signature in inputs:
         _check_array(feed[signature.name], signature, f"{where}, array '{signature.name}', sample {index}")
 
@@ -246,8 +248,6 @@ def _check_array(array: Array, signature: InputSignature, where: str) -> None:
         raise DataError(
             f"{where}: its dtype is {array.dtype}, but the model wants {wanted}, use .astype(numpy.{wanted})"
         )
-    if array.size == 0:
-        raise DataError(f"{where}: its shape {array.shape} holds no value, leave the sample out")
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         what = "NaN" if np.isnan(array).any() else "an infinity"
         raise DataError(f"{where}: it holds {what}, repair the sample or leave it out")

@@ -76,14 +76,12 @@ def residual_shifts(
     for segment in segments(model, list(reference)):
         if time.perf_counter() > end:
             break
-        _advance(segment, live)
+        _advance(segment, live, held_bytes)
         axis = axes[segment.end]
         means = np.stack([_means(tensors[segment.target], axis) for tensors in live])
         found[segment.end] = shrunk(means - reference[segment.end][: len(live)])
         for tensors in live:
             tensors[segment.target] = _moved(tensors[segment.target], found[segment.end], axis)
-        while len(live) > _LEAST_SAMPLES and _n_bytes(live) > held_bytes:
-            live.pop()
     return found
 
 
@@ -110,15 +108,19 @@ def shrunk(differences: Floats) -> Floats:
     return found
 
 
-def _advance(segment: Segment, live: Sequence[_Live]) -> None:
-    """Replace what the samples hold by what the segment and those after it need."""
+def _advance(segment: Segment, live: list[_Live], held_bytes: int) -> None:
+    """Replace what the samples hold by what the segment and those after it need; give up those beyond the bytes."""
     dtypes = {name: live[0][name].dtype for name in segment.reads}
-    session = open_session(to_bytes(segment.model(dtypes)), Target())
-    for tensors in live:
+    session, held = open_session(to_bytes(segment.model(dtypes)), Target()), 0
+    for number, tensors in enumerate(live):
+        if number >= _LEAST_SAMPLES and held > held_bytes:
+            del live[number:]
+            break
         written = session.run(list(segment.writes), {name: tensors[name] for name in segment.reads})
         for name in tensors.keys() - segment.kept:
             del tensors[name]
         tensors.update(zip(segment.writes, written, strict=True))
+        held += sum(array.nbytes for array in tensors.values())
 
 
 def _means(values: npt.NDArray[np.generic], axis: int) -> Floats:
@@ -130,7 +132,3 @@ def _means(values: npt.NDArray[np.generic], axis: int) -> Floats:
 def _moved(values: npt.NDArray[np.generic], shift: Floats, axis: int) -> npt.NDArray[np.generic]:
     shape = [-1 if i == axis % values.ndim else 1 for i in range(values.ndim)]
     return values.astype(np.float32, copy=False) - shift.astype(np.float32).reshape(shape)
-
-
-def _n_bytes(live: Sequence[_Live]) -> int:
-    return sum(array.nbytes for tensors in live for array in tensors.values())

@@ -9,10 +9,22 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Feed", "InputSignature", "Labels", "LazyFeeds", "Samples", "chain_feeds", "joined_labels"]
+__all__ = [
+    "Feed",
+    "InputSignature",
+    "Labels",
+    "LazyFeeds",
+    "Samples",
+    "Shapes",
+    "chain_feeds",
+    "joined_labels",
+    "shapes_of",
+]
 
 Feed = Mapping[str, npt.NDArray[np.generic]]
 """One array per model input: a feed of ``InferenceSession.run``."""
+Shapes = frozenset[tuple[str, tuple[int, ...]]]
+"""Of the arrays of a feed, with the inputs' names."""
 Labels = Mapping[str, npt.NDArray[np.generic]]
 """Arrays by name, samples along axis 0."""
 
@@ -30,6 +42,11 @@ class InputSignature:
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None
+
+
+def shapes_of(feed: Feed) -> Shapes:
+    """Of its arrays; feeds of equal shapes take the same time, roughly."""
+    return frozenset((name, np.shape(array)) for name, array in feed.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """What models are compared in, and what is demanded of them."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,7 +99,7 @@ class Objectives:
         """
         snr = standing.quality.worst_db
         return [
-            *([-snr if math.isfinite(snr) else -math.copysign(SNR_LIMIT_DB, snr)] if self.has_snr else []),
+            *([-min(max(snr, -SNR_LIMIT_DB), SNR_LIMIT_DB)] if self.has_snr else []),
             *(standing.drops[metric.name] for metric in self.metrics),
             *(latency.ratio for latency in standing.latency.values()),
             *([float(standing.size_bytes)] if self.has_size else []),

@@ -11,6 +11,8 @@ from autoquant.domain.measurement import Quality, SnrInterval
 
 __all__ = ["QualityMeter", "snr_db"]
 
+_COUNTED = "iubOUS"
+"""Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
 _CHUNK = 1 << 14
 _N_RESAMPLES = 2000
 _BLOCK = 1 << 20
@@ -47,7 +49,7 @@ class QualityMeter:
         for i, (_, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
             if ref.dtype.kind == "f":
                 signal[i], noise[i] = _powers(ref, out)
-            elif ref.dtype.kind in "iub":
+            elif ref.dtype.kind in _COUNTED:
                 equal[i] = (ref == out).sum() if ref.shape == out.shape else 0
                 size[i] = max(ref.size, out.size)
         self._kinds = "".join(ref.dtype.kind for ref in reference)
@@ -87,7 +89,7 @@ class QualityMeter:
         outputs = list(zip(self.names, self._kinds, range(len(self.names)), strict=True))
         return Quality(
             per_output={name: snr_db(float(powers[i]), float(noise[i])) for name, kind, i in outputs if kind == "f"},
-            agreement={name: float(agreement[i]) for name, kind, i in outputs if kind in "iub"},
+            agreement={name: float(agreement[i]) for name, kind, i in outputs if kind in _COUNTED},
             n_samples=len(self.noise),
         )
 
@@ -121,7 +123,7 @@ class QualityMeter:
                 decibels = 10 * np.log10(counts @ signal) - 10 * np.log10(pooled)
                 decibels[pooled == 0] = np.inf
             else:
-                is_counted = np.array([kind in "iub" for kind in self._kinds])
+                is_counted = np.array([kind in _COUNTED for kind in self._kinds])
                 equal, size = (np.array(values)[:, is_counted] for values in (self._equal, self._size))
                 decibels = -10 * np.log10(1 - _shares(counts @ equal, counts @ size))
         return np.asarray(decibels.min(axis=1, initial=np.inf))
@@ -157,6 +159,17 @@ def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generi
         np.multiply(part, part, out=held, dtype=np.float64)
         signal += float(held.sum())
         if is_equal_shape:
-            np.subtract(part, out[start : start + _CHUNK], out=held, dtype=np.float64)
+            with np.errstate(invalid="ignore"):  # of infinities
+                np.subtract(part, out[start : start + _CHUNK], out=held, dtype=np.float64)
             noise += float(np.square(held, out=held).sum())
+    if is_equal_shape and not math.isfinite(signal):
+        return _finite_powers(ref, out)
     return signal, noise if is_equal_shape and math.isfinite(noise) else math.inf
+
+
+def _finite_powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:
+    """The same where the reference is finite; where it is not, any difference is infinite noise."""
+    is_finite = np.isfinite(reference)
+    if not np.array_equal(reference[~is_finite], candidate[~is_finite], equal_nan=True):
+        return 0.0, math.inf
+    return _powers(reference[is_finite], candidate[is_finite])

@@ -229,6 +229,7 @@ def _linear(tracing: Tracing, node: Node) -> bool:
     tracing.put(node.outputs[0], along(made, axis, rank))
     if bias is not None and not (tracing.is_scalable(bias) and fits_in(made, graph.constant(bias).shape[-1:])):
         tracing.ties.fix(made)
+        tracing.ties.fix(tracing.of(bias))
     elif bias is not None:
         tracing.scale(node, 2, over=made)
     return True

@@ -60,7 +60,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     """
     job = read_job(file)
     previous = _previous(reports / job.name, smoke=smoke)
-    folder = _new_folder(reports / job.name, smoke=smoke)
+    folder = _new_folder(reports / job.name, reports / _RUNS / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
     environment = describe_environment()
@@ -173,12 +173,14 @@ def _line(row: JobRow) -> str:
     return " ".join((f"{row.model}: {ratios}; {row.n_evaluations} evaluations, {row.seconds:.0f} s.", *row.missed))
 
 
-def _new_folder(folder: Path, *, smoke: bool) -> Path:
-    """``<date>``, ``<date>-2`` and so on; ``<date>-smoke`` for smoke runs."""
+def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
+    """``<date>``, ``<date>-2`` and so on, ``<date>-smoke`` for smoke runs; older runs keep their names."""
     date = f"{datetime.now().astimezone():%Y-%m-%d}" + (f"-{_SMOKE}" if smoke else "")
     with writing(folder):
         for number in range(1, 10_000):
             new = folder / (date if number == 1 else f"{date}-{number}")
+            if (runs / new.name).exists():
+                continue
             try:
                 new.mkdir(parents=True)
             except FileExistsError:

@@ -179,7 +179,8 @@ def choose_members(
         and bounds.keeps(standing)
     ]
     kept: list[str] = []
-    for name in sorted(names, key=lambda name: objectives.losses(measured[name])):
+    order = {name: (_besides_latency(measured[name], objectives), objectives.losses(measured[name])) for name in names}
+    for name in sorted(names, key=order.__getitem__):
         others = _besides_latency(measured[name], objectives)
         if all(
             is_shown_faster(name, member)

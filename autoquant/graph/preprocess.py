@@ -14,7 +14,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_model, model_digest, sha256_of
 from autoquant.model.prepared import PreparedModel
@@ -89,6 +89,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
     checked = tuple(feeds[: len(reference)])
     _refuse_non_finite(path, original, reference)
     plain = _plain(original)
+    _refuse_random(path, plain, checked)
     reasons: list[str] = []
     for attempt in _ATTEMPTS:
         try:
@@ -142,7 +143,7 @@ def _apply(
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
-        model = lower_matmul(fold_affine(fuse_hard_swish(model)))
+        model = lower_matmul(fold_affine(fuse_hard_swish(split_gemm(model))))
     return name_nodes(infer_shapes(drop_unused_domains(model)))
 
 
@@ -201,13 +202,13 @@ def _fused(graph: Graph) -> list[str]:
 
 
 def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
-    """Sizes that all feeds share, None where they differ."""
+    """Sizes that all feeds share, None where they differ or are 0: nobody wants a model of an empty cache alone."""
     shapes: dict[str, set[tuple[int, ...]]] = {}
     for feed in feeds:
         for name, array in feed.items():
             shapes.setdefault(name, set()).add(array.shape)
     return {
-        name: tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*different, strict=True))
+        name: tuple(sizes[0] if len(set(sizes)) == 1 and sizes[0] else None for sizes in zip(*different, strict=True))
         for name, different in shapes.items()
         if len({len(shape) for shape in different}) == 1
     }
@@ -241,6 +242,19 @@ def _refuse_non_finite(path: Path, model: Model, reference: Sequence[Sequence[np
                     f"{path}: output '{value.name}' holds NaN or infinity on sample {i}, so that nothing can be"
                     " compared with it; remove the sample, or cut the model before that output's mask or logarithm"
                 )
+
+
+def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
+    drawing = Graph(name_nodes(model)).drawing
+    if not drawing or not feeds:
+        return
+    meter = QualityMeter([value.name for value in model.graph.output])
+    meter.add(*_outputs(path, [feeds[0]] * 2))
+    if meter.quality().worst_db < EQUAL_DB:
+        raise ModelError(
+            f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be compared;"
+            " make them an input of the model, or export it without"
+        )
 
 
 def _difference_db(

@@ -19,6 +19,8 @@ from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable,
 __all__ = ["borders", "find_regions"]
 
 _MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
+_MEASURING = frozenset({"Shape", "Size"})
+"""Operators of which no value of what they read comes through."""
 _ACROSS_BLOCKS = 4.0
 _ACROSS_SCOPES = 1.5
 _MULTIPLICATIONS_PER_VALUE = 16.0
@@ -249,8 +251,9 @@ def _touching(graph: Graph, home: Mapping[int, int]) -> dict[tuple[int, int], se
         for other, tensor in sorted(reached):
             if own is not None and other != own:
                 pairs.setdefault((other, own), set()).add(tensor)
+        passed = frozenset[tuple[int, TensorName]]() if node.op_type in _MEASURING else reached
         for name in filter(None, node.outputs):
-            origins[name] = reached if own is None else frozenset({(own, name)})
+            origins[name] = passed if own is None else frozenset({(own, name)})
     return pairs
 
 

@@ -7,10 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "die_with_parent", "limit_memory"]
+__all__ = ["die_with_parent", "limit_memory"]
 
 _PR_SET_PDEATHSIG = 1
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def limit_memory(more_bytes: int) -> None:
@@ -33,26 +32,6 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def available_memory_bytes() -> int | None:
-    """What can be allocated now, within the container's limit; None where the system doesn't tell."""
-    found = [value for value in (_available_in_system(), _available_in_container()) if value is not None]
-    return min(found, default=None)
-
-
-def _available_in_system() -> int | None:
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
-    return None
-
-
-def _available_in_container() -> int | None:
-    with contextlib.suppress(OSError, ValueError):  # "max" is no number
-        limit = int((_CGROUP / "memory.max").read_text(encoding="ascii"))
-        return max(0, limit - int((_CGROUP / "memory.current").read_text(encoding="ascii")))
-    return None
 
 
 def _status_kb(name: str) -> int:

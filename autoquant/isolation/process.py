@@ -20,6 +20,7 @@ __all__ = ["SCRATCH", "Worker", "WorkerLostError", "memory_folder"]
 
 _LOG = logging.getLogger("autoquant")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_SHARED_MEMORY = "/dev/shm"
 _PATIENCE_S = 2.0
 SCRATCH = "AUTOQUANT_SCRATCH"
 """Names a folder that is removed with the process, however that ends; where this one is killed, by the next one."""
@@ -198,7 +199,7 @@ class Worker:
 
 def memory_folder() -> str | None:
     """For files that nobody keeps: the scratch folder of this process, else one in memory where the system has one."""
-    return os.environ.get(SCRATCH) or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
+    return os.environ.get(SCRATCH) or (_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK | os.X_OK) else None)
 
 
 def _environment() -> dict[str, str]:

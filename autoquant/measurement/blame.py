@@ -18,6 +18,7 @@ def blamed(
     *,
     seconds: float | None,
     is_over: Callable[[], bool],
+    method: str = "compare",
 ) -> dict[str, str]:
     """Open each file in a process of its own and run it once on every target.
 
@@ -27,6 +28,7 @@ def blamed(
         make_worker: A process of a ``FileBench``.
         seconds: Longest that an answer may take; None for no limit.
         is_over: Whether there is no time for another one.
+        method: Of the process, that runs a file: ``"compare"``, or ``"time"`` where outputs cannot be compared.
 
     Returns:
         Reasons by id: of files that don't come through, and of those that were not tried.
@@ -41,7 +43,7 @@ def blamed(
             worker.ready()
             worker.call("open", key, path, seconds=seconds)
             for target in targets:
-                worker.call("compare", target, range(1), seconds=seconds)
+                worker.call(method, target, range(1), seconds=seconds)
         except (WorkerLostError, ModelError, MemoryError) as error:
             found[key] = str(error) or "there is not enough memory"
         finally:

@@ -89,7 +89,7 @@ def drift_sentences(baseline_s: Sequence[float], n_repeated: int) -> list[str]:
     """What the baseline's own latencies say.
 
     Args:
-        baseline_s: Of every counted round, in order.
+        baseline_s: Of every counted round, in order, all in the same unit.
         n_repeated: Rounds that do not count.
     """
     found, n_rounds = [], len(baseline_s) + n_repeated

@@ -3,12 +3,13 @@
 import random
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
@@ -54,11 +55,13 @@ class Round:
         sample: Its index.
         seconds: Of each inference, by file; the baseline's are named ``REFERENCE``.
         is_repeated: Whether it doesn't count: the files were far slower than usual, so that it was run again.
+        shapes: Of the sample.
     """
 
     sample: int
     seconds: Mapping[str, Sequence[float]]
     is_repeated: bool
+    shapes: Shapes = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +107,14 @@ class FileBench:
     setup: FileBenchSetup
     _opened: dict[str, dict[str, Session]] = field(init=False)
     _rng: random.Random = field(init=False)
-    _usual_s: dict[str, list[float]] = field(init=False)
+    _usual_s: defaultdict[tuple[str, Shapes], list[float]] = field(default_factory=lambda: defaultdict(list))
     _names: list[str] = field(default_factory=list)
+    _paths: dict[str, Path] = field(default_factory=dict)
     _scorers: dict[str, Scorer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.setup.seed)
         self._opened = {target.name: {} for target in self.setup.targets}
-        self._usual_s = {name: [] for name in self._opened}
 
     def open(self, key: str, path: Path) -> dict[str, Footprint]:
         """Open a file on every target and run it once.
@@ -120,6 +123,7 @@ class FileBench:
             ModelError: onnxruntime refuses it, or cannot run it on the first sample.
         """
         found = {}
+        self._paths[key] = path
         for target in self.setup.targets:
             with resident_growth() as growth:
                 start = time.perf_counter()
@@ -144,9 +148,10 @@ class FileBench:
             Whether that was reached, and neither ``limit_s`` nor the number of rounds ended it.
         """
         end = time.perf_counter() + limit_s
-        before: dict[str, dict[str, float]] = {name: {} for name in self._usual_s}
+        names = [target.name for target in self.setup.targets]
+        before: dict[str, dict[str, float]] = {name: {} for name in names}
         for _ in range(_MOST_WARMUPS):
-            now = {name: self._medians(self._round(name, 0)) for name in self._usual_s}
+            now = {name: self._medians(self._round(name, self.setup.feeds[0])) for name in names}
             if all(
                 now[name][key] >= _STILL_FASTER * before[name].get(key, float("inf"))
                 for name in now
@@ -162,14 +167,19 @@ class FileBench:
         """A round for each sample; where latencies jump it is run again, a few times at most.
 
         What counts is the geometric mean of all files: if rounds were left out in which the baseline alone is slow, the
-        others would seem to be slower than they are.
+        others would seem to be slower than they are. Samples of other shapes may take longer: they have a usual of
+        their own.
+
+        Raises:
+            ModelError: onnxruntime cannot run a file on one of the samples.
         """
         rounds: list[Round] = []
         for sample in samples:
+            feed = self.setup.feeds[sample]
             for repeats_left in reversed(range(_MOST_REPEATS)):
-                found = self._round(target, sample)
-                has_jumped = self._has_jumped(target, self._typical(found))
-                rounds.append(Round(sample, found, has_jumped and repeats_left > 0))
+                found = self._round(target, feed)
+                has_jumped = self._has_jumped(self._usual_s[target, shapes_of(feed)], self._typical(found))
+                rounds.append(Round(sample, found, has_jumped and repeats_left > 0, shapes_of(feed)))
                 if not rounds[-1].is_repeated:
                     break
         return rounds
@@ -218,17 +228,21 @@ class FileBench:
             self._opened[_CPU.name][REFERENCE] = open_session(self.setup.baseline, _CPU)
         return self._opened[_CPU.name][REFERENCE]
 
-    def _round(self, target: str, sample: int) -> dict[str, list[float]]:
+    def _round(self, target: str, feed: Feed) -> dict[str, list[float]]:
         sessions = self._opened[target]
-        known = self._usual_s[target]
-        n_repeats = repetitions(statistics.median(known) if known else _TIMING_S, _TIMING_S)
-        seconds, _ = run_round(sessions, self.setup.feeds[sample], n_repeats, self._rng)
-        if not known:
-            known.append(self._typical(seconds))
-        return seconds
+        known = self._usual_s[target, shapes_of(feed)]
+        try:
+            if not known:
+                known.append(self._typical(run_round(sessions, feed, 1, self._rng)[0]))
+            n_repeats = repetitions(statistics.median(known), _TIMING_S)
+            return run_round(sessions, feed, n_repeats, self._rng)[0]
+        except Exception:  # onnxruntime raises its own types from run
+            for key, session in sessions.items():
+                _run_once(session, feed, self._paths[key])
+            raise
 
-    def _has_jumped(self, target: str, seconds: float) -> bool:
-        known = self._usual_s[target]
+    @staticmethod
+    def _has_jumped(known: list[float], seconds: float) -> bool:
         usual = statistics.median(known[-15:])
         known.append(seconds)
         return len(known) > 5 and seconds > _JUMP * usual

@@ -2,6 +2,7 @@
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -141,19 +142,22 @@ class JointMeasurement:
         if n_unexplained < _MOST_UNEXPLAINED:
             return
         if number == 0:
-            raise ModelError(
-                f"{self.setup.baseline}: the last measurement failed, {reason}; try it again with --resume"
-            )
+            raise ModelError(f"{self.setup.baseline}: measuring it beside the other files failed, {reason}; try again")
         self._note_end(number, reason)
 
     def _note_end(self, n_done: int, reason: str) -> None:
         self.notes.append(f"after {n_done} processes no further one could be measured: {reason}")
 
     def _drift(self) -> list[str]:
-        """What the baseline's latencies say on the first target."""
-        timings = self._timings[REFERENCE, self._targets[0]]
-        n_repeated = sum(found.is_repeated for _, target, found in self.rounds if target == self._targets[0])
-        return drift_sentences(timings.candidate_s, n_repeated)
+        """What the baseline's latencies say on the first target, beside those of samples of the same shapes."""
+        found = [one for _, target, one in self.rounds if target == self._targets[0]]
+        counted = [(one.shapes, statistics.median(one.seconds[REFERENCE])) for one in found if not one.is_repeated]
+        usual = {
+            shapes: statistics.median(seconds for other, seconds in counted if other == shapes)
+            for shapes in {shapes for shapes, _ in counted}
+        }
+        relative = [seconds / usual[shapes] for shapes, seconds in counted]
+        return drift_sentences(relative, len(found) - len(counted))
 
     @property
     def _targets(self) -> list[str]:
@@ -261,7 +265,7 @@ class JointMeasurement:
 
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
-        while n_done < n_samples and not (n_done >= LEAST_ROUNDS and self.is_ended()):
+        while n_done < n_samples and not (n_done >= self._least_compared and self.is_ended()):
             start = time.perf_counter()
             part = range(n_done, min(n_done + size, n_samples))
             found: Compared = worker.call("compare", target, part, seconds=self._session_limit_s)
@@ -279,6 +283,13 @@ class JointMeasurement:
         said = f"outputs were compared on {n_done} of the {n_samples} samples: the user wanted no more"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
+
+    @property
+    def _least_compared(self) -> int:
+        """Samples, whoever wants it to end: metrics have values on all those of a search, on fewer they may not."""
+        if self.setup.make_scorer is None:
+            return LEAST_ROUNDS
+        return len(self.setup.feeds) if self.division is None else self.division.search.stop
 
     def _score(self, worker: Worker, target: str) -> None:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
@@ -310,6 +321,7 @@ class JointMeasurement:
             lambda: self._worker(self.setup),
             seconds=self._limit_s(1),
             is_over=lambda: self.is_ended() or self._left < 0,
+            method="compare" if self.has_quality else "time",
         )
         guilty = {key: reason for key, reason in found.items() if number == 0 or reason != NOT_TRIED}
         self.lost.update(guilty)

@@ -92,7 +92,10 @@ def _numbers(value: object, n_samples: int) -> Floats | None:
     if isinstance(value, numbers.Real):
         return np.array(value, np.float64)
     if isinstance(value, list | tuple | np.ndarray):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError:  # of lists of unlike lengths
+            return None
         if array.dtype.kind in "biuf" and array.shape in ((), (n_samples,)):
             return array.astype(np.float64)
     return None

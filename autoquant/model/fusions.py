@@ -10,9 +10,10 @@ from onnx import helper, numpy_helper
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import without_unused
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import opset_of
 
-__all__ = ["fuse_hard_swish", "lower_matmul"]
+__all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
@@ -88,6 +89,46 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
             helper.make_node("Reshape", [product, back.name], [target.outputs[0]], name=f"{node.name}_unflatten"),
         )
     return _with_nodes(model, replaced, shapes)
+
+
+def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Gemm that adds anything but a constant for each output becomes a product and an Add.
+
+    onnxruntime makes such ones of MatMul and Add, and has no integer kernel for them; float ones it makes again.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    names = _Names(graph)
+    for node in graph.nodes:
+        product = _product_of(graph, node, opset_of(model))
+        if product is not None:
+            inner = names.new(f"{node.name}_product")
+            replaced[node.index] = (
+                _product(product, node, inner),
+                helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
+            )
+    return _with_nodes(model, replaced, ())
+
+
+def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
+    """The operator of a Gemm's product alone; None for what is none, or is to stay one."""
+    if node.op_type != "Gemm" or len(node.inputs) < 3 or not node.inputs[2] or has_constant_bias(node, graph):
+        return None
+    if any(node.attributes.get(factor, 1.0) != 1.0 for factor in ("alpha", "beta")):
+        return None
+    if not _transposed(node):
+        return "MatMul"
+    return "Gemm" if opset >= _GEMM_WITHOUT_BIAS else None
+
+
+def _transposed(node: Node) -> list[str]:
+    return [name for name in ("transA", "transB") if node.attributes.get(name, 0)]
+
+
+def _product(op_type: str, gemm: Node, output: TensorName) -> onnx.NodeProto:
+    made = helper.make_node(op_type, gemm.inputs[:2], [output], name=gemm.name)
+    made.attribute.extend(helper.make_attribute(name, 1) for name in _transposed(gemm))
+    return made
 
 
 def _shape(name: str, sizes: Sequence[int]) -> onnx.TensorProto:

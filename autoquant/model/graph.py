@@ -140,6 +140,11 @@ class Graph:
                 found.add(node.index)
         return frozenset(found)
 
+    @property
+    def drawing(self) -> list[NodeName]:
+        """Nodes that give other numbers at every inference, or have such in their bodies."""
+        return [node.name for node, proto in zip(self.nodes, self.model.graph.node, strict=True) if _draws(proto)]
+
     @cached_property
     def _types(self) -> dict[TensorName, tuple[int, tuple[int, ...] | None]]:
         graph = self.model.graph

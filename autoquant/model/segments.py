@@ -84,13 +84,14 @@ def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
     nodes = [node for node in model.graph.node if node.op_type != _DEQUANTIZE]
     outputs = {name for node in model.graph.node for name in node.output if name}
     tensors = {value.name for value in model.graph.input} | outputs
-    later = _read_later([_with_dequantize([node], dequantize) for node in nodes])
-    stops = _stops(nodes, frozenset(ends), later)
+    last = _last_reads(nodes, dequantize)
+    stops = _stops(nodes, frozenset(ends), last)
     for start, stop in zip([0, *stops], stops, strict=False):
         part = _with_dequantize(nodes[start:stop], dequantize)
         written = {name for node in part for name in node.output if name}
         read = dict.fromkeys(name for node in part for name in _reads(node))
-        target, kept = TensorName(part[-1].output[0]), later[stop]
+        target = TensorName(part[-1].output[0])
+        kept = frozenset(TensorName(name) for name, position in last.items() if position >= stop)
         yield Segment(
             source=model,
             nodes=tuple(part),
@@ -102,13 +103,13 @@ def segments(model: Model, ends: Sequence[NodeName]) -> Iterator[Segment]:
         )
 
 
-def _stops(nodes: Sequence[onnx.NodeProto], ends: AbstractSet[str], later: Sequence[AbstractSet[str]]) -> list[int]:
+def _stops(nodes: Sequence[onnx.NodeProto], ends: AbstractSet[str], last: Mapping[str, int]) -> list[int]:
     """Positions behind some nodes, but where a sequence is between what is before and what is later."""
     found, sequences = list[int](), set[str]()
     for position, node in enumerate(nodes, 1):
         if _writes_sequences(node, sequences):
             sequences.update(node.output)
-        if node.name in ends and sequences.isdisjoint(later[position]):
+        if node.name in ends and all(last.get(name, -1) < position for name in sequences):
             found.append(position)
     return found
 
@@ -130,12 +131,14 @@ def _with_dequantize(nodes: Sequence[onnx.NodeProto], dequantize: Mapping[str, o
     return list(found.values())
 
 
-def _read_later(groups: Sequence[Sequence[onnx.NodeProto]]) -> list[frozenset[TensorName]]:
-    """What groups from each position on read, nothing behind the last one."""
-    found: list[frozenset[TensorName]] = [frozenset()]
-    for group in reversed(groups):
-        found.append(found[-1] | {TensorName(name) for node in group for name in _reads(node)})
-    return found[::-1]
+def _last_reads(nodes: Sequence[onnx.NodeProto], dequantize: Mapping[str, onnx.NodeProto]) -> dict[str, int]:
+    """The position of the last node that reads each tensor; what is dequantized is read as integers."""
+    found: dict[str, int] = {}
+    for position, node in enumerate(nodes):
+        for name in _reads(node):
+            read = _reads(dequantize[name]) if name in dequantize else [name]
+            found.update(dict.fromkeys(read, position))
+    return found
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:

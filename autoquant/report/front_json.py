@@ -24,10 +24,10 @@ def front_json(front: Front) -> str:
     """Render ``front.json``.
 
     An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, as JSON cannot spell infinity: equal outputs are 200.0 dB,
-    which no other float32 output comes near. The float model's ``snr_db.worst`` is null. A member with integer or
-    boolean outputs has ``agreement`` beside ``snr_db``. In ``snr_db_search``, ``snr_db_held_out`` and ``metrics`` what
-    is not known is null. ``objectives`` says what the members were compared in: ``latency`` (on each target), ``size``,
-    ``snr`` and metrics by name, to ``minimize`` or ``maximize``.
+    and so are nearly equal ones. The float model's ``snr_db.worst`` is null. A member with outputs of integers,
+    booleans or strings has ``agreement`` beside ``snr_db``. In ``snr_db_search``, ``snr_db_held_out`` and ``metrics``
+    what is not known is null. ``objectives`` says what the members were compared in: ``latency`` (on each target),
+    ``size``, ``snr`` and metrics by name, to ``minimize`` or ``maximize``.
 
     Args:
         front: What is delivered.

@@ -13,6 +13,15 @@ _MEBI = 1 << 20
 _NO_LIMIT = 1 << 60
 """The first version of control groups writes a number beyond this where there is no limit of memory."""
 
+_MODEL_FIELDS = {
+    "cpu family": "family",
+    "model": "model",
+    "CPU implementer": "implementer",
+    "CPU variant": "variant",
+    "CPU part": "part",
+}
+"""What tells processors apart, on x86 and on ARM, and what it is called here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -112,8 +121,8 @@ def _container_memory_mb(proc: Path, system: Path) -> int | None:
 def _model(fields: dict[str, str]) -> str:
     if not fields:
         return platform.processor() or platform.machine()
-    family = f"family {fields.get('cpu family')}, model {fields.get('model')}"
-    return f"{fields.get('model name', platform.machine())} ({family})"
+    told = [f"{name} {fields[field]}" for field, name in _MODEL_FIELDS.items() if field in fields]
+    return f"{fields.get('model name', platform.machine())}" + (f" ({', '.join(told)})" if told else "")
 
 
 def _fields(text: str) -> list[tuple[str, str]]:

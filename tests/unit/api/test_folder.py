@@ -120,6 +120,11 @@ def test_files_are_written_whole_and_replace_older_ones(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_a_path_that_is_no_utf_8_is_written_with_escapes(tmp_path: Path) -> None:
+    RunFolder(tmp_path, resume=False).write_text("report.html", os.fsdecode(b"cal\xe9.npz"))
+    assert (tmp_path / "report.html").read_text() == r"cal\udce9.npz"
+
+
 def test_a_file_that_cannot_be_written_is_an_output_error_and_no_other_is_replaced(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_text("front.csv", "old")

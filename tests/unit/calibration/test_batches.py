@@ -262,14 +262,18 @@ def test_names_and_numbers_that_do_not_fit_are_refused(source: DataSource, expec
             np.array([[0, 1, -np.inf]], np.float32),
             ", sample 0: it holds an infinity, repair the sample or leave it out",
         ),
-        (
-            np.zeros((2, 0, 3), np.float32),
-            ", sample 0: its shape (0, 3) holds no value, leave the sample out",
-        ),
     ],
 )
 def test_an_array_that_does_not_fit_is_refused(array: Array, expected: str) -> None:
     assert refused({"image": array}) == f"calibration data <dict>, array 'image'{expected}"
+
+
+def test_samples_without_any_value_are_refused_and_empty_inputs_beside_others_are_not() -> None:
+    message = "calibration data <dict>, sample 0: its arrays hold no value, leave the sample out"
+    assert refused({"image": np.zeros((2, 0, 3), np.float32)}) == message
+    past = InputSignature("past", "float32", ("N", "P", 3))
+    whole = {"image": images(16), "past": np.zeros((16, 0, 3), np.float32)}
+    assert len(read(whole, IMAGE, past)) == 16
 
 
 def test_an_input_with_a_fixed_batch_wants_one_dimension_more() -> None:

@@ -43,6 +43,11 @@ def test_losses_are_finite(snr_db: float) -> None:
     assert json.loads(json.dumps(loss, allow_nan=False)) == loss
 
 
+def test_nothing_is_better_than_equal() -> None:
+    losses = [DEFAULT_OBJECTIVES.losses(a_standing(snr_db)) for snr_db in (math.inf, 204.0, 199.0)]
+    assert losses[0] == losses[1] < losses[2]
+
+
 def test_a_metric_that_was_not_measured_has_no_loss() -> None:
     with pytest.raises(KeyError):
         ALL.losses(a_standing(top1=0.1))

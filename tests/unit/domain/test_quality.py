@@ -50,6 +50,23 @@ def test_the_order_of_samples_does_not_count() -> None:
     assert found[0] == found[1]
 
 
+def test_equal_strings_are_counted() -> None:
+    meter = QualityMeter(["label"])
+    for found in ("cat", "dog", "cat"):
+        meter.add([np.array(["cat"], dtype=object)], [np.array([found], dtype=object)])
+    assert meter.quality().agreement == {"label": pytest.approx(2 / 3)}
+    assert meter.interval(seed=0).worst_db == meter.quality().worst_db < 10
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_no_signal_and_noise_only_where_it_differs(value: float) -> None:
+    reference = floats_of(3.0, value, 4.0)
+    for candidate, expected in ((floats_of(3.0, value, 4.5), 20.0), (floats_of(3.0, 7.0, 4.0), -math.inf)):
+        meter = QualityMeter(["y"])
+        meter.add([reference], [candidate])
+        assert meter.quality().worst_db == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("found", "agreement"), [([], 1.0), ([7, 8, 9], 0.0)])
 def test_integers_that_are_not_there_agree_where_there_are_none(found: list[int], agreement: float) -> None:
     meter = QualityMeter(["n"])

@@ -51,6 +51,8 @@ WIDE = (
     "r{i} = Transpose<perm=[0,2,3,1]>({t}) f{i} = Reshape(r{i}, flat) k{i} = Transpose<perm=[0,2,1]>(f{i}) "
     "q{i} = MatMul(f{i}, k{i}) s{i} = Softmax(q{i}) v{i} = Reshape({u}, flat) g{i} = MatMul(v{i}, matrix) "
     "m{i} = MatMul(s{i}, g{i}) t{i} = Reshape(m{i}, square_shape)",
+    "r{i} = Transpose<perm=[0,2,3,1]>({t}) f{i} = Reshape(r{i}, rows) s{i} = Transpose<perm=[0,2,3,1]>({u}) "
+    "b{i} = Reshape(s{i}, rows) m{i} = Gemm(f{i}, matrix, b{i}) t{i} = Reshape(m{i}, square_shape)",
     "r{i} = Resize({t}, , doubled) t{i} = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r{i})",
     "r{i} = Pad({t}, pads) t{i} = Conv(r{i}, full)",
     "r{i} = Transpose<perm=[0,2,3,1]>({t}) g{i} = MatMul(r{i}, matrix) n{i} = LayerNormalization(g{i}, gamma, bias) "
@@ -79,6 +81,7 @@ CONSTANTS: Constants = {
     "six_i": np.array([6]),
     "one": np.array([1]),
     "flat": np.array([1, 36, 4]),
+    "rows": np.array([36, 4]),
     "square_shape": np.array([1, 4, 6, 6]),
     "doubled": np.array([1, 1, 2, 2], np.float32),
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
@@ -168,6 +171,13 @@ def test_a_scale_per_channel_passes(middle: str) -> None:
 )
 def test_a_scale_per_channel_does_not_pass(middle: str) -> None:
     assert TensorName("a") not in channels_between(middle).labels
+
+
+def test_channels_that_a_gemm_adds_keep_their_scale() -> None:
+    body = "h = Gemm(x, matrix, bias) r = Relu(h) z = MatMul(r, matrix) y = Gemm(z, matrix, h)"
+    channels = trace(Graph(model_of("(float[2,4] x) => (float[2,4] y)", body, CONSTANTS)), RULES)
+    assert TensorName("h") not in channels.labels
+    assert channels.labels[TensorName("z")].ravel().tolist() == [1, 2, 3, 4]
 
 
 def test_channels_of_a_group_of_residual_sums_are_shared() -> None:

@@ -1,4 +1,5 @@
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,6 +85,14 @@ def test_runs_of_one_day_have_folders_of_their_own_and_compare(run: Run) -> None
     assert f"the change against {names[1]}" in third.summary_path.read_text()
     assert rows_of(third)["tiny"]["previous"] == rows_of(second)["tiny"]["best_ratio"]
     assert rows_of(first)["tiny"]["previous"] is None
+
+
+def test_runs_whose_reports_were_removed_keep_their_folders(run: Run) -> None:
+    first = run(TINY).summary_path.parent
+    shutil.rmtree(first)
+    again = run(TINY)
+    assert again.summary_path.parent.name == f"{first.name}-2"
+    assert rows_of(again)["tiny"]["error"] is None
 
 
 def test_a_run_of_another_environment_is_not_compared_with(run: Run) -> None:

@@ -165,6 +165,16 @@ def test_demands_are_kept_exactly() -> None:
     assert members(found, min_snr_db=90) == []
 
 
+@pytest.mark.parametrize("agreement", [0.0, 0.01])
+def test_of_those_that_cannot_be_told_apart_in_latency_a_larger_one_with_no_more_hits_goes(agreement: float) -> None:
+    found = {
+        "large": measured(40, a_latency(0.500, spread=0.01), top1=agreement, size_bytes=3_000_000),
+        "small": measured(40, a_latency(0.502, spread=0.01), top1=0.0, size_bytes=1_000_000),
+    }
+    objectives = Objectives(has_snr=False, metrics=TOP1, has_size=True)
+    assert members(found, objectives) == ["small"]
+
+
 def test_equal_and_useless_outputs_have_their_place() -> None:
     found = {
         "useless": measured(-math.inf, a_latency(0.3)),

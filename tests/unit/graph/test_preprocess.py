@@ -10,6 +10,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
 from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
@@ -102,6 +103,32 @@ def test_dimensions_that_samples_do_not_share_stay_dynamic(path: Path) -> None:
     prepared = prepare(saved(a_mlp(), path), feeds)
     assert prepared.graph.shape(X) is None
     assert_equals_original(prepared, feeds)
+
+
+def test_dimensions_that_are_empty_in_all_samples_stay_dynamic(path: Path) -> None:
+    model = model_of("(float[N,4] x, float[M,4] past) => (float[K,4] y)", "a = Relu(x) y = Concat<axis=0>(past, a)")
+    feeds: list[Feed] = [{"x": floats(2, 4, seed=k), "past": floats(0, 4)} for k in range(3)]
+    prepared = prepare(saved(model, path), feeds)
+    (longer,) = outputs_of(prepared.graph.model, {"x": floats(2, 4), "past": floats(3, 4)})
+    assert longer.shape == (5, 4)
+
+
+def test_a_summand_that_is_no_bias_leaves_a_product_that_can_be_quantized(path: Path) -> None:
+    model = model_of(
+        "(float[2,4] x, float[2,4] u) => (float[2,4] y)", "h = MatMul(x, w) y = Add(h, u)", {"w": floats(4, 4)}
+    )
+    feeds: list[Feed] = [{"x": floats(2, 4, seed=k), "u": floats(2, 4, seed=9)} for k in range(3)]
+    prepared = prepare(saved(model, path), feeds)
+    quantizable = [node.op_type for node in prepared.graph.nodes if is_quantizable(node, prepared.graph)]
+    assert "Add" in quantizable
+    assert {"Gemm", "MatMul"} & set(quantizable)
+    assert prepared.difference_db >= 60
+
+
+def test_a_model_that_draws_random_numbers_is_refused_by_that_name(path: Path) -> None:
+    model = model_of("(float[2,4] x) => (float[2,4] y)", "noise = RandomNormalLike(x) y = Add(x, noise)")
+    with pytest.raises(ModelError, match="draws other numbers at every inference"):
+        prepare(saved(model, path), feeds_of(2, 4))
 
 
 def test_inputs_of_undeclared_rank_take_that_of_the_samples(path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.graph.regions import borders, find_regions
 from autoquant.model.graph import Graph
@@ -214,6 +214,16 @@ def test_a_border_counts_every_tensor_that_crosses_it_once() -> None:
     graph = Graph(model)
     found = find_regions(graph, every_node(graph), groups={"sources": "^[ab]$", "sums": "^[cdy]$"})
     assert borders(graph, found) == {(RegionId("sources"), RegionId("sums")): 8}
+
+
+def test_sizes_of_a_tensor_carry_none_of_its_values_across_a_border() -> None:
+    model = model_of(
+        "(float[2,4] x, float[8] u) => (float[2,4] y, float[2,4] a)",
+        "a = Relu(x) n = Shape(a) m = Identity(n) b = Sigmoid(u) y = Reshape(b, m)",
+    )
+    graph = Graph(model)
+    found = find_regions(graph, [graph.producer[TensorName(name)].name for name in "ab"])
+    assert borders(graph, found) == {}
 
 
 def test_a_tensor_of_unknown_shape_counts_for_nothing() -> None:

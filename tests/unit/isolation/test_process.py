@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoquant.errors import DataError
-from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.isolation.process import SCRATCH, Worker, WorkerLostError, memory_folder
 from tests.doubles import crash, eat_memory, hang
 
 GB = 10**9
@@ -167,6 +167,12 @@ def test_whoever_wants_more_memory_than_allowed_gets_none(worker: Worker) -> Non
     with pytest.raises(MemoryError):
         worker.call("eat", seconds=120)
     assert worker.call("count") == 1
+
+
+def test_where_the_memory_of_the_system_cannot_be_written_files_go_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SCRATCH, raising=False)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert memory_folder() is None
 
 
 def test_last_words_are_the_reason(worker: Worker) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autoquant.domain.division import Division
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, shapes_of
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.isolation.process import WorkerLostError
@@ -294,10 +294,70 @@ def test_rounds_are_repeated_where_all_files_are_slow_and_not_where_one_is(
     one_slow, other_slow = usual | {REFERENCE: [1.5]}, usual | {"same": [1.5]}
     following = iter([*[usual] * 6, slow, usual, one_slow, other_slow])
     monkeypatch.setattr(FileBench, "_round", lambda *_: next(following))
-    bench = FileBench(setup_of(files))
-    bench._usual_s["cpu-1t"].append(1.0)
+    bench = FileBench(replace(setup_of(files), feeds=FEEDS[:1] * 9))
+    bench._usual_s["cpu-1t", shapes_of(FEEDS[0])].append(1.0)
     found = bench.time("cpu-1t", range(9))
     assert [r.is_repeated for r in found] == [False] * 6 + [True] + [False] * 3
+
+
+def test_longer_samples_are_no_slower_rounds_and_no_change_of_the_clock(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = [{"x": floats(1, 3, 8, 8 if k < 12 else 64)} for k in range(18)]
+
+    def by_length(_: FileBench, __: str, feed: Feed) -> dict[str, list[float]]:
+        return {key: [float(feed["x"].size)] for key in (REFERENCE, "same")}
+
+    monkeypatch.setattr(FileBench, "_round", by_length)
+    bench = FileBench(replace(setup_of(files), feeds=feeds))
+    for feed in feeds:
+        bench._usual_s["cpu-1t", shapes_of(feed)].append(float(feed["x"].size))
+    found = bench.time("cpu-1t", range(18))
+    assert not any(round_.is_repeated for round_ in found)
+    final = measurement(files)
+    final.rounds = [(0, "cpu-1t", round_) for round_ in found]
+    assert final._drift() == []
+    slower = [replace(r, seconds={REFERENCE: [(1 + k / 9) * r.seconds[REFERENCE][0]]}) for k, r in enumerate(found)]
+    final.rounds = [(0, "cpu-1t", round_) for round_ in slower]
+    assert "slower in the last third" in final._drift()[0]
+
+
+def test_a_file_that_fails_where_it_is_timed_is_named(tmp_path: Path) -> None:
+    baseline = model_of("(float[N,4] x) => (float[M] y)", "y = Reshape(x, s)", {"s": np.array([-1])})
+    narrow = model_of("(float[N,4] x) => (float[M] y)", "y = Reshape(x, s)", {"s": np.array([8])})
+    paths = {REFERENCE: saved(baseline, tmp_path / "a.onnx"), "narrow": saved(narrow, tmp_path / "b.onnx")}
+    feeds = [{"x": floats(2, 4)}, {"x": floats(3, 4)}]
+    bench = FileBench(FileBenchSetup(baseline=paths[REFERENCE], feeds=feeds, targets=TARGETS[:1], seed=0))
+    for key, path in paths.items():
+        bench.open(key, path)
+    assert len(bench.time("cpu-1t", [0])) == 1
+    with pytest.raises(ModelError, match=r"b\.onnx: onnxruntime cannot run it"):
+        bench.time("cpu-1t", [1])
+
+
+def test_where_outputs_cannot_be_compared_a_lost_process_is_explained_by_running_each_file(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        FileBenchSetup, "__reduce__", lambda setup: (FailsOn, ("other", "crash", _plain(setup))), raising=False
+    )
+    more = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", "y = Relu(x) z = Sin(x)", {})
+    final = measurement({**files, "more": saved(more, files["same"].with_name("more.onnx"))}, n_sessions=1)
+    final.has_quality = False
+    assert final.run().keys() == {"same", "more", REFERENCE}
+    assert "SIGSEGV" in final.lost["other"]
+
+
+@pytest.mark.parametrize(("division", "n_compared"), [(Division(n_search=6, n_held_out=1), 6), (None, N_FEEDS)])
+def test_metrics_have_the_samples_of_a_search_whoever_wants_it_to_end(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, division: Division | None, n_compared: int
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint._CHUNK_S", 0.0)
+    final = measurement(files, n_sessions=1)
+    final.setup, final.division = replace(final.setup, make_scorer=FixedScorer), division
+    final.is_ended = lambda: True
+    (metric,) = final.run()["same"].judged.metrics.values()
+    assert metric.value.all.value == n_compared
 
 
 def test_a_file_that_fails_on_a_later_sample_is_dropped_with_its_reason(files: dict[str, Path], tmp_path: Path) -> None:

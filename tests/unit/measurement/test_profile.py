@@ -74,6 +74,19 @@ def test_every_kernel_of_a_convolutional_net_belongs_to_a_region() -> None:
     assert (spent > 0).all()
 
 
+def test_what_runs_in_a_body_is_in_the_time_of_the_operator_around_it() -> None:
+    model = model_of(
+        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
+        "a = Conv(x, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u) { i = Conv(a, w) u = Relu(i) },"
+        " else_branch = e () => (float[1,4,5,5] v) { v = Sin(a) }>",
+        {"w": floats(4, 4, 1, 1)},
+    )
+    found = of(model, [{"x": floats(1, 4, 5, 5), "c": np.array(True)}])
+    named = {kernel.name for kernel in found.kernels.nodes}
+    assert set(found.kernel_us) - named
+    assert found.total_us == sum(spent for name, spent in found.kernel_us.items() if name in named)
+
+
 def by_kernel(model: onnx.ModelProto, given: onnx.ModelProto, regions: list[Region]) -> dict[str, list[str]]:
     """Kernels by region, found by giving each in turn a microsecond."""
     kernels = of(model, [{"x": floats(1, 4, 5, 5)}]).kernels

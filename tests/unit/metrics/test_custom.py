@@ -31,6 +31,9 @@ def scores(outputs, feeds, labels):
 def unfinished(outputs, feeds, labels):
     return [1.0, float("nan")]
 
+def ragged(outputs, feeds, labels):
+    return [[1.0], [1.0, 2.0]]
+
 def nothing(outputs, feeds, labels):
     pass
 
@@ -79,6 +82,7 @@ def test_a_function_may_score_each_sample() -> None:
     [
         ("broken", "raised on 2 samples, put it right (KeyError: 'missing')"),
         ("array", "returned a 'ndarray' of shape (3,), return a float or one a sample"),
+        ("ragged", "returned a 'list', return a float or one a sample"),
         ("nothing", "returned a 'NoneType', return a float or one a sample"),
         ("unfinished", "returned nan on 2 samples, return finite numbers"),
         ("infinite", "returned inf on 2 samples, return finite numbers"),

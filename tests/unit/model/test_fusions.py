@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
@@ -200,3 +200,32 @@ def test_new_tensors_of_several_products_have_names_of_their_own() -> None:
     for node, name in zip(model.graph.node[1:], ("b_for_c", "c"), strict=True):
         node.name = name
     assert_equal_outputs(model, lower_matmul(model))
+
+
+@pytest.mark.parametrize(
+    ("gemm", "expected"),
+    [
+        ("Gemm(x, w, c)", ["MatMul", "Add"]),
+        ("Gemm(x, d, c)", ["MatMul", "Add"]),
+        ("Gemm<transB=1>(x, w, c)", ["Gemm", "Add"]),
+        ("Gemm<transA=1>(x, w, c)", ["Gemm", "Add"]),
+        ("Gemm(x, w, whole)", ["MatMul", "Add"]),
+        ("Gemm(x, w, rows)", ["MatMul", "Add"]),
+        ("Gemm(x, w, bias)", ["Gemm"]),
+        ("Gemm(x, w)", ["Gemm"]),
+        ("Gemm<alpha=2.0>(x, w, c)", ["Gemm"]),
+        ("Gemm<beta=2.0>(x, w, c)", ["Gemm"]),
+    ],
+)
+def test_a_gemm_that_adds_more_than_a_bias_becomes_a_product_and_an_add(gemm: str, expected: list[str]) -> None:
+    constants = {"w": floats(4, 4), "whole": floats(4, 4), "rows": floats(4, 1), "bias": floats(4)}
+    model = model_of("(float[4,4] x, float[4,4] c, float[4,4] d) => (float[4,4] y)", f"y = {gemm}", constants)
+    split = split_gemm(model)
+    assert op_types(split) == expected
+    assert_equal_outputs(model, split)
+
+
+def test_before_opset_11_a_transposed_gemm_stays() -> None:
+    body = "y = Gemm<transB=1>(x, w, c)"
+    model = model_of("(float[4,4] x, float[4,4] c) => (float[4,4] y)", body, {"w": floats(4, 4)}, opset=10)
+    assert op_types(split_gemm(model)) == ["Gemm"]

@@ -1,3 +1,4 @@
+import platform
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def test_the_processor_is_read(proc: Path, tmp_path: Path) -> None:
     assert found.flags == {"fpu", "avx2", "hypervisor"}
     assert (found.is_virtual, found.current_mhz, found.max_mhz) == (True, 2100.5, None)
     assert (found.governor, found.container_cpus, found.container_memory_mb) == (None, None, None)
+
+
+def test_processors_of_arm_are_told_apart(tmp_path: Path) -> None:
+    text = "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: {}\n"
+    cpus = {part: written(tmp_path / part, {"cpuinfo": text.format(part)}) for part in ("0xd40", "0xd4f")}
+    found = [read_machine(proc, tmp_path / "nowhere").cpu for proc in cpus.values()]
+    assert found == [f"{platform.machine()} (implementer 0x41, variant 0x1, part {part})" for part in cpus]
 
 
 def test_clock_rates_and_their_governor_are_read_where_there_are_some(proc: Path, tmp_path: Path) -> None:
