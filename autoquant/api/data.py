@@ -14,6 +14,7 @@ from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed, InputSignature, Samples, chain_feeds, joined_labels
 from autoquant.domain.metric import Accuracy, Custom
 from autoquant.errors import DataError, MetricError
+from autoquant.metrics.custom import load
 from autoquant.metrics.labels import attach_labels
 
 __all__ = ["SearchData", "read_search_data"]
@@ -96,8 +97,11 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
 
     Raises:
         DataError: It doesn't fit the model, or parts share samples.
-        MetricError: The labels don't fit the samples.
+        MetricError: The labels don't fit the samples, or a function of the user's own cannot be imported.
     """
+    for metric in asked.metrics:
+        if isinstance(metric.source, Custom):
+            load(metric, metric.source)
     calibration, calibrates = _read(asked.calibration, inputs, "calibration", asked.batch)
     notes = []
     if asked.evaluation is None:

@@ -78,13 +78,16 @@ class Delivery:
         }
         if self.bounds.max_drops:
             _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
+        standings = dict(_standings(within, files))
         kept = choose_members(
-            dict(_standings(within, files)),
+            standings,
             lambda name, other: other in within[name].faster_than,
             float_bytes=size_bytes_of(self.prepared.source),
             objectives=self.objectives,
             bounds=self.bounds,
         )
+        if not kept:
+            self.notes.extend(_likely_sentences(standings, self.bounds))
         for name in set(files) - set(kept):
             files[name].unlink()
             files[name].with_suffix(".overrides.json").unlink()
@@ -230,6 +233,24 @@ def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> I
         standing = _standing(found.judged, found.latency, files[name])
         if standing is not None:
             yield name, standing
+
+
+def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds) -> Iterator[str]:
+    """How many models within the demands are faster than float in the median, where none is shown to be."""
+    latencies = [
+        latency
+        for standing in standings.values()
+        if bounds.keeps(standing)
+        for latency in standing.latency.values()
+        if latency.ratio < 1
+    ]
+    if latencies:
+        best = min(latencies, key=lambda latency: latency.ratio)
+        yield (
+            f"{len(latencies)} latencies of models that keep the demands are below float's in the median, the lowest at"
+            f" {best.ratio:.2f}, but none beyond its interval ({best.ratio_low:.2f} to {best.ratio_high:.2f} there):"
+            " give more --time, or search again on a quiet machine"
+        )
 
 
 def _standing(judged: Judged, latency: Mapping[str, Latency], path: Path) -> Standing | None:

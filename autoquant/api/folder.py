@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from autoquant.api.lock import LOCK, FolderLock
 from autoquant.errors import OutputError
 
-__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
+__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "plain_json", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -39,7 +41,8 @@ class RunFolder:
     """A run's folder, which nobody else takes until it is closed: files appear whole or not at all.
 
     Args:
-        path: New or empty unless a run is resumed; what a run killed before its first trial has left counts as nothing.
+        path: New or empty unless a run is resumed; what a run that was killed before it had a study has left counts as
+            nothing.
         resume: Whether it holds a run that goes on.
 
     Raises:
@@ -59,6 +62,7 @@ class RunFolder:
             if resume and not self.journal.exists():
                 raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
             self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]
+            self._found = frozenset(os.listdir(path)) if path.exists() else frozenset[str]()
             path.mkdir(parents=True, exist_ok=True)
             self._lock: FolderLock | None = FolderLock(path)
             try:
@@ -135,7 +139,7 @@ class RunFolder:
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write plain values."""
-        self.write_text(name, json.dumps(value, indent=1, allow_nan=False) + "\n")
+        self.write_text(name, plain_json(value))
 
     def take_journal(self, folder: Path) -> None:
         """Copy the study of another run, without what a killed one has left of a last line.
@@ -156,14 +160,17 @@ class RunFolder:
         with writing(self.path / "log.txt"):
             handler = _LogFile(self.path / "log.txt", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        level = _LOG.level
-        _LOG.setLevel(logging.INFO)
-        _LOG.addHandler(handler)
+        before, others = (_LOG.level, _LOG.propagate), _Others(_LOG.getEffectiveLevel())
+        _LOG.setLevel(min(logging.INFO, others.level))
+        _LOG.propagate = False
+        for each in (handler, others):
+            _LOG.addHandler(each)
         try:
             yield
         finally:
-            _LOG.removeHandler(handler)
-            _LOG.setLevel(level)
+            for each in (handler, others):
+                _LOG.removeHandler(each)
+            _LOG.level, _LOG.propagate = before
             with suppress(OSError):
                 handler.close()
 
@@ -199,7 +206,7 @@ class RunFolder:
         """Remove what a search that could not begin has left, unless it was resumed; the folder is closed then."""
         if not self._is_new:
             return
-        for name in _OWN:
+        for name in set(_OWN) - self._found:
             with suppress(OSError):
                 (self.path / name).unlink(missing_ok=True)
         if self.models in self._made:
@@ -209,6 +216,14 @@ class RunFolder:
         for folder in self._made:
             with suppress(OSError):  # not empty
                 folder.rmdir()
+
+
+class _Others(logging.Handler):
+    """Gives the loggers above what they would get without the log file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if _LOG.parent is not None:
+            _LOG.parent.handle(record)
 
 
 class _LogFile(logging.FileHandler):
@@ -232,6 +247,17 @@ def writing(path: Path) -> Iterator[None]:
         if is_disk_full(error):
             raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
         raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
+
+
+def plain_json(value: Mapping[str, object]) -> str:
+    """Plain values and numbers of numpy, indented."""
+    return json.dumps(value, indent=1, allow_nan=False, default=_number) + "\n"
+
+
+def _number(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"'{type(value).__name__}' is no plain value")
 
 
 def read_json(path: Path) -> dict[str, object]:

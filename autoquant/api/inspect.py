@@ -14,10 +14,11 @@ from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.measurement.saturation import is_saturating
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
-from autoquant.model.optimized import read_optimized_nodes
+from autoquant.model.optimized import RENAMED, read_optimized_nodes
 from autoquant.model.rewrite import (
     Model,
     constants_as_initializers,
+    from_bytes,
     has_named_nodes,
     infer_shapes,
     name_nodes,
@@ -79,7 +80,7 @@ def inspect_model(
 def _inspect(path: Path, target: Target) -> Inspection:
     model = load_any(path)
     is_named = has_named_nodes(model)
-    named = model if is_named else name_nodes(model)
+    named = model if is_named else name_nodes(_named_by_outputs(model))
     saturates = is_saturating(target)
     with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"
@@ -92,6 +93,14 @@ def _inspect(path: Path, target: Target) -> Inspection:
     return inspect_graphs(
         _readable(named), optimized, ep=target.ep, machine=platform.machine(), is_saturating=saturates
     )
+
+
+def _named_by_outputs(model: Model) -> Model:
+    """With names for nodes that have none: those of outputs stay, whatever a quantizer puts before and behind them."""
+    found = from_bytes(to_bytes(model))
+    for node in found.graph.node:
+        node.name = node.name or next(iter(node.output), "").removesuffix(RENAMED)
+    return found
 
 
 def _readable(model: Model) -> Graph:

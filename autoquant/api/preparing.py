@@ -12,6 +12,7 @@ from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
+from autoquant.api.sentences import float_sentences
 from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.sampler import SamplerName
@@ -81,6 +82,7 @@ class Preparing:
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
             self.notes.extend(_left_out(self.definition, definition))
+            self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
             if self.earlier is None:
@@ -95,7 +97,7 @@ class Preparing:
         if unbounded:
             self.notes.append(
                 f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN, or"
-                " values that an attention mask pushes far below all others"
+                " values far below all others before a softmax, as attention masks make"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

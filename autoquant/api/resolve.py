@@ -29,7 +29,7 @@ from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
-from autoquant.study.study import Study
+from autoquant.study.study import Study, quiet
 
 __all__ = ["resolve"]
 
@@ -101,7 +101,7 @@ def resolve(
     with closing(RunFolder(asked.out, resume=False)) as place:
         try:
             place.take_journal(folder)
-            with enough_room(place.path), place.log(), threadpool_limits(limits=1):
+            with enough_room(place.path), place.log(), threadpool_limits(limits=1), quiet():
                 return _Resolution(new, folder, min_snr_db, max_latency_ratio).measure(place)
         except BaseException:
             place.discard_if_new()

@@ -1,7 +1,7 @@
 """What a search returns."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ class SearchResult:
     """
 
     folder: Path
-    record: RunRecord
+    record: RunRecord = field(repr=False)
 
     @property
     def front(self) -> "pd.DataFrame":

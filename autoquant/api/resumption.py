@@ -19,7 +19,6 @@ _FIXED = {
     "targets": "target",
     "objectives": "set of objectives",
     "accuracy": "level of accuracy",
-    "space": "space",
     "space_digest": "space",
     "n_regions": "number of regions",
     "dims": "--dim",
@@ -77,11 +76,14 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
     for key, name in _FIXED.items():
         if key in earlier and earlier[key] != now[key]:
+            told = "space" if key == "space_digest" and earlier["space"] != now["space"] else key
             raise OutputError(
-                f"{folder}: its run has another {name} ({earlier[key]}, now {now[key]});"
+                f"{folder}: its run has another {name} ({earlier[told]}, now {now[told]});"
                 " use the same to go on, or begin another run with another --out"
             )
-    if changes := differences(environment, describe_environment()):
+    _refuse_other_metrics(folder, earlier, now)
+    present = describe_environment()
+    if changes := [*differences(environment, present), *_other_version(environment, present)]:
         raise OutputError(
             f"{folder}: its run was measured in another environment ({'; '.join(changes)});"
             " go on where it began, or begin another run with another --out"
@@ -95,6 +97,33 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         unrounded=_unrounded(document.get("unrounded")),
         sampler=str(earlier.get("sampler", now["sampler"])),
     )
+
+
+def _refuse_other_metrics(folder: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
+    """Drops of trials are known by the names of metrics."""
+    before, after = _metrics(earlier), _metrics(now)
+    for name in before.keys() & after.keys():
+        if before[name] != after[name]:
+            raise OutputError(
+                f"{folder}: '{name}' is another metric in its run ({before[name]}, now {after[name]}); give one of them"
+                " another name, or begin another run with another --out"
+            )
+
+
+def _metrics(configuration: Mapping[str, object]) -> dict[str, str]:
+    """As they are spelled, by name."""
+    found = configuration.get("metrics")
+    return {str(text).partition("=")[0]: str(text) for text in found} if isinstance(found, list) else {}
+
+
+def _other_version(earlier: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Other versions may build another candidate of the same assignment."""
+    before, after = (_version(found.get("versions")) for found in (earlier, now))
+    return [] if before in (None, after) else [f"autoquant {before}, now {after}"]
+
+
+def _version(versions: object) -> object:
+    return versions.get("autoquant") if isinstance(versions, Mapping) else None
 
 
 def _unrounded(found: object) -> frozenset[Asked]:

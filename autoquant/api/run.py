@@ -14,7 +14,7 @@ from autoquant.api.delivery import Delivery
 from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
 from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.finalists import Finalists
-from autoquant.api.folder import RunFolder
+from autoquant.api.folder import RunFolder, writing
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
@@ -211,6 +211,7 @@ class Run:
         assert self.data is not None
         ingredients, evaluator = opened.ingredients, opened.evaluator
         space = resolve(ingredients.definition, ingredients.regions)
+        self.notes.extend(sentences.rule_sentences(ingredients.definition, ingredients.regions))
         self.sampler = self._sampler(ingredients)
         self.study = self._open_study(folder, space, self.sampler)
 
@@ -324,10 +325,11 @@ class Run:
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
         asked = self.configuration
         try:
-            return Study(
-                folder.journal, space, sampler, len(asked.targets), objectives=asked.objectives, bounds=asked.bounds
-            )
-        except (ValueError, KeyError) as error:  # what json and Optuna raise on a damaged journal
+            with writing(folder.path):
+                return Study(
+                    folder.journal, space, sampler, len(asked.targets), objectives=asked.objectives, bounds=asked.bounds
+                )
+        except (ValueError, KeyError, TypeError) as error:  # what json and Optuna raise on a damaged journal
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
 
     def _record(self, front: Front, regions: Sequence[Region], trials: Trials) -> RunRecord:

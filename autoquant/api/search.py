@@ -23,6 +23,7 @@ from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
+from autoquant.study.study import quiet
 
 __all__ = ["search"]
 
@@ -123,7 +124,7 @@ def search(
     run.check()
     with closing(RunFolder(configuration.out, resume=resume)) as folder:
         try:
-            with enough_room(folder.path), folder.log(), threadpool_limits(limits=1):
+            with enough_room(folder.path), folder.log(), threadpool_limits(limits=1), quiet():
                 steps.trim_cache(configuration.cache or steps.user_cache())
                 return run.run(folder)
         except BaseException:

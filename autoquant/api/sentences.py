@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
+from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition
+from autoquant.model.graph import Graph
+from autoquant.space.resolve import unmatched
 
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
     "ending_sentence",
     "failure_sentences",
+    "float_sentences",
     "nothing_to_quantize",
     "outlook_sentences",
+    "rule_sentences",
     "saturation_sentences",
 ]
 
@@ -23,6 +28,8 @@ _SATURATION = (
     "kernels here add two products of u8 and s8 in 16 bits, which large ones saturate, as on x86-64 without VNNI: s8"
     " weights take scales at which none do; on a processor that is exact, search again"
 )
+_PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
+"""Operators that most of the time goes into where there are some."""
 _ENDINGS = {
     "time": "the time budget ended the search",
     "trials": "the number of trials ended the search",
@@ -46,6 +53,24 @@ def nothing_to_quantize(has_bodies: bool) -> str:
     """Of a model without regions."""
     where = " outside of the bodies of If, Loop and Scan" if has_bodies else ""
     return f"the model holds no operator that could be quantized{where}, so it stays float"
+
+
+def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
+    """What has products and stays float whatever the search finds; none where nothing does."""
+    held = {name for region in regions for name in region.nodes}
+    counts = Counter(node.op_type for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held)
+    inside = Counter(op_type for op_type in graph.op_types_in_bodies if op_type in _PRODUCTS)
+    parts = [f"{n} {op_type}" for op_type, n in counts.most_common()]
+    parts += [f"{n} {op_type} in bodies of If, Loop or Scan" for op_type, n in inside.most_common()]
+    return [f"in no region, so that they stay float: {', '.join(parts)}"] if parts else []
+
+
+def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:
+    """Rules of the space that have no effect on this model."""
+    return [
+        f"the rule for nodes '{expression}' matches none that a region holds; see 'autoquant regions MODEL'"
+        for expression in unmatched(definition, regions)
+    ]
 
 
 def saturation_sentences(asked: SpaceDefinition, found: SpaceDefinition) -> list[str]:

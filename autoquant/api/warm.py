@@ -94,21 +94,25 @@ class QuantizedFile:
     found: Quantized
 
     def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:
-        """One assignment: each region that is quantized there takes the first scheme that fits."""
+        """One assignment: each region that is quantized there takes the first scheme that fits, or nearly does."""
         by_name = {node.name: node for node in graph.nodes}
         there = {region.id: format_there([by_name[n] for n in region.nodes], graph, self.found) for region in regions}
         assignment = {}
-        n_quantized = 0
+        n_quantized = n_near = 0
         for region, found in there.items():
             if found is not None:
                 n_quantized += 1
                 choices = [space.schemes[name] for name in space.choices[region] if name != FLOAT]
                 fitting = [scheme for scheme in choices if found.is_that_of(scheme)]
-                if fitting:
-                    assignment[region] = fitting[0].name
+                near = fitting or [scheme for scheme in choices if found.is_like(scheme)]
+                n_near += len(near) > 0 and not fitting
+                if near:
+                    assignment[region] = near[0].name
         note = f"{n_quantized} of {len(regions)} regions are quantized there"
         if n_quantized > len(assignment):
             note += f", {n_quantized - len(assignment)} of them in a way that the space does not have"
+        if n_near:
+            note += f", {n_near} of them with a type of activations that it does not have: they take another one"
         dynamic = {region for region, name in assignment.items() if space.schemes[name].is_dynamic}
         n_there = len(self.found.dynamic)
         taken = [by_name[name] for region in regions if region.id in dynamic for name in region.dynamic]

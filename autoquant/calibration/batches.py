@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chai
 from autoquant.errors import DataError, UsageError
 
 __all__ = ["batched", "check_samples", "overlap", "read_samples", "select", "split"]
+
+_MOST_AXES = 6
+"""Orders of more are too many to be tried."""
 
 
 def read_samples(
@@ -240,9 +243,8 @@ def _check_array(array: Array, signature: InputSignature, where: str) -> None:
     shape, dtype = array.shape if signature.shape is None else signature.shape, signature.dtype
     fits = all(not isinstance(wanted, int) or wanted == n for wanted, n in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or not fits:
-        raise DataError(
-            f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)}, reshape it"
-        )
+        how = "transpose" if _is_transposed(array.shape, shape) else "reshape"
+        raise DataError(f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)}, {how} it")
     if not _has_dtype(array, dtype):
         wanted = "str_" if dtype == "object" else dtype
         raise DataError(
@@ -251,6 +253,14 @@ def _check_array(array: Array, signature: InputSignature, where: str) -> None:
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         what = "NaN" if np.isnan(array).any() else "an infinity"
         raise DataError(f"{where}: it holds {what}, repair the sample or leave it out")
+
+
+def _is_transposed(found: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
+    """Whether the sizes are there in another order."""
+    return len(found) == len(wanted) <= _MOST_AXES and any(
+        all(not isinstance(size, int) or size == n for size, n in zip(wanted, order, strict=True))
+        for order in permutations(found)
+    )
 
 
 def _has_dtype(array: Array, dtype: str) -> bool:

@@ -59,17 +59,15 @@ class Tracing:
 
     def of(self, tensor: TensorName) -> Labels:
         """Channels of a tensor; one that was not traced keeps its scale."""
-        rank = len(self.graph.shape(tensor) or ())
-        return self.labels.get(tensor, np.full((1,) * rank, FIXED, np.intp))
+        return self.labels.get(tensor, np.full((1,) * self.graph.rank(tensor), FIXED, np.intp))
 
     def put(self, tensor: TensorName, labels: Labels) -> None:
         """Say what channels the output of a node has; where they must not be scaled they are fixed."""
-        shape = self.graph.shape(tensor)
         free = tensor in self.graph.float_tensors and tensor not in self.graph.pinned
-        if shape is None or not free:
+        if self.graph.sizes(tensor) is None or not free:
             self.ties.fix(labels)
         else:
-            self.labels[tensor] = of_rank(labels, len(shape))
+            self.labels[tensor] = of_rank(labels, self.graph.rank(tensor))
 
     def is_scalable(self, tensor: TensorName) -> bool:
         """Whether it is a constant that can be scaled."""
@@ -96,13 +94,13 @@ def trace(graph: Graph, rules: Mapping[str, Rule]) -> Channels:
     Args:
         graph: The prepared model.
         rules: By operator type; what other operators read and write keeps its scale, and whatever meets a tensor of
-            unknown shape.
+            which not even the number of dimensions is known.
     """
     tracing = Tracing(graph)
     for node in graph.nodes:
         rule = rules.get(node.op_type)
-        is_static = all(graph.shape(name) is not None for name in node.inputs if name)
-        if rule is None or not is_static or not rule(tracing, node):
+        is_known = all(graph.sizes(name) is not None for name in node.inputs if name)
+        if rule is None or not is_known or not rule(tracing, node):
             for name in node.inputs:
                 tracing.ties.fix(tracing.of(name))
     return _numbered(tracing)

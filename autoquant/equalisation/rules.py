@@ -52,14 +52,14 @@ def _reduced(tracing: Tracing, node: Node) -> bool:
 
 
 def _resized(tracing: Tracing, node: Node) -> bool:
-    labels, before, after = _shapes(tracing, node)
+    labels, before, after = tracing.of(node.inputs[0]), *(tracing.graph.sizes(n) for n in _ends(node))
     if (
         before is None
         or after is None
         or node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
     ):
         return False
-    is_spatial = all(n == 1 or a == b for n, a, b in zip(labels.shape, before, after, strict=True))
+    is_spatial = all(n == 1 or a == b == n for n, a, b in zip(labels.shape, before, after, strict=True))
     return is_spatial and _unchanged(tracing, node)
 
 
@@ -87,9 +87,10 @@ def _transposed(tracing: Tracing, node: Node) -> bool:
 
 
 def _reshaped(tracing: Tracing, node: Node) -> bool:
-    labels, before, after = _shapes(tracing, node)
+    before, after = (tracing.graph.shape(name) for name in _ends(node))
     if before is None or after is None or 0 in before:
         return False
+    labels = tracing.of(node.inputs[0])
     tracing.put(node.outputs[0], reshaped(labels, before, after))
     return True
 
@@ -112,7 +113,7 @@ def _sliced(tracing: Tracing, node: Node) -> bool:
 
 def _split(tracing: Tracing, node: Node) -> bool:
     labels, axis = tracing.of(node.inputs[0]), int(node.attributes.get("axis", 0))
-    sizes = [(tracing.graph.shape(name) or (0,) * labels.ndim)[axis] for name in node.outputs]
+    sizes = [(tracing.graph.sizes(name) or (0,) * labels.ndim)[axis] or 0 for name in node.outputs]
     if labels.shape[axis] > 1 and sum(sizes) != labels.shape[axis]:
         return False
     for name, (start, end) in zip(node.outputs, pairwise(accumulate(sizes, initial=0)), strict=True):
@@ -123,16 +124,17 @@ def _split(tracing: Tracing, node: Node) -> bool:
 
 def _concatenated(tracing: Tracing, node: Node) -> bool:
     parts, axis = [tracing.of(name) for name in node.inputs], int(node.attributes["axis"])
-    shapes = [tracing.graph.shape(name) for name in node.inputs]
+    shapes = [tracing.graph.sizes(name) for name in node.inputs]
     if all(part.shape[axis : axis + 1 or None] == (1,) for part in parts):
         return _joined(tracing, node, parts)
     rank = parts[0].ndim
     common = np.broadcast_shapes(*(part.take([0], axis=axis).shape for part in parts))
     spread = []
     for part, shape in zip(parts, shapes, strict=True):
-        if shape is None:
+        size = None if shape is None else shape[axis]
+        if size is None:
             return False
-        wanted = [shape[i] if i == axis % rank else size for i, size in enumerate(common)]
+        wanted = [size if i == axis % rank else n for i, n in enumerate(common)]
         spread.append(np.broadcast_to(part, wanted))
     tracing.put(node.outputs[0], np.concatenate(spread, axis=axis))
     return True
@@ -140,7 +142,7 @@ def _concatenated(tracing: Tracing, node: Node) -> bool:
 
 def _joined(tracing: Tracing, node: Node, parts: Sequence[Labels]) -> bool:
     """All of them share the channels of the output."""
-    rank = len(tracing.graph.shape(node.outputs[0]) or ())
+    rank = tracing.graph.rank(node.outputs[0])
     if any(part.ndim > rank for part in parts):
         return False
     common = of_rank(np.zeros((), np.intp) if not parts else np.broadcast_arrays(*parts)[0], rank)
@@ -156,7 +158,7 @@ def _added(tracing: Tracing, node: Node) -> bool:
     summands = [tracing.of(name) for name in node.inputs if not graph.is_constant(name)]
     if not summands or not _joined(tracing, node, summands):
         return False
-    labels = of_rank(np.broadcast_arrays(*summands)[0], len(graph.shape(node.outputs[0]) or ()))
+    labels = of_rank(np.broadcast_arrays(*summands)[0], graph.rank(node.outputs[0]))
     if tracing.ties.is_fixed(labels):
         return True
     for slot, name in enumerate(node.inputs):
@@ -188,7 +190,7 @@ def _multiplied_by(tracing: Tracing, node: Node, slot: int) -> bool:
     labels, values = tracing.of(source), tracing.graph.constant(node.inputs[slot])
     shape = of_rank(np.zeros(values.shape, np.intp), max(labels.ndim, values.ndim)).shape
     wide = [i for i, size in enumerate(shape) if size > 1]
-    is_own = len(wide) == 1 and tracing.graph.shape(source) == tracing.graph.shape(node.outputs[0])
+    is_own = len(wide) == 1 and tracing.graph.sizes(source) == tracing.graph.sizes(node.outputs[0])
     if not is_own or not differs_only_along(labels, wide[0]) or not tracing.is_scalable(node.inputs[slot]):
         return _passes(tracing, node, source)
     made = along(tracing.ties.fresh(shape[wide[0]]), wide[0], labels.ndim)
@@ -205,7 +207,7 @@ def _divided(tracing: Tracing, node: Node) -> bool:
 
 def _passes(tracing: Tracing, node: Node, source: TensorName) -> bool:
     """The channels of one factor are those of the product, unless that is larger."""
-    if tracing.graph.shape(source) != tracing.graph.shape(node.outputs[0]):
+    if tracing.graph.sizes(source) != tracing.graph.sizes(node.outputs[0]):
         return False
     tracing.put(node.outputs[0], tracing.of(source))
     return True
@@ -219,7 +221,7 @@ def _linear(tracing: Tracing, node: Node) -> bool:
     if len(shape) < 2 or (node.op_type == "MatMul" and len(shape) != 2):
         return False
     labels, axis = tracing.of(node.inputs[0]), 1 if "Conv" in node.op_type else -1
-    rank = len(graph.shape(node.outputs[0]) or ())
+    rank = graph.rank(node.outputs[0])
     if not labels.ndim or not rank or not differs_only_along(labels, axis):
         return False
     ends, begins, n_outputs = _weight_channels(node, shape)
@@ -256,7 +258,7 @@ def _product(tracing: Tracing, node: Node) -> bool:
     """The columns of the second operand are those of the product; rows and the first operand keep their scale."""
     if any(tracing.graph.is_constant(name) for name in node.inputs):
         return False
-    labels, rank = tracing.of(node.inputs[1]), len(tracing.graph.shape(node.outputs[0]) or ())
+    labels, rank = tracing.of(node.inputs[1]), tracing.graph.rank(node.outputs[0])
     if labels.ndim < 2 or labels.ndim > rank or labels.shape[-2] > 1:
         return False
     tracing.ties.fix(tracing.of(node.inputs[0]))
@@ -266,22 +268,22 @@ def _product(tracing: Tracing, node: Node) -> bool:
 
 def _normalised(tracing: Tracing, node: Node) -> bool:
     """Scale and bias of a LayerNormalization begin channels; those before it end in what cannot be scaled."""
-    shape = tracing.graph.shape(node.outputs[0])
+    sizes = tracing.graph.sizes(node.outputs[0])
     affine = [name for name in node.inputs[1:] if name]
-    if shape is None or int(node.attributes.get("axis", -1)) % len(shape) != len(shape) - 1:
+    if not sizes or int(node.attributes.get("axis", -1)) % len(sizes) != len(sizes) - 1:
         return False
-    if not all(tracing.is_scalable(name) and tracing.graph.shape(name) == shape[-1:] for name in affine):
+    if not all(tracing.is_scalable(name) and tracing.graph.shape(name) == sizes[-1:] for name in affine):
         return False
     tracing.ties.fix(tracing.of(node.inputs[0]))
-    made = tracing.ties.fresh(shape[-1])
+    made = tracing.ties.fresh(tracing.graph.constant(node.inputs[1]).size)
     for slot in range(1, 1 + len(affine)):
         tracing.scale(node, slot, over=made)
-    tracing.put(node.outputs[0], along(made, -1, len(shape)))
+    tracing.put(node.outputs[0], along(made, -1, len(sizes)))
     return True
 
 
 def _batch_normalised(tracing: Tracing, node: Node) -> bool:
-    labels, rank = tracing.of(node.inputs[0]), len(tracing.graph.shape(node.outputs[0]) or ())
+    labels, rank = tracing.of(node.inputs[0]), tracing.graph.rank(node.outputs[0])
     if not labels.ndim or not rank or not differs_only_along(labels, 1):
         return False
     if node.attributes.get("training_mode", 0) or not all(tracing.is_scalable(name) for name in node.inputs[1:]):
@@ -295,9 +297,8 @@ def _batch_normalised(tracing: Tracing, node: Node) -> bool:
     return True
 
 
-def _shapes(tracing: Tracing, node: Node) -> tuple[Labels, tuple[int, ...] | None, tuple[int, ...] | None]:
-    before, after = (tracing.graph.shape(name) for name in (node.inputs[0], node.outputs[0]))
-    return tracing.of(node.inputs[0]), before, after
+def _ends(node: Node) -> tuple[TensorName, TensorName]:
+    return node.inputs[0], node.outputs[0]
 
 
 def _integers(graph: Graph, node: Node, slot: int, attribute: str) -> list[int] | None:

@@ -183,12 +183,17 @@ def choose_members(
     for name in sorted(names, key=order.__getitem__):
         others = _besides_latency(measured[name], objectives)
         if all(
-            is_shown_faster(name, member)
+            (is_shown_faster(name, member) and _is_ahead(measured[name], measured[member]))
             or any(own < its for own, its in zip(others, _besides_latency(measured[member], objectives), strict=True))
             for member in kept
         ):
             kept.append(name)
     return sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio)
+
+
+def _is_ahead(standing: Standing, other: Standing) -> bool:
+    """Whether its ratio is the lower one on a target, which differences from round to round may not show."""
+    return any(found.ratio < other.latency[target].ratio for target, found in standing.latency.items())
 
 
 def _besides_latency(standing: Standing, objectives: Objectives) -> list[float]:

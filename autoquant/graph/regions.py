@@ -174,9 +174,9 @@ def _scope(name: str) -> tuple[str, ...]:
 
 def _work(graph: Graph, node: Node) -> float:
     if kind_of(node) is Kind.RECURRENT:
-        steps = (graph.shape(node.inputs[0]) or ())[:-1]
-        return _size(steps) * sum(_size(graph.shape(name)) for name in node.inputs[1:3])
-    out = _size(graph.shape(node.outputs[0]))
+        steps = (graph.sizes(node.inputs[0]) or ())[:-1]
+        return _size(steps) * sum(_size(graph.sizes(name)) for name in node.inputs[1:3])
+    out = _size(graph.sizes(node.outputs[0]))
     moved = _MULTIPLICATIONS_PER_VALUE * out
     if kind_of(node) is not Kind.LINEAR:
         return 0.0 if node.op_type in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") else moved
@@ -186,8 +186,9 @@ def _work(graph: Graph, node: Node) -> float:
     return out * weight[-1 if node.attributes.get("transB", 0) else max(len(weight) - 2, 0)] + moved
 
 
-def _size(shape: tuple[int, ...] | None) -> float:
-    return float(math.prod(shape)) if shape else 1.0
+def _size(sizes: Sequence[int | None] | None) -> float:
+    """Elements, as if there were one along dimensions that are not known."""
+    return float(math.prod(1 if size is None else size for size in sizes or ()))
 
 
 def _merge(graph: Graph, units: dict[int, _Unit], n_regions: int) -> None:

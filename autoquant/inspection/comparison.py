@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from autoquant.inspection.inspection import Inspection
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.nodes import InspectedNode
+from autoquant.model.optimized import QUANTIZED, original_name
 
 __all__ = ["Comparison", "Fate", "compare"]
-
-_SUFFIXES = ("_quant", "_quantized")
-"""What onnxruntime's quantizer appends to the names of nodes that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +70,9 @@ def compare(quantized: Inspection, reference: Inspection) -> Comparison:
 
 
 def _float_name(name: str) -> str:
-    for suffix in _SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name
+    """Without what quantizers and fusions append to it."""
+    suffix = next((suffix for suffix in QUANTIZED if name.endswith(suffix)), "")
+    return original_name(name.removesuffix(suffix))
 
 
 def _kernel(node: InspectedNode | None) -> str | None:

@@ -6,9 +6,12 @@ from pathlib import Path
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 
-__all__ = ["NOT_TRIED", "blamed"]
+__all__ = ["NOT_TRIED", "STARTING_S", "blamed"]
 
 NOT_TRIED = "a process was lost, and there was no time to find out whether by this file"
+
+STARTING_S = 120.0
+"""A process that has not begun by then never will: it opens nothing and only loads libraries."""
 
 
 def blamed(
@@ -40,7 +43,7 @@ def blamed(
             continue
         worker = make_worker()
         try:
-            worker.ready()
+            worker.ready(seconds=STARTING_S)
             worker.call("open", key, path, seconds=seconds)
             for target in targets:
                 worker.call(method, target, range(1), seconds=seconds)

@@ -16,7 +16,7 @@ from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.measurement.blame import NOT_TRIED, blamed
+from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.conditions import Watch, drift_sentences
 from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
 from autoquant.measurement.differences import shown_faster
@@ -205,7 +205,7 @@ class JointMeasurement:
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
         found: dict[Pair, Footprint] = {}
-        worker.ready()
+        worker.ready(seconds=STARTING_S)
         keys = [REFERENCE, *self._kept]
         random.Random(self.setup.seed + number).shuffle(keys)
         for key in keys:
@@ -295,8 +295,10 @@ class JointMeasurement:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
         self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE)
         scored: list[str] = []
-        for key in self._kept:
+        for number, key in enumerate(self._kept):
             if scored and self.may_drop and self._left < 0:
+                late = f"{len(self._kept) - number} of {len(self._kept)} files"
+                self.notes.append(f"there was no time for the metrics of {late}, which are left out; give more --time")
                 break
             try:
                 self._scores[key, target] = worker.call("score", target, key)

@@ -238,7 +238,7 @@ def _applied(model: onnx.ModelProto, edit: _Edit) -> onnx.ModelProto:
 def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same object without initializers that nothing reads."""
     used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
-    kept = [t for t in model.graph.initializer if t.name in used]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
+    for i in reversed(range(len(model.graph.initializer))):  # each that is kept anew would be copied
+        if model.graph.initializer[i].name not in used:
+            del model.graph.initializer[i]
     return model

@@ -1,4 +1,7 @@
-"""Rewrites that give onnxruntime a form that it has faster kernels for; each leaves its argument untouched."""
+"""Rewrites that give onnxruntime a form that it has faster kernels for.
+
+Each leaves its argument untouched, and gives it back where there is nothing to do.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -201,6 +204,8 @@ def _is_scalar(graph: Graph, tensor: TensorName, value: float) -> bool:
 def _with_nodes(
     model: onnx.ModelProto, replaced: dict[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
 ) -> onnx.ModelProto:
+    if not replaced:
+        return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.graph.node[:]

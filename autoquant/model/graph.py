@@ -115,9 +115,19 @@ class Graph:
 
     def shape(self, tensor: TensorName) -> tuple[int, ...] | None:
         """Shape of an activation or initializer; None where it is not known or not static."""
+        sizes = self.sizes(tensor)
+        known = None if sizes is None else tuple(size for size in sizes if size is not None)
+        return None if sizes is None or known is None or len(known) < len(sizes) else known
+
+    def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
+        """The same with None for each dimension that is not known or not static; None where their number is not."""
         if tensor in self._tensors:
             return tuple(self._tensors[tensor].dims)
         return self._types.get(tensor, (0, None))[1]
+
+    def rank(self, tensor: TensorName) -> int:
+        """Number of dimensions; 0 where it is not known."""
+        return len(self.sizes(tensor) or ())
 
     def dtype(self, tensor: TensorName) -> str | None:
         """Name of the element type, e.g. ``"float32"``; None where it is not known."""
@@ -141,12 +151,17 @@ class Graph:
         return frozenset(found)
 
     @property
+    def op_types_in_bodies(self) -> list[str]:
+        """Of every node in the bodies of If, Loop and Scan, at any depth."""
+        return [node.op_type for proto in self.model.graph.node for node in _nodes_in_bodies(proto)]
+
+    @property
     def drawing(self) -> list[NodeName]:
         """Nodes that give other numbers at every inference, or have such in their bodies."""
         return [node.name for node, proto in zip(self.nodes, self.model.graph.node, strict=True) if _draws(proto)]
 
     @cached_property
-    def _types(self) -> dict[TensorName, tuple[int, tuple[int, ...] | None]]:
+    def _types(self) -> dict[TensorName, tuple[int, tuple[int | None, ...] | None]]:
         graph = self.model.graph
         return {TensorName(v.name): _type_of(v) for v in (*graph.input, *graph.value_info, *graph.output)}
 
@@ -178,7 +193,14 @@ def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
 
 def _draws(proto: onnx.NodeProto) -> bool:
     """Whether a node, or one in its bodies, gives other numbers at every inference."""
-    return proto.op_type in _DRAWING or any(_draws(node) for graph in _bodies(proto) for node in graph.node)
+    return any(node.op_type in _DRAWING for node in (proto, *_nodes_in_bodies(proto)))
+
+
+def _nodes_in_bodies(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    for graph in _bodies(proto):
+        for node in graph.node:
+            yield node
+            yield from _nodes_in_bodies(node)
 
 
 def _names_in_bodies(proto: onnx.NodeProto) -> Iterator[str]:
@@ -196,8 +218,8 @@ def _bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
-def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None]:
+def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int | None, ...] | None]:
     tensor = value.type.tensor_type
-    if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+    if not tensor.HasField("shape"):
         return tensor.elem_type, None
-    return tensor.elem_type, tuple(d.dim_value for d in tensor.shape.dim)
+    return tensor.elem_type, tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)

@@ -10,10 +10,24 @@ from onnx import numpy_helper
 
 from autoquant.model.graph import Graph
 
-__all__ = ["SUFFIX", "OptimizedGraph", "is_integer_op", "original_name", "read_optimized", "read_optimized_nodes"]
+__all__ = [
+    "QUANTIZED",
+    "RENAMED",
+    "SUFFIX",
+    "OptimizedGraph",
+    "is_integer_op",
+    "original_name",
+    "read_optimized",
+    "read_optimized_nodes",
+]
 
 SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
 """What onnxruntime appends to names."""
+QUANTIZED = ("_MatMul_quant", "_quantized", "_quant", "_Q8")
+"""What onnxruntime's quantizers append to the names of nodes that they replace: ``quantize_dynamic``, which makes a
+MatMul of a Gemm first, and ``MatMulNBitsQuantizer``."""
+RENAMED = "_QuantizeLinear_Input"
+"""What they append to an output of the graph whose name the DequantizeLinear takes."""
 _FUSION = re.compile(r"/\w+Fusion/?$")
 _INTEGER_OPS = re.compile(
     r"QLinear\w+|QGemm|MatMulInteger\w*|ConvInteger|DynamicQuantize(MatMul|LSTM)|QAttention|MatMulNBits|NhwcMaxPool"

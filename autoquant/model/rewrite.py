@@ -1,4 +1,7 @@
-"""Rewrites of a whole model: each leaves its argument untouched."""
+"""Rewrites of a whole model.
+
+Each leaves its argument untouched. Most give it back where there is nothing to do: weights take long to be copied.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -6,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 import onnx
+from google.protobuf.message import Message
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
 from autoquant.errors import ModelError
@@ -35,6 +39,8 @@ __all__ = [
 
 Model = onnx.ModelProto
 _LARGE_BYTES = 4096
+_CONSTANTS_ARE_NO_INPUTS = 4
+"""Version of the IR from which on initializers need not be listed as inputs."""
 
 
 def _copy(model: Model) -> Model:
@@ -84,16 +90,30 @@ def convert_opset(model: Model, version: int) -> Model:
 
 def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
     """A rewrite that doesn't look at weights, which are most of what it would copy."""
-    skeleton = _copy(model)
-    weights = {t.name: t.raw_data for t in skeleton.graph.initializer if len(t.raw_data) > _LARGE_BYTES}
-    for tensor in skeleton.graph.initializer:
-        if tensor.name in weights:
-            tensor.ClearField("raw_data")
+    skeleton, weights = onnx.ModelProto(), dict[str, bytes]()
+    _copy_fields(model, skeleton, "graph")
+    _copy_fields(model.graph, skeleton.graph, "initializer")
+    for tensor in model.graph.initializer:
+        data = tensor.raw_data
+        if len(data) > _LARGE_BYTES:
+            weights[tensor.name] = data
+        _copy_fields(tensor, skeleton.graph.initializer.add(), *(["raw_data"] if len(data) > _LARGE_BYTES else []))
     rewritten = rewrite(skeleton)
     for tensor in rewritten.graph.initializer:
         if tensor.name in weights:
             tensor.raw_data = weights[tensor.name]
     return rewritten
+
+
+def _copy_fields(source: Message, target: Message, *without: str) -> None:
+    """Copy all fields of a message but some."""
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if hasattr(value, "MergeFrom"):  # a message, or many values
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def inline_functions(model: Model) -> Model:
@@ -121,9 +141,11 @@ def _with_imports_of_functions(model: Model) -> Model:
 
 def drop_initializer_inputs(model: Model) -> Model:
     """Initializers that are also listed as inputs become plain constants, for which the IR must have version 4."""
+    constants = {t.name for t in model.graph.initializer}
+    if model.ir_version >= _CONSTANTS_ARE_NO_INPUTS and not any(v.name in constants for v in model.graph.input):
+        return model
     copy = _copy(model)
-    copy.ir_version = max(copy.ir_version, 4)
-    constants = {t.name for t in copy.graph.initializer}
+    copy.ir_version = max(copy.ir_version, _CONSTANTS_ARE_NO_INPUTS)
     kept = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]
     copy.graph.input.extend(kept)
@@ -150,6 +172,8 @@ def _dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
 
 def constants_as_initializers(model: Model) -> Model:
     """Tensors and numbers of Constant nodes moved to the initializers."""
+    if not any(node.op_type == "Constant" for node in model.graph.node):
+        return model
     copy = _copy(model)
     kept = []
     for node in copy.graph.node:
@@ -204,6 +228,9 @@ def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Map
 
 def open_dimensions(model: Model) -> Model:
     """Negative sizes, as which some exporters write dynamic ones, taken away."""
+    values = (v for graph in _graphs(model.graph) for v in (*graph.input, *graph.value_info, *graph.output))
+    if all(dim.dim_value >= 0 for value in values for dim in value.type.tensor_type.shape.dim):
+        return model
     copy = _copy(model)
     for graph in _graphs(copy.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
@@ -219,6 +246,8 @@ def drop_unused_domains(model: Model) -> Model:
     used = {"", "ai.onnx", *(node.domain for node in nodes)}
     for function in model.functions:
         used |= {imported.domain for imported in function.opset_import}
+    if all(imported.domain in used for imported in model.opset_import):
+        return model
     copy = _copy(model)
     del copy.opset_import[:]
     copy.opset_import.extend(imported for imported in model.opset_import if imported.domain in used)
@@ -240,6 +269,8 @@ def has_named_nodes(model: Model) -> bool:
 
 def name_nodes(model: Model) -> Model:
     """Every node with a name that is unique in its graph, and no end as onnxruntime appends; one that is so stays."""
+    if has_named_nodes(model) and not any(SUFFIX.search(n.name) for graph in _graphs(model.graph) for n in graph.node):
+        return model
     copy = _copy(model)
     for graph in _graphs(copy.graph):
         _name(graph)

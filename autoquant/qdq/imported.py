@@ -8,7 +8,7 @@ from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, activations, can_be_dynamic, can_emit_float, is_linear, kind_of, weight_of
-from autoquant.model.optimized import original_name
+from autoquant.model.optimized import QUANTIZED, RENAMED, original_name
 from autoquant.qdq.dynamic import INT8_LEVEL
 from autoquant.qdq.overrides import TYPE_NAMES
 
@@ -20,10 +20,6 @@ _DYNAMIC = {
     "com.microsoft:MatMulNBits": DType.S8,
 }
 """Operators that find ranges when the model runs, with the type to which they round what they read."""
-_SUFFIXES = ("", "_quant", "_MatMul_quant", "_Q8")
-"""What ``quantize_dynamic``, which makes a MatMul of a Gemm first, and ``MatMulNBitsQuantizer`` append to names."""
-_RENAMED = "_QuantizeLinear_Input"
-"""What onnxruntime's quantizer appends to an output of the graph whose name the DequantizeLinear takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,7 @@ class Quantized:
 
     def type_of_dynamic(self, node: Node) -> DType | None:
         """To which type a node of the float model rounds what it reads as one of ``dynamic``; None where it is none."""
-        names = [NodeName(f"{name}{end}") for name in (node.name, original_name(node.name)) for end in _SUFFIXES]
+        names = [NodeName(f"{name}{end}") for name in (node.name, original_name(node.name)) for end in ("", *QUANTIZED)]
         return next((self.dynamic[name] for name in names if name in self.dynamic), None)
 
     def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
@@ -114,8 +110,11 @@ class FormatThere:
 
     def is_that_of(self, scheme: Scheme) -> bool:
         """Whether a scheme quantizes the same operators with activations of the same type and ranges of that kind."""
-        is_alike = scheme.operators in self.operators and scheme.activation.dtype is self.activation
-        return is_alike and scheme.is_dynamic is self.is_dynamic
+        return self.is_like(scheme) and scheme.activation.dtype is self.activation
+
+    def is_like(self, scheme: Scheme) -> bool:
+        """The same, whatever the type of the activations."""
+        return scheme.operators in self.operators and scheme.is_dynamic is self.is_dynamic
 
 
 def format_there(nodes: Sequence[Node], graph: Graph, found: Quantized) -> FormatThere | None:
@@ -218,4 +217,4 @@ def _readers(quantize: Node, graph: Graph) -> Iterable[TensorName]:
 
 
 def _original(tensor: TensorName) -> TensorName:
-    return TensorName(tensor.removesuffix(_RENAMED))
+    return TensorName(tensor.removesuffix(RENAMED))

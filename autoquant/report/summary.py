@@ -284,7 +284,7 @@ def _regions_phrase(member: Member, record: RunRecord) -> str:
 
 def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
     if member.quality is None:
-        return "nothing is faster than float"
+        return "nothing is shown to be faster than float"
     snr = member.quality.worst_db
     return f"{_ratio_phrase(member.latency[target])}, {member.id} with {snr:.1f} dB, {_regions_phrase(member, record)}"
 
@@ -296,7 +296,7 @@ def _nothing_pays(record: RunRecord) -> str:
             return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
         if any(record.configuration.get(demand) is not None for demand in _DEMANDS):
             return "Nothing better than float was found that keeps what is demanded."
-        return "Nothing pays: the float model alone is on the front."
+        return "Nothing is shown to be better than float, which alone is on the front."
     if record.regions:
         return "No quantized candidate was measured: the float model alone is on the front."
     return "Nothing could be quantized: the float model alone is on the front."

@@ -58,5 +58,7 @@ class RoundedWeights:
 
 
 def grid_digest(scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding) -> str:
-    """Equal for equal grids that are rounded to alike."""
-    return hashlib.sha256(f"{dtype} {rounding}".encode() + scale.tobytes() + zero_point.tobytes()).hexdigest()
+    """Equal for equal grids that are rounded to alike; one scale for a tensor is no scale for its only channel."""
+    return hashlib.sha256(
+        f"{dtype} {rounding} {scale.shape}".encode() + scale.tobytes() + zero_point.tobytes()
+    ).hexdigest()

@@ -7,7 +7,7 @@ from autoquant.domain.region import Region
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "unmatched"]
 
 
 def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpace:
@@ -20,6 +20,13 @@ def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpa
         choices={region.id: (FLOAT, *_allowed(definition, region)) for region in regions},
         schemes={scheme.name: scheme for scheme in definition.schemes},
     )
+
+
+def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:
+    """Expressions of rules that match the name of no node of a region."""
+    nodes = [name for region in regions for name in region.nodes]
+    asked = [rule.nodes for rule in definition.rules if rule.nodes is not None]
+    return [expression for expression in asked if not any(re.search(expression, name) for name in nodes)]
 
 
 def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:

@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import InMemoryStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -22,10 +23,21 @@ from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.study.sampler import SAMPLER_ATTRIBUTES
 
-__all__ = ["Study"]
+__all__ = ["Study", "quiet"]
 
 _NAME = "autoquant"
 _SNR = "snr_db"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Optuna tells of errors alone meanwhile."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 class Study:
@@ -64,14 +76,13 @@ class Study:
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
         self._space, self._objectives, self._bounds = space, objectives, bounds
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         names = _value_names(objectives, n_targets)
         directions = [StudyDirection.MAXIMIZE if name == _SNR else StudyDirection.MINIMIZE for name in names]
         self._distributions: dict[str, BaseDistribution] = {
             region: CategoricalDistribution(list(names)) for region, names in space.choices.items()
         }
         self._stored = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(path))),
+            storage=JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path)))),
             study_name=_NAME,
             directions=directions,
             load_if_exists=True,

@@ -106,6 +106,24 @@ def test_a_run_of_another_machine_is_refused(search: Command, run: dict[Path, by
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_run_of_another_version_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    document = json.loads(Path("run/run.json").read_text())
+    document["environment"]["versions"]["autoquant"] = "0.0.1"
+    Path("run/run.json").write_text(json.dumps(document))
+    result = search("--resume")
+    assert result.exit_code == 2
+    assert "its run was measured in another environment (autoquant 0.0.1, now" in result.stderr
+
+
+def test_a_metric_of_the_same_name_that_is_another_one_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    document = json.loads(Path("run/run.json").read_text())
+    document["configuration"]["metrics"] = ["q=cosine", "top1"]
+    Path("run/run.json").write_text(json.dumps(document))
+    result = search("--resume", "--metric", "q=top1", "--metric", "top1", trials="1")
+    assert result.exit_code == 2
+    assert "'q' is another metric in its run (q=cosine, now q=top1)" in result.stderr
+
+
 def test_a_run_whose_configuration_is_lost_is_refused(search: Command, run: dict[Path, bytes]) -> None:
     Path("run/run.json").write_text("{")
     result = search("--resume")

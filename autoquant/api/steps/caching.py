@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,9 @@ def _made(content: tuple[object, ...], make: Callable[[], tuple[_Found, bool]]) 
 def memory_of(folder: Path) -> joblib.Memory:
     """One that keeps nothing where the folder cannot be written."""
     try:
-        return joblib.Memory(folder, verbose=0)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # of a folder that is there joblib says so when it is too late
+            return joblib.Memory(folder, verbose=0)
     except OSError as error:
         _LOG.warning("results are not kept: %s", error)
         return joblib.Memory(None, verbose=0)

@@ -1,7 +1,7 @@
 """Statistics of the activations, cached by content."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -10,7 +10,7 @@ from autoquant.api.steps.caching import memory_of, user_cache
 from autoquant.api.steps.preparation import definition_of, find_regions
 from autoquant.calibration.collect import collect
 from autoquant.calibration.timed import CutOffError, TimedFeeds
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
@@ -25,6 +25,8 @@ from autoquant.runtime.session import open_session
 __all__ = ["calibrate"]
 
 _CALIBRATION = Target()
+_PASS_BYTES = 1 << 30
+"""Of the activations of one sample that a pass fetches, as far as their shapes are known."""
 
 
 def calibrate(
@@ -38,7 +40,9 @@ def calibrate(
     seconds: float = math.inf,
     n_samples: int | None = None,
 ) -> Statistics:
-    """Observe every activation that the space may quantize, in one pass; the result is cached by content.
+    """Observe every activation that the space may quantize; the result is cached by content.
+
+    In one pass, or in several where the activations of a sample take more than a gigabyte.
 
     Args:
         prepared: The preprocessed model.
@@ -95,25 +99,49 @@ def _statistics(
     graph = prepared.graph
     alike = _alike(graph, tensors)
     axes = _channel_axes(graph, tensors)
-    inner: dict[str, tuple[int, ...] | None] = {
-        name: graph.shape(name) for name in (*alike.values(), *axes) if name in graph.producer
-    }
-    session = open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION)
-    found = collect(
-        session,
-        tuple(dict.fromkeys(alike.values())),
-        feeds,
-        digest=f"{model_digest}-{data_digest}",
-        channel_axes=axes,
-        finite=[
-            name for name in graph.outputs if name in graph.producer and (graph.dtype(name) or "").startswith("float")
-        ],
-        on_sample=on_sample,
-    )
-    found = replace(found, tensors={name: found.tensors[alike[name]] for name in tensors})
-    if feeds.is_cut_off:
+
+    def observe(names: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
+        inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in names if n in graph.producer}
+        return collect(
+            open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION),
+            [name for name in names if alike.get(name) == name],
+            feeds,
+            digest=f"{model_digest}-{data_digest}",
+            channel_axes={name: axes[name] for name in names if name in axes},
+            finite=_float_outputs(graph) if is_first else (),
+            on_sample=on_sample if is_first else None,
+        )
+
+    first, *others = passes = _passes(graph, dict.fromkeys((*alike.values(), *axes)))
+    timed = TimedFeeds(feeds.feeds, feeds.seconds / len(passes))
+    found = observe(first, timed, is_first=True)
+    observed, channels = dict(found.tensors), dict(found.channels)
+    for names in others:
+        more = observe(names, feeds.feeds[: found.n_samples], is_first=False)
+        observed.update(more.tensors)
+        channels.update(more.channels)
+    found = replace(found, tensors={name: observed[alike[name]] for name in tensors}, channels=channels)
+    if timed.is_cut_off:
         raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
     return found
+
+
+def _passes(graph: Graph, names: Iterable[TensorName]) -> list[list[TensorName]]:
+    """At least one."""
+    found: list[list[TensorName]] = [[]]
+    fetched = 0
+    for name in names:
+        n_bytes = 4 * math.prod(graph.shape(name) or (0,))
+        if found[-1] and fetched + n_bytes > _PASS_BYTES:
+            found.append([])
+            fetched = 0
+        found[-1].append(name)
+        fetched += n_bytes
+    return found
+
+
+def _float_outputs(graph: Graph) -> list[TensorName]:
+    return [name for name in graph.outputs if name in graph.producer and (graph.dtype(name) or "").startswith("float")]
 
 
 def _observed(prepared: PreparedModel, definition: SpaceDefinition) -> tuple[TensorName, ...]:

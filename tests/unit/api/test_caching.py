@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from autoquant.api.steps.caching import recalled, trim_cache
 
@@ -36,6 +37,18 @@ def test_a_part_is_not_kept_as_the_whole(tmp_path: Path) -> None:
     assert recalled(tmp_path, ("a",), lambda: (1, False)) == 1
     assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
     assert recalled(tmp_path, ("a",), lambda: (3, True)) == 2
+
+
+def test_a_folder_that_is_there_but_cannot_be_written_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert recalled(tmp_path, ("a",), lambda: (1, True)) == 1
+    assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from autoquant.api.folder import RunFolder, is_disk_full, read_json, writing
+from autoquant.api.folder import RunFolder, is_disk_full, plain_json, read_json, writing
 from autoquant.errors import OutputError
 
 
@@ -151,6 +152,26 @@ def test_values_that_json_does_not_know_are_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "run.json").exists()
 
 
+def test_numbers_of_numpy_are_plain(tmp_path: Path) -> None:
+    RunFolder(tmp_path, resume=False).write_json("run.json", {"seed": np.int64(3), "min_snr_db": np.float32(40)})
+    assert read_json(tmp_path / "run.json") == {"seed": 3, "min_snr_db": 40.0}
+    with pytest.raises(TypeError, match="'set' is no plain value"):
+        plain_json({"a": set()})
+
+
+def test_others_hear_no_more_than_they_would_without_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, log = RunFolder(tmp_path, resume=False), logging.getLogger("autoquant")
+    with caplog.at_level(logging.WARNING), folder.log():
+        log.info("for the file")
+        log.warning("for all")
+    with caplog.at_level(logging.DEBUG), folder.log():
+        log.debug("in detail")
+    assert [record.message for record in caplog.records] == ["for all", "in detail"]
+    assert log.propagate
+    text = (tmp_path / "log.txt").read_text()
+    assert [line.rpartition(" ")[0][24:] for line in text.splitlines()[:2]] == ["INFO for the", "WARNING for"]
+
+
 def test_the_log_takes_what_the_package_says_meanwhile(tmp_path: Path) -> None:
     folder, log = RunFolder(tmp_path, resume=False), logging.getLogger("autoquant")
     level, handlers = log.level, list(log.handlers)
@@ -167,6 +188,14 @@ def test_a_search_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
     folder.write_text("log.txt", "")
     folder.discard_if_new()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_was_there_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("what the shell wrote")
+    folder = RunFolder(tmp_path, resume=False)
+    folder.write_json("run.json", {})
+    folder.discard_if_new()
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["log.txt"]
 
 
 def test_what_somebody_else_put_there_meanwhile_stays(tmp_path: Path) -> None:

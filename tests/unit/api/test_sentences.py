@@ -2,10 +2,19 @@ from dataclasses import replace
 
 import pytest
 
-from autoquant.api.sentences import ending_sentence, failure_sentences, nothing_to_quantize, saturation_sentences
+from autoquant.api.sentences import (
+    ending_sentence,
+    failure_sentences,
+    float_sentences,
+    nothing_to_quantize,
+    saturation_sentences,
+)
 from autoquant.domain.measurement import Evaluation
 from autoquant.domain.scheme import Rounding
+from autoquant.graph.regions import find_regions
+from autoquant.model.graph import Graph
 from autoquant.space.schema import read_space
+from tests.models import floats, model_of
 from tests.records import a_failure, a_measured
 
 NOTHING = "before any quantized candidate was evaluated; give more --time"
@@ -34,6 +43,19 @@ def test_a_search_that_had_no_time_to_begin_says_what_to_do(
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
     assert "no operator that could be quantized, so it stays float" in nothing_to_quantize(False)
     assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(True)
+
+
+def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> None:
+    model = model_of(
+        "(float[1,4,5,5] x, bool c) => (float[1,4,5,5] y)",
+        "a = Conv(x, w) b = ConvTranspose(a, w) y = If(c) <then_branch = t () => (float[1,4,5,5] u)"
+        " { i = Conv(b, w) u = Conv(i, w) }, else_branch = e () => (float[1,4,5,5] v) { v = Relu(b) }>",
+        {"w": floats(4, 4, 1, 1)},
+    )
+    graph = Graph(model)
+    (said,) = float_sentences(graph, find_regions(graph, [graph.nodes[0].name]))
+    assert said == ("in no region, so that they stay float: 1 ConvTranspose, 2 Conv in bodies of If, Loop or Scan")
+    assert float_sentences(graph, find_regions(graph, [node.name for node in graph.nodes]))[0].endswith("or Scan")
 
 
 def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> None:

@@ -353,6 +353,25 @@ def test_statistics_of_the_first_samples_are_those_of_a_calibration_that_was_cut
     assert calibrate(prepared, samples, cache_folder=tmp_path / "cache", n_samples=6).digest == whole.digest
 
 
+@pytest.mark.parametrize(("seconds", "n_samples"), [(math.inf, 6), (0, 1)])
+def test_activations_that_take_much_memory_are_observed_in_several_passes_over_the_same_samples(
+    model: Path, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, n_samples: int
+) -> None:
+    prepared, told = prepare(model, samples), list[int]()
+    at_once = calibrate(prepared, samples, cache_folder=tmp_path / "once", n_samples=n_samples)
+    monkeypatch.setattr("autoquant.api.steps.calibration._PASS_BYTES", 1)
+    found = calibrate(prepared, samples, cache_folder=tmp_path / "often", seconds=seconds, on_sample=told.append)
+    assert (found.n_samples, found.digest) == (n_samples, at_once.digest)
+    assert told == list(range(1, n_samples + 1))
+    assert found.tensors.keys() == at_once.tensors.keys()
+    for name, one in at_once.tensors.items():
+        np.testing.assert_array_equal(found.tensors[name].counts, one.counts)
+        assert (found.tensors[name].minimum, found.tensors[name].maximum) == (one.minimum, one.maximum)
+    assert found.channels.keys() == at_once.channels.keys()
+    for name, channels in at_once.channels.items():
+        np.testing.assert_array_equal(found.channels[name].mean, channels.mean)
+
+
 DYNAMIC_SPACE = """
 schema = 1
 [ep.cpu]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnxruntime.quantization import quantize_dynamic
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
@@ -18,7 +18,8 @@ from autoquant.model.graph import Graph
 from autoquant.report.front_json import front_json
 from autoquant.space.translation import KnownRegion
 from tests.graphs import scheme
-from tests.models import a_convnet, floats, model_of
+from tests.models import a_convnet, floats, model_of, saved
+from tests.quantized import quantized_by_recipe
 from tests.records import a_front, a_member, a_region
 from tests.unit.study.layouts import SCHEMES, a_scheme
 
@@ -99,6 +100,17 @@ def test_a_float_model_quantizes_nothing(tmp_path: Path) -> None:
         node.name = name
     found = source.assignments(regions, space, Graph(model))
     assert (found.assignments, found.note) == ((), "0 of 2 regions are quantized there")
+
+
+def test_a_type_of_activations_that_the_space_lacks_gives_the_nearest_scheme(tmp_path: Path) -> None:
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QDQ, QuantType.QInt8)
+    graph, u8 = Graph(a_convnet()), scheme("u8:tensor:asym", "s8:channel:sym")
+    regions = find_regions(graph, [node.name for node in graph.nodes])
+    space = SearchSpace(choices={region.id: ("float", u8.name) for region in regions}, schemes={u8.name: u8})
+    found = read_warm_start(saved(recipe, tmp_path / "s8.onnx")).assignments(regions, space, graph)
+    (assignment,) = found.assignments
+    assert set(assignment.values()) == {u8.name}
+    assert "with a type of activations that it does not have: they take another one" in found.note
 
 
 def test_regions_with_ranges_found_at_run_time_are_taken_over_or_named(tmp_path: Path) -> None:

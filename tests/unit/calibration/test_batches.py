@@ -268,6 +268,12 @@ def test_an_array_that_does_not_fit_is_refused(array: Array, expected: str) -> N
     assert refused({"image": array}) == f"calibration data <dict>, array 'image'{expected}"
 
 
+def test_axes_in_another_order_are_to_be_transposed() -> None:
+    image = InputSignature("image", "float32", ("N", 3, 8, 8))
+    assert refused({"image": np.zeros((2, 8, 8, 3), np.float32)}, image).endswith("(N, 3, 8, 8), transpose it")
+    assert refused({"image": np.zeros((2, 8, 8, 4), np.float32)}, image).endswith("(N, 3, 8, 8), reshape it")
+
+
 def test_samples_without_any_value_are_refused_and_empty_inputs_beside_others_are_not() -> None:
     message = "calibration data <dict>, sample 0: its arrays hold no value, leave the sample out"
     assert refused({"image": np.zeros((2, 0, 3), np.float32)}) == message

@@ -33,8 +33,11 @@ def test_channels_begin_in_a_weight_and_its_bias_and_end_in_the_next_weight() ->
     ]
 
 
-def test_tensors_of_unknown_shape_keep_their_scale() -> None:
-    assert trace(Graph(a_mlp()), RULES).n == 1
+def test_tensors_of_unknown_rank_keep_their_scale_and_those_of_unknown_sizes_need_not() -> None:
+    model = a_mlp()
+    assert trace(Graph(model), RULES).n > 1
+    del model.graph.value_info[:]
+    assert trace(Graph(model), RULES).n == 1
 
 
 def test_constants_that_are_scaled_are_finite_float32() -> None:

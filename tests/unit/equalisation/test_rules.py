@@ -104,9 +104,23 @@ def models(draw: st.DrawFn) -> onnx.ModelProto:
     return model_of(f"(float[1,4,6,6] x) => ({', '.join(outputs)})", "\n".join(body), CONSTANTS)
 
 
-@settings(max_examples=150, deadline=None)
-@given(model=models(), seed=st.integers(0, 99))
-def test_every_tensor_is_its_own_channel_by_channel_divided_by_the_scales(model: onnx.ModelProto, seed: int) -> None:
+def of_any_size(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same with heights and widths that are not known."""
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    del found.graph.value_info[:]
+    for value in (*found.graph.input, *found.graph.output):
+        for dim, name in zip(value.type.tensor_type.shape.dim[2:], ("H", "W"), strict=False):
+            dim.dim_param = name
+    return onnx.shape_inference.infer_shapes(found, data_prop=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(given_model=models(), seed=st.integers(0, 99), is_static=st.booleans())
+def test_every_tensor_is_its_own_channel_by_channel_divided_by_the_scales(
+    given_model: onnx.ModelProto, seed: int, is_static: bool
+) -> None:
+    model = given_model if is_static else of_any_size(given_model)
     graph = Graph(model)
     before = model.SerializeToString(deterministic=True)
     channels = trace(graph, RULES)
@@ -120,17 +134,20 @@ def test_every_tensor_is_its_own_channel_by_channel_divided_by_the_scales(model:
         name: graph.shape(name) for name in graph.producer if name in graph.float_tensors
     }
     names = [*graph.outputs, *(name for name in inner if name not in graph.outputs)]
-    feed = feed_of(model)
+    feed = feed_of(given_model)
     plain, scaled = (outputs_of(with_outputs(g.model, inner), feed) for g in (graph, changed))
     for name, expected, found in zip(names, plain, scaled, strict=True):
         label = channels.labels.get(TensorName(name), np.zeros((), np.intp))
         np.testing.assert_array_equal(found, np.ldexp(expected, -exponents[label]), err_msg=name)
 
 
-def channels_between(middle: str, shape: str = "1,4,6,6", last: str = "Conv(m, square)") -> Channels:
+def channels_between(
+    middle: str, shape: str = "1,4,6,6", last: str = "Conv(m, square)", *, is_static: bool = True
+) -> Channels:
     """Of ``a``, written by a Conv, through operators that write ``m``, read by a linear operator."""
     body = f"a = Conv<pads=[1,1,1,1]>(x, full, bias) {middle} y = {last}"
-    return trace(Graph(model_of(f"(float[1,4,6,6] x) => (float[{shape}] y)", body, CONSTANTS)), RULES)
+    model = model_of(f"(float[1,4,6,6] x) => (float[{shape}] y)", body, CONSTANTS)
+    return trace(Graph(model if is_static else of_any_size(model)), RULES)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +164,12 @@ def channels_between(middle: str, shape: str = "1,4,6,6", last: str = "Conv(m, s
         "m = Add(a, factor)",
         "m = Mul(a, scalar)",
         "b = Transpose<perm=[0,2,3,1]>(a) m = Transpose<perm=[0,3,1,2]>(b)",
+        "b = Resize(a, , doubled) m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(b)",
     ],
 )
-def test_a_scale_per_channel_passes(middle: str) -> None:
-    channels = channels_between(middle)
+@pytest.mark.parametrize("is_static", [True, False])
+def test_a_scale_per_channel_passes(middle: str, is_static: bool) -> None:
+    channels = channels_between(middle, is_static=is_static)
     assert channels.n == 5
     assert channels.labels[TensorName("a")].ravel().tolist() == channels.labels[TensorName("m")].ravel().tolist()
 
@@ -171,6 +190,17 @@ def test_a_scale_per_channel_passes(middle: str) -> None:
 )
 def test_a_scale_per_channel_does_not_pass(middle: str) -> None:
     assert TensorName("a") not in channels_between(middle).labels
+
+
+def test_a_concatenation_and_a_normalisation_of_tensors_of_any_size_pass() -> None:
+    joined = channels_between("b = Relu(a) c = Concat<axis=1>(a, b) m = Conv(c, narrow)", is_static=False)
+    assert joined.labels[TensorName("c")].ravel().tolist() == [1, 2, 3, 4] * 2
+    normalised = channels_between(
+        "r = Transpose<perm=[0,2,3,1]>(a) n = LayerNormalization(r, gamma, bias) p = MatMul(n, matrix)"
+        " m = Transpose<perm=[0,3,1,2]>(p)",
+        is_static=False,
+    )
+    assert normalised.labels[TensorName("n")].ravel().tolist() == [1, 2, 3, 4]
 
 
 def test_channels_that_a_gemm_adds_keep_their_scale() -> None:

@@ -175,6 +175,12 @@ def test_of_those_that_cannot_be_told_apart_in_latency_a_larger_one_with_no_more
     assert members(found, objectives) == ["small"]
 
 
+def test_what_is_beaten_in_ratio_and_snr_is_no_member_whatever_rounds_in_pairs_say() -> None:
+    found = {"better": measured(40, a_latency(0.555)), "worse": measured(30, a_latency(0.569))}
+    kept = choose_members(found, lambda *_: True, float_bytes=FLOAT_BYTES)
+    assert kept == ["better"]
+
+
 def test_equal_and_useless_outputs_have_their_place() -> None:
     found = {
         "useless": measured(-math.inf, a_latency(0.3)),

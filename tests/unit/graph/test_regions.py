@@ -331,3 +331,11 @@ def test_what_is_in_a_group_takes_in_no_other_node() -> None:
     )
     found = find_regions(graph, every_node(graph), groups={"product": "y"})
     assert [region.op_types for region in found] == [("MatMul",)]
+
+
+def test_where_sizes_are_not_known_weights_say_what_is_much_work() -> None:
+    constants = {"w": floats(32, 4, 3, 3), "v": floats(4, 32, 1, 1)}
+    body = "a = Conv<pads=[1,1,1,1]>(x, w) y = Conv(a, v)"
+    graph = Graph(model_of("(float[1,4,H,W] x) => (float[1,4,H,W] y)", body, constants))
+    first, second = find_regions(graph, every_node(graph))
+    assert first.work > 0.6 > 0.4 > second.work

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import onnx
-from onnxruntime.quantization import QuantFormat, QuantType
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 from autoquant import inspect_model
 from autoquant.inspection.comparison import Comparison, Fate
@@ -40,6 +40,32 @@ def test_nodes_that_became_integer_are_followed_by_name(tmp_path: Path) -> None:
 def test_nodes_that_the_quantizer_renames_are_followed(tmp_path: Path) -> None:
     recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QOperator, QuantType.QUInt8)
     assert fate_of(compared(recipe, a_convnet(), tmp_path), "a").runs is Runs.INTEGER
+
+
+def test_products_that_the_dynamic_quantizer_or_preprocessing_renames_are_followed(tmp_path: Path) -> None:
+    constants = {"w": floats(8, 8), "b": floats(8)}
+    gemm = model_of("(float[4,8] x) => (float[4,8] y)", "y = Gemm(x, w, b)", constants)
+    gemm.graph.node[0].name = "linear"
+    quantize_dynamic(saved(gemm, tmp_path / "float.onnx"), tmp_path / "dynamic.onnx")
+    found = compared(onnx.load(tmp_path / "dynamic.onnx"), gemm, tmp_path)
+    assert fate_of(found, "linear").runs is Runs.DYNAMIC
+    apart = model_of("(float[4,8] x) => (float[4,8] y)", "m = MatMul(x, w) y = Add(m, b)", constants)
+    fused = onnx.ModelProto()
+    fused.CopyFrom(gemm)
+    fused.graph.node[0].name = "m/MatMulAddFusion"
+    assert fate_of(compared(fused, apart, tmp_path), "m").runs is Runs.FLOAT
+
+
+def test_nodes_without_names_are_followed_by_what_they_write(tmp_path: Path) -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = ""
+    recipe = quantized_by_recipe(model, tmp_path, QuantFormat.QDQ, QuantType.QUInt8)
+    for node in recipe.graph.node:
+        node.name = ""
+    found = compared(recipe, model, tmp_path)
+    assert {fate.op_type: fate.runs for fate in found.fates if fate.op_type == "Conv"} == {"Conv": Runs.INTEGER}
+    assert found.n_missing == 2
 
 
 def test_a_float_node_that_loses_its_fused_kernel_is_marked(tmp_path: Path) -> None:

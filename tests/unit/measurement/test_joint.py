@@ -208,6 +208,16 @@ def test_without_time_one_file_is_scored(files: dict[str, Path]) -> None:
     assert list(final.run()) == ["same", REFERENCE]
 
 
+def test_files_that_metrics_leave_no_time_for_are_counted(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JointMeasurement, "_drop_what_is_late", lambda *_: None)
+    final = measurement(files, n_sessions=1, seconds=-1)
+    final.setup = replace(final.setup, make_scorer=FixedScorer)
+    assert list(final.run()) == ["same", REFERENCE]
+    assert "there was no time for the metrics of 1 of 2 files, which are left out; give more --time" in final.notes
+
+
 def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,3 +160,11 @@ def test_an_input_that_a_body_leaves_out_is_no_tensor() -> None:
                          else_branch = e () => (float[2] q) { q = Identity(x) }>"""
     graph = Graph(model_of("(float[2] x, bool b) => (float[2] y)", body, {"high": 1.0}))
     assert graph.pinned == {"x", "y", "high", "p", "q"}
+
+
+def test_sizes_are_known_where_some_dimensions_are_not() -> None:
+    graph = Graph(model_of("(float[N,4] x, float u) => (float[N,4] y)", "y = Relu(x)", {"w": floats(2, 3)}))
+    x, u, w, gone = map(TensorName, ("x", "u", "w", "gone"))
+    assert [graph.shape(name) for name in (x, u, w, gone)] == [None, (), (2, 3), None]
+    assert [graph.sizes(name) for name in (x, u, w, gone)] == [(None, 4), (), (2, 3), None]
+    assert [graph.rank(name) for name in (x, u, w, gone)] == [2, 0, 2, 0]

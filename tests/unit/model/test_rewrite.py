@@ -37,6 +37,11 @@ from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_
 )
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
+    model.graph.node[0].name = ""
+    model.graph.node.append(helper.make_node("Constant", [], ["unread"], value_float=1.0))
+    model.graph.input.append(helper.make_tensor_value_info("b0", onnx.TensorProto.FLOAT, (6,)))
+    if request.param == "open":
+        model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = -1
     original = onnx.ModelProto()
     original.CopyFrom(model)
     rewrites: dict[str, Callable[[onnx.ModelProto], object]] = {
@@ -57,6 +62,16 @@ def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.Mod
 
 def test_a_rewrite_leaves_its_argument_untouched(rewritten: tuple[onnx.ModelProto, onnx.ModelProto]) -> None:
     assert rewritten[0] == rewritten[1]
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [constants_as_initializers, densify, drop_initializer_inputs, drop_unused_domains, inline_functions, name_nodes,
+     open_dimensions],
+)  # fmt: skip
+def test_a_model_with_nothing_to_rewrite_is_given_back(rewrite: Callable[[onnx.ModelProto], object]) -> None:
+    model = drop_unused_domains(a_mlp())
+    assert rewrite(model) is model
 
 
 def test_bytes_are_the_model() -> None:

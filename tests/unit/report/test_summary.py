@@ -110,7 +110,7 @@ def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
     assert run_sentences(a_record(FRONT)) == [
         "At 30 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
         "At 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
-        "At 50 dB: nothing is faster than float.",
+        "At 50 dB: nothing is shown to be faster than float.",
         "3 evaluations: 1 complete, 1 rejected early, 1 failed.",
     ]
 
@@ -134,10 +134,10 @@ def test_a_run_where_nothing_pays_says_so() -> None:
     record = a_record(a_front(), evaluations=(a_measured(0, ratio=1.2),))
 
     assert run_sentences(record) == [
-        "Nothing pays: the float model alone is on the front.",
+        "Nothing is shown to be better than float, which alone is on the front.",
         "1 evaluation: 1 complete.",
     ]
-    assert headline(record) == "Nothing pays: the float model alone is on the front."
+    assert headline(record) == "Nothing is shown to be better than float, which alone is on the front."
 
 
 @pytest.mark.parametrize("demand", ["min_snr_db", "max_latency_ratio", "max_size_bytes"])
@@ -238,7 +238,7 @@ def test_a_front_of_a_metric_is_told_by_its_drops() -> None:
     )
     assert [line.split(",")[0] for line in run_sentences(a_record(front))[:4]] == [
         "Objectives: higher top1",
-        "At no drop of top1: nothing is faster than float.",
+        "At no drop of top1: nothing is shown to be faster than float.",
         "At a drop of top1 by 0.5 %: 0.60 of float's latency (0.59 to 0.61)",
         "At a drop of top1 by 1 %: 0.60 of float's latency (0.59 to 0.61)",
     ]

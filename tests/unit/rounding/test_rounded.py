@@ -35,6 +35,13 @@ def test_integers_of_another_grid_or_algorithm_are_not_taken(
     assert rounded(W, scale, zero_point, dtype, rounding) is None
 
 
+def test_one_scale_for_a_tensor_is_another_grid_than_one_for_its_only_channel() -> None:
+    channel, tensor = (np.full(shape, 0.1, np.float32) for shape in ((1,), ()))
+    zero_points = [np.zeros(scale.shape, np.int8) for scale in (channel, tensor)]
+    rounded = RoundedWeights({(W, grid_digest(channel, zero_points[0], DType.S8, GPTQ)): (np.ones((1, 3)), channel)})
+    assert rounded(W, tensor, zero_points[1], DType.S8, GPTQ) is None
+
+
 def test_weights_that_cannot_be_rounded_so_are_named() -> None:
     assert RoundedWeights({}).note is None
     note = RoundedWeights({}, unfit=frozenset({TensorName("v"), TensorName("w")})).note

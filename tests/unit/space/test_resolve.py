@@ -8,7 +8,7 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import SpaceDefinition, SpaceRule
-from autoquant.space.resolve import resolve
+from autoquant.space.resolve import resolve, unmatched
 
 NAMES = ("all-a", "all-b", "linear")
 OP_TYPES = ("Conv", "Add", "Softmax", "MaxPool")
@@ -77,6 +77,11 @@ def test_a_rule_by_name_is_searched_in_the_names_of_the_nodes() -> None:
     space = definition(rule(FLOAT, nodes="/head"))
     assert choices(space, **{"/body/conv": "Conv", "/body/head/conv": "Conv"}) == (FLOAT,)
     assert choices(space, **{"/body/conv": "Conv"}) == (FLOAT, *NAMES)
+
+
+def test_rules_whose_nodes_are_in_no_region_are_found() -> None:
+    rules = rule("a", nodes="head"), rule("a", nodes="haed"), rule("a", op_types=["Conv"])
+    assert unmatched(definition(*rules), [region(head="Conv")]) == ["haed"]
 
 
 def test_a_rule_with_op_types_and_nodes_matches_only_where_both_do() -> None:

@@ -15,7 +15,7 @@ from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.metrics.grammar import parse_metrics
-from autoquant.study.study import Study
+from autoquant.study.study import Study, quiet
 from tests.records import a_latency, a_measured
 
 R0, R1 = RegionId("r0"), RegionId("r1")
@@ -49,6 +49,23 @@ def test_a_trial_names_one_of_its_choices_for_every_region(path: Path) -> None:
     trial = a_study(path).ask()
     assert trial.assignment.keys() == {R0, R1}
     assert all(name in SPACE.choices[region] for region, name in trial.assignment.items())
+
+
+def test_a_disk_without_links_is_no_matter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("symbolic link privilege not held")
+
+    monkeypatch.setattr("os.symlink", refuse)
+    study = a_study(path)
+    study.tell(evaluated(study.ask()))
+    assert len(a_study(path).evaluations) == 1
+
+
+def test_optuna_is_as_loud_as_before_behind_a_search() -> None:
+    before = optuna.logging.get_verbosity()
+    with quiet():
+        assert optuna.logging.get_verbosity() == optuna.logging.ERROR
+    assert optuna.logging.get_verbosity() == before
 
 
 def test_an_assignment_that_was_evaluated_can_be_asked_for(path: Path) -> None:
