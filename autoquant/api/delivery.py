@@ -237,19 +237,15 @@ def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> I
 
 def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds) -> Iterator[str]:
     """How many models within the demands are faster than float in the median, where none is shown to be."""
-    latencies = [
-        latency
-        for standing in standings.values()
-        if bounds.keeps(standing)
-        for latency in standing.latency.values()
-        if latency.ratio < 1
-    ]
-    if latencies:
-        best = min(latencies, key=lambda latency: latency.ratio)
+    kept = [standing.latency.values() for standing in standings.values() if bounds.keeps(standing)]
+    fastest = [min(latencies, key=lambda latency: latency.ratio) for latencies in kept]
+    likely = sorted((latency for latency in fastest if latency.ratio < 1), key=lambda latency: latency.ratio)
+    if likely:
+        low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
         yield (
-            f"{len(latencies)} latencies of models that keep the demands are below float's in the median, the lowest at"
-            f" {best.ratio:.2f}, but none beyond its interval ({best.ratio_low:.2f} to {best.ratio_high:.2f} there):"
-            " give more --time, or search again on a quiet machine"
+            f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of it,"
+            f" but none beyond its interval ({low} to {high} there): give more --time, or search again where nothing else"
+            " runs"
         )
 
 

@@ -160,17 +160,19 @@ class RunFolder:
         with writing(self.path / "log.txt"):
             handler = _LogFile(self.path / "log.txt", encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        before, others = (_LOG.level, _LOG.propagate), _Others(_LOG.getEffectiveLevel())
+        level, propagate, others = _LOG.level, _LOG.propagate, _Others(_LOG.getEffectiveLevel())
+        handlers = [handler, others] if propagate else [handler]
         _LOG.setLevel(min(logging.INFO, others.level))
         _LOG.propagate = False
-        for each in (handler, others):
+        for each in handlers:
             _LOG.addHandler(each)
         try:
             yield
         finally:
-            for each in (handler, others):
+            for each in handlers:
                 _LOG.removeHandler(each)
-            _LOG.level, _LOG.propagate = before
+            _LOG.setLevel(level)
+            _LOG.propagate = propagate
             with suppress(OSError):
                 handler.close()
 
@@ -222,7 +224,7 @@ class _Others(logging.Handler):
     """Gives the loggers above what they would get without the log file."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if _LOG.parent is not None:
+        if _LOG.parent is not None and _LOG.parent.hasHandlers():  # without any, logging would print warnings
             _LOG.parent.handle(record)
 
 

@@ -8,6 +8,7 @@ from autoquant.api.folder import read_json
 from autoquant.domain.accuracy import Form
 from autoquant.domain.region import TensorName
 from autoquant.errors import OutputError
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.rounding.rounded import Asked
 from autoquant.runtime.environment import describe_environment, differences
 
@@ -113,7 +114,8 @@ def _refuse_other_metrics(folder: Path, earlier: Mapping[str, object], now: Mapp
 def _metrics(configuration: Mapping[str, object]) -> dict[str, str]:
     """As they are spelled, by name."""
     found = configuration.get("metrics")
-    return {str(text).partition("=")[0]: str(text) for text in found} if isinstance(found, list) else {}
+    metrics = parse_metrics([str(text) for text in found]) if isinstance(found, list) else ()
+    return {metric.name: str(metric) for metric in metrics}
 
 
 def _other_version(earlier: Mapping[str, object], now: Mapping[str, object]) -> list[str]:

@@ -94,7 +94,10 @@ class QuantizedFile:
     found: Quantized
 
     def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:
-        """One assignment: each region that is quantized there takes the first scheme that fits, or nearly does."""
+        """One assignment: each region that is quantized there takes the first scheme that fits.
+
+        Where none does, that is the first one that quantizes the same operators, with another type of activations.
+        """
         by_name = {node.name: node for node in graph.nodes}
         there = {region.id: format_there([by_name[n] for n in region.nodes], graph, self.found) for region in regions}
         assignment = {}
@@ -104,7 +107,7 @@ class QuantizedFile:
                 n_quantized += 1
                 choices = [space.schemes[name] for name in space.choices[region] if name != FLOAT]
                 fitting = [scheme for scheme in choices if found.is_that_of(scheme)]
-                near = fitting or [scheme for scheme in choices if found.is_like(scheme)]
+                near = fitting or [scheme for scheme in choices if found.is_like(scheme) and not found.is_dynamic]
                 n_near += len(near) > 0 and not fitting
                 if near:
                     assignment[region] = near[0].name

@@ -73,7 +73,7 @@ class Quality:
 
     Attributes:
         per_output: SNR in dB of each float output, pooled over the samples; ``inf`` where equal.
-        agreement: Share of equal elements of each integer or boolean output.
+        agreement: Share of equal elements of each output of integers, booleans or strings.
         n_samples: Evaluation samples behind the numbers.
     """
 

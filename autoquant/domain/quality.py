@@ -156,13 +156,14 @@ def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generi
     for start in range(0, ref.size, _CHUNK):
         part = ref[start : start + _CHUNK]
         held = buffer[: part.size]
-        np.multiply(part, part, out=held, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of doubles
+            np.multiply(part, part, out=held, dtype=np.float64)
         signal += float(held.sum())
         if is_equal_shape:
-            with np.errstate(invalid="ignore"):  # of infinities
+            with np.errstate(invalid="ignore", over="ignore"):  # of infinities
                 np.subtract(part, out[start : start + _CHUNK], out=held, dtype=np.float64)
-            noise += float(np.square(held, out=held).sum())
-    if is_equal_shape and not math.isfinite(signal):
+                noise += float(np.square(held, out=held).sum())
+    if is_equal_shape and not math.isfinite(signal) and not np.isfinite(ref).all():
         return _finite_powers(ref, out)
     return signal, noise if is_equal_shape and math.isfinite(noise) else math.inf
 

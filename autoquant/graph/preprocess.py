@@ -143,7 +143,7 @@ def _apply(
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
-        model = lower_matmul(fold_affine(fuse_hard_swish(split_gemm(model))))
+        model = lower_matmul(split_gemm(fold_affine(fuse_hard_swish(model))))
     return name_nodes(infer_shapes(drop_unused_domains(model)))
 
 

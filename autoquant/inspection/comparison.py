@@ -52,13 +52,13 @@ class Comparison:
 
 def compare(quantized: Inspection, reference: Inspection) -> Comparison:
     """Follow each node of the float model, by name, into the quantized model."""
-    there = {_float_name(node.name): node for node in quantized.nodes}
+    there = {_float_name(node.name): node for node in quantized.nodes} | {node.name: node for node in quantized.nodes}
     counted = Counter[tuple[str, str | None, str | None, Runs | None]]()
     examples: dict[tuple[str, str | None, str | None, Runs | None], str] = {}
     for node in reference.nodes:
         if node.runs is not Runs.FLOAT:
             continue
-        found = there.get(node.name)
+        found = there.get(node.name, there.get(_float_name(node.name)))
         key = (node.op_type, _kernel(node), _kernel(found), found.runs if found is not None else None)
         counted[key] += 1
         examples.setdefault(key, node.name)

@@ -44,6 +44,10 @@ def blamed(
         worker = make_worker()
         try:
             worker.ready(seconds=STARTING_S)
+        except WorkerLostError:  # before any file was opened
+            worker.close()
+            break
+        try:
             worker.call("open", key, path, seconds=seconds)
             for target in targets:
                 worker.call(method, target, range(1), seconds=seconds)

@@ -13,7 +13,6 @@ from onnx import helper, numpy_helper
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import without_unused
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import opset_of
 
 __all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
@@ -115,13 +114,19 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
     """The operator of a Gemm's product alone; None for what is none, or is to stay one."""
-    if node.op_type != "Gemm" or len(node.inputs) < 3 or not node.inputs[2] or has_constant_bias(node, graph):
+    if node.op_type != "Gemm" or len(node.inputs) < 3 or not node.inputs[2] or _is_vector(node.inputs[2], graph):
         return None
     if any(node.attributes.get(factor, 1.0) != 1.0 for factor in ("alpha", "beta")):
         return None
     if not _transposed(node):
         return "MatMul"
     return "Gemm" if opset >= _GEMM_WITHOUT_BIAS else None
+
+
+def _is_vector(tensor: TensorName, graph: Graph) -> bool:
+    """Whether it is a constant that differs along the last axis alone."""
+    shape = graph.shape(tensor) or (1,)
+    return graph.is_constant(tensor) and int(np.prod(shape)) == shape[-1]
 
 
 def _transposed(node: Node) -> list[str]:

@@ -36,11 +36,16 @@ def _in_system(file: Path) -> Iterator[int]:
 def _in_containers(proc: Path, system: Path) -> Iterator[int]:
     for most, used, prefix in _GROUPS:
         for file in container_files(("memory",), most, proc, system):
-            with contextlib.suppress(OSError, ValueError, KeyError):  # "max" is no number
-                counters = _fields(file.with_name("memory.stat"))
-                cached = sum(int(counters[prefix + name]) for name in _CACHED)
+            with contextlib.suppress(OSError, ValueError):  # "max" is no number
                 left = int(file.read_text(encoding="ascii")) - int(file.with_name(used).read_text(encoding="ascii"))
-                yield max(0, left + cached)
+                yield max(0, left + _cached_bytes(file.with_name("memory.stat"), prefix))
+
+
+def _cached_bytes(file: Path, prefix: str) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        counters = _fields(file)
+        return sum(int(counters.get(prefix + name, 0)) for name in _CACHED)
+    return 0
 
 
 def _fields(file: Path) -> dict[str, str]:

@@ -31,6 +31,7 @@ from autoquant.errors import AutoquantError
 from autoquant.isolation.process import memory_folder
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.samplers import least_ratios_of
+from autoquant.study.study import quiet
 from experiments.believe.document import markdown, new_part, place, read_document, write_part
 from experiments.believe.subjects import subject_of
 from experiments.results import seconds_of
@@ -84,7 +85,7 @@ def search_blocks_without(blocks: Blocks, part: Part | None, *, n_evaluations: i
         problem = replace(problem, space=narrowed(problem.space, one_range_each(problem.space.schemes.values())))
     prior = prior_without(part, blocks.prior)
     sampler = StructureSampler(layout_without(part, problem.layout), seed=seed, prior=prior)
-    with TemporaryDirectory(prefix="blocks-", dir=memory_folder()) as folder:
+    with TemporaryDirectory(prefix="blocks-", dir=memory_folder()) as folder, quiet():
         trials = trials_of(answers, problem, sampler, Path(folder))
         trials.has_prior, trials.least_ratios = prior is not None, least_ratios_of(sampler)
         switch_off(part, trials)

@@ -27,7 +27,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
 from autoquant.isolation.process import memory_folder
 from autoquant.study.samplers import BaseSampler, make_sampler
-from autoquant.study.study import Study
+from autoquant.study.study import Study, quiet
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.remeasure import mean_saving
 from experiments.search.blocks import FAMILIES, Answers, Blocks, Budget, make_blocks
@@ -41,7 +41,7 @@ ARMS = ("untold", "told")
 def search_blocks(blocks: Blocks, *, n_evaluations: int, seed: int) -> Answers:
     """Search with the time for so many evaluations; all are timed, also one-region probes."""
     answers, problem = Answers(blocks, Budget(seconds=n_evaluations + 0.25)), blocks.problem
-    with TemporaryDirectory(prefix="blocks-", dir=memory_folder()) as folder:
+    with TemporaryDirectory(prefix="blocks-", dir=memory_folder()) as folder, quiet():
         sampler = make_sampler(SamplerName.STRUCTURE, problem.layout, seed=seed, prior=blocks.prior)
         trials_of(answers, problem, sampler, Path(folder)).run(None)
     return answers

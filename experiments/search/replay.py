@@ -14,7 +14,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 from autoquant.isolation.process import memory_folder
 from autoquant.study.samplers import SamplerChoice, is_structured, make_sampler
-from autoquant.study.study import Study
+from autoquant.study.study import Study, quiet
 from experiments.search.table import Table
 
 __all__ = ["Replay", "replay"]
@@ -109,7 +109,7 @@ def replay(
         UsageError: The table is not complete.
     """
     problem, answers = table.problem, Replay(table, n_evaluations)
-    with TemporaryDirectory(prefix="replay-", dir=memory_folder()) as folder:
+    with TemporaryDirectory(prefix="replay-", dir=memory_folder()) as folder, quiet():
         made = make_sampler(sampler, problem.layout, seed=seed)
         Trials(
             study=Study(Path(folder) / "study.journal", problem.space, made),

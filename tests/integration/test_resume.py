@@ -115,13 +115,18 @@ def test_a_run_of_another_version_is_refused(search: Command, run: dict[Path, by
     assert "its run was measured in another environment (autoquant 0.0.1, now" in result.stderr
 
 
-def test_a_metric_of_the_same_name_that_is_another_one_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("before", "now"), [("q=cosine", "q=top1"), ("old_metrics:score", "own_metrics_of_resume:score")]
+)
+def test_a_metric_of_the_same_name_that_is_another_one_is_refused(search: Command, before: str, now: str) -> None:
     document = json.loads(Path("run/run.json").read_text())
-    document["configuration"]["metrics"] = ["q=cosine", "top1"]
+    document["configuration"]["metrics"] = [before, "top1"]
     Path("run/run.json").write_text(json.dumps(document))
-    result = search("--resume", "--metric", "q=top1", "--metric", "top1", trials="1")
+    Path("own_metrics_of_resume.py").write_text("def score(*_):\n    return 1.0\n")
+    result = search("--resume", "--metric", now, "--metric", "top1", trials="1")
     assert result.exit_code == 2
-    assert "'q' is another metric in its run (q=cosine, now q=top1)" in result.stderr
+    assert f" is another metric in its run ({before}, now {now})" in result.stderr
 
 
 def test_a_run_whose_configuration_is_lost_is_refused(search: Command, run: dict[Path, bytes]) -> None:

@@ -42,7 +42,7 @@ def calibrate(
 ) -> Statistics:
     """Observe every activation that the space may quantize; the result is cached by content.
 
-    In one pass, or in several where the activations of a sample take more than a gigabyte.
+    In one pass, or in several where the activations of known shapes take more than a gigabyte a sample.
 
     Args:
         prepared: The preprocessed model.

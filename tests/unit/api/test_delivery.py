@@ -12,8 +12,6 @@ def standing(ratio: float, *, spread: float = 0.5, snr_db: float = 40.0) -> Stan
 def test_models_that_are_likely_to_be_faster_are_counted() -> None:
     found = {"a": standing(0.8), "b": standing(0.7), "slow": standing(1.2)}
     (said,) = _likely_sentences(found, NO_BOUNDS)
-    assert said.startswith(
-        "2 latencies of models that keep the demands are below float's in the median, the lowest at 0.70"
-    )
+    assert said.startswith("of the measured models 2 had a lower median than float, the lowest 0.70 of it, but none")
     assert list(_likely_sentences({"slow": standing(1.2)}, NO_BOUNDS)) == []
     assert list(_likely_sentences(found, Bounds(min_snr_db=50))) == []

@@ -168,6 +168,11 @@ def test_others_hear_no_more_than_they_would_without_the_log(tmp_path: Path, cap
         log.debug("in detail")
     assert [record.message for record in caplog.records] == ["for all", "in detail"]
     assert log.propagate
+    log.setLevel(logging.WARNING)
+    with folder.log():
+        assert log.isEnabledFor(logging.INFO)
+    assert not log.isEnabledFor(logging.INFO)
+    log.setLevel(logging.NOTSET)
     text = (tmp_path / "log.txt").read_text()
     assert [line.rpartition(" ")[0][24:] for line in text.splitlines()[:2]] == ["INFO for the", "WARNING for"]
 

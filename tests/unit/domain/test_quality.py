@@ -67,6 +67,12 @@ def test_what_is_not_finite_is_no_signal_and_noise_only_where_it_differs(value: 
         assert meter.quality().worst_db == pytest.approx(expected)
 
 
+def test_doubles_whose_squares_are_beyond_doubles_are_finite() -> None:
+    meter = QualityMeter(["y"])
+    meter.add([np.array([1e200, 1.0])], [np.array([1e200, 1.0])])
+    assert meter.quality().worst_db == math.inf
+
+
 @pytest.mark.parametrize(("found", "agreement"), [([], 1.0), ([7, 8, 9], 0.0)])
 def test_integers_that_are_not_there_agree_where_there_are_none(found: list[int], agreement: float) -> None:
     meter = QualityMeter(["n"])

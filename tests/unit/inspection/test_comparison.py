@@ -54,6 +54,7 @@ def test_products_that_the_dynamic_quantizer_or_preprocessing_renames_are_follow
     fused.CopyFrom(gemm)
     fused.graph.node[0].name = "m/MatMulAddFusion"
     assert fate_of(compared(fused, apart, tmp_path), "m").runs is Runs.FLOAT
+    assert compared(fused, fused, tmp_path).n_missing == 0
 
 
 def test_nodes_without_names_are_followed_by_what_they_write(tmp_path: Path) -> None:
