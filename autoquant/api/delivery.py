@@ -244,8 +244,8 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds) -> Iter
         low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
         yield (
             f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of"
-            f" it, but none beyond its interval ({low} to {high} there): give more --time, or search again where nothing"
-            " else runs"
+            f" it, but none beyond its interval ({low} to {high} there): give more --time, or search again where"
+            " nothing else runs"
         )
 
 
