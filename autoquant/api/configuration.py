@@ -4,9 +4,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.accuracy import Accuracy
@@ -65,6 +67,7 @@ class Budget:
         return math.inf if self.seconds is None else self.seconds
 
     def __post_init__(self) -> None:
+        _unwrap(self)
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
         if self.trials is not None and self.trials < 1:
@@ -95,6 +98,7 @@ class Demands:
     max_drop: float | Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
+        _unwrap(self)
         if self.min_snr_db is not None and not math.isfinite(self.min_snr_db):
             raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
@@ -156,6 +160,7 @@ class Configuration:
     accuracy: Accuracy | None = None
 
     def __post_init__(self) -> None:
+        _unwrap(self)
         check_targets(self.targets)
         if not 0 <= self.seed <= MAX_SEED:
             raise UsageError(f"the seed is {self.seed}, it must lie in 0 to {MAX_SEED}")
@@ -351,6 +356,17 @@ def bytes_of(text: str, where: str) -> int:
     if size < 1:
         raise UsageError(f"{where} {text}: write a positive number with a unit, e.g. 800kB or 4MB")
     return size
+
+
+def _unwrap(arguments: "Budget | Demands | Configuration") -> None:
+    """Numbers of numpy become Python's, also those in mappings: not everything takes them."""
+    for one in fields(arguments):
+        value = getattr(arguments, one.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(arguments, one.name, value.item())
+        elif isinstance(value, Mapping) and any(isinstance(each, np.generic) for each in value.values()):
+            plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in value.items()}
+            object.__setattr__(arguments, one.name, plain)
 
 
 def _spelled(source: "DataSource | SamplerChoice") -> str:

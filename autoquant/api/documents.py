@@ -1,11 +1,12 @@
 """What a run writes about itself: tables, the report, ``run.json``."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
-from autoquant.api.folder import LEDGER, RunFolder, plain_json
+from autoquant.api.folder import LEDGER, RunFolder
 from autoquant.domain.front import RunRecord
 from autoquant.domain.region import Region
 from autoquant.domain.scheme import Scheme
@@ -73,7 +74,7 @@ def write_reports(folder: RunFolder, record: RunRecord, run_document: Mapping[st
             "trials.csv": trials_table(record.evaluations, record.regions).to_csv(index=False),
             "front.csv": front_table(record.front).to_csv(index=False),
             "report.html": report_html(record),
-            "run.json": plain_json(run_document),
+            "run.json": json.dumps(run_document, indent=1, allow_nan=False) + "\n",
             "front.json": front_json(record.front),
             **ledger,
         }

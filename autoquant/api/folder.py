@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
-
 from autoquant.api.lock import LOCK, FolderLock
 from autoquant.errors import OutputError
 
-__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "plain_json", "read_json", "writing"]
+__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -139,7 +137,7 @@ class RunFolder:
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         """Write plain values."""
-        self.write_text(name, plain_json(value))
+        self.write_text(name, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
     def take_journal(self, folder: Path) -> None:
         """Copy the study of another run, without what a killed one has left of a last line.
@@ -249,17 +247,6 @@ def writing(path: Path) -> Iterator[None]:
         if is_disk_full(error):
             raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
         raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
-
-
-def plain_json(value: Mapping[str, object]) -> str:
-    """Plain values and numbers of numpy, indented."""
-    return json.dumps(value, indent=1, allow_nan=False, default=_number) + "\n"
-
-
-def _number(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"'{type(value).__name__}' is no plain value")
 
 
 def read_json(path: Path) -> dict[str, object]:

@@ -89,6 +89,18 @@ def test_a_configuration_is_spelled_in_plain_values() -> None:
     assert (plain["seconds"], plain["trials"], plain["min_snr_db"], plain["dims"]) == (60, None, 30, {"batch": 1})
 
 
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    given: dict[str, Any] = {"min_snr_db": np.float32(30), "max_size_bytes": np.int64(9)}
+    limits: dict[str, Any] = {"trials": np.int64(5)}
+    demands, budget = Demands(**given, max_drop={"top1": np.float64(0.5)}), Budget(**limits)
+    change = {"budget": budget, "dims": {"batch": np.int64(1)}, "seed": np.int64(3), "n_regions": np.int32(4)}
+    asked = Configuration(**{**VALID, **change})
+    numbers = [asked.seed, asked.n_regions, asked.budget.trials, asked.dims["batch"], demands.max_size_bytes]
+    assert [type(number) for number in numbers] == [int] * 5
+    assert type(demands.min_snr_db) is float
+    assert demands.max_drop == {"top1": 0.5}
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("120s", 120), ("120", 120), (" 90 s ", 90), ("1.5m", 90), ("2min", 120), ("1h", 3600), ("0.5h", 1800)],

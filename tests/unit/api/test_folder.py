@@ -4,10 +4,9 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from autoquant.api.folder import RunFolder, is_disk_full, plain_json, read_json, writing
+from autoquant.api.folder import RunFolder, is_disk_full, read_json, writing
 from autoquant.errors import OutputError
 
 
@@ -150,13 +149,6 @@ def test_values_that_json_does_not_know_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         folder.write_json("run.json", {"a": float("nan")})
     assert not (tmp_path / "run.json").exists()
-
-
-def test_numbers_of_numpy_are_plain(tmp_path: Path) -> None:
-    RunFolder(tmp_path, resume=False).write_json("run.json", {"seed": np.int64(3), "min_snr_db": np.float32(40)})
-    assert read_json(tmp_path / "run.json") == {"seed": 3, "min_snr_db": 40.0}
-    with pytest.raises(TypeError, match="'set' is no plain value"):
-        plain_json({"a": set()})
 
 
 def test_others_hear_no_more_than_they_would_without_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
