@@ -2,12 +2,12 @@
 
 import logging
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from autoquant.runtime.usage import Usage, read_usage
 
-__all__ = ["Watch", "drift_sentences", "usage_sentences"]
+__all__ = ["Watch", "drift_sentences", "relative", "usage_sentences"]
 
 _LOG = logging.getLogger("autoquant")
 _LEAST_S = 1.0
@@ -83,6 +83,15 @@ def usage_sentences(before: Usage, after: Usage) -> list[str]:
             " raise it, or use fewer threads, and measure again"
         )
     return found
+
+
+def relative(seconds: Sequence[tuple[Hashable, float]]) -> list[float]:
+    """Each divided by the median of those of its kind."""
+    kinds: dict[Hashable, list[float]] = {}
+    for kind, value in seconds:
+        kinds.setdefault(kind, []).append(value)
+    usual = {kind: statistics.median(values) for kind, values in kinds.items()}
+    return [value / usual[kind] for kind, value in seconds]
 
 
 def drift_sentences(baseline_s: Sequence[float], n_repeated: int) -> list[str]:

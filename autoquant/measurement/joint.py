@@ -17,7 +17,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
-from autoquant.measurement.conditions import Watch, drift_sentences
+from autoquant.measurement.conditions import Watch, drift_sentences, relative
 from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
 from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
@@ -152,12 +152,7 @@ class JointMeasurement:
         """What the baseline's latencies say on the first target, beside those of samples of the same shapes."""
         found = [one for _, target, one in self.rounds if target == self._targets[0]]
         counted = [(one.shapes, statistics.median(one.seconds[REFERENCE])) for one in found if not one.is_repeated]
-        usual = {
-            shapes: statistics.median(seconds for other, seconds in counted if other == shapes)
-            for shapes in {shapes for shapes, _ in counted}
-        }
-        relative = [seconds / usual[shapes] for shapes, seconds in counted]
-        return drift_sentences(relative, len(found) - len(counted))
+        return drift_sentences(relative(counted), len(found) - len(counted))
 
     @property
     def _targets(self) -> list[str]:
