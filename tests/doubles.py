@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator, EvaluatorSetup
+from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator
+from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues

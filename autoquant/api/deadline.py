@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
+from autoquant.measurement.costs import LEAST_SESSIONS, FileCosts
 
 __all__ = [
     "LEAST_TRIAL_S",
@@ -97,8 +97,7 @@ class Deadline:
         self,
         n_finalists: int,
         latency_s: float,
-        n_samples: int,
-        opening_s: float,
+        costs: FileCosts,
         size_bytes: int,
         *,
         is_refined: bool = False,
@@ -109,17 +108,15 @@ class Deadline:
         Args:
             n_finalists: So far.
             latency_s: Seconds of an inference on all targets.
-            n_samples: That each file runs.
-            opening_s: Seconds that opening a file takes on all targets.
+            costs: Of each file.
             size_bytes: Of a file.
             is_refined: Whether each finalist has a second version, of which outputs are compared alone.
             is_rough: Whether it may be as short as it can be.
         """
         n_written = min(n_finalists, N_FINALISTS)
         writing_s = size_bytes / _WRITTEN_BYTES_PER_S
-        seconds, n_processes = (least_seconds, 1) if is_rough else (finalist_seconds, LEAST_SESSIONS)
-        each = seconds(latency_s, n_samples) + n_processes * opening_s + writing_s
+        each, n_processes = costs.seconds(latency_s, is_rough=is_rough) + writing_s, 1 if is_rough else LEAST_SESSIONS
         wanted = (1 + n_written) * each + n_processes * _STARTING_S + WRITING_S  # float is measured with them
         if is_refined:
-            wanted += n_written * (judging_seconds(latency_s, n_samples) + opening_s + writing_s)
+            wanted += n_written * (costs.judging_seconds(latency_s) + writing_s)
         return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)

@@ -21,6 +21,7 @@ from autoquant.domain.measurement import Evaluation, Latency, Measurement
 from autoquant.domain.objective import Bounds, Objectives, Standing
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
+from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
@@ -50,7 +51,7 @@ class Delivery:
     facts: BenchFacts
     division: Division
     files: FileBenchSetup
-    opening_s: float
+    costs: FileCosts
     memory_bytes: int | None
     file_s: float | None
     folder: RunFolder
@@ -105,18 +106,15 @@ class Delivery:
         chosen = choose_finalists(
             evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
         )
-        written = self.finalists.write(
-            chosen,
-            deadline,
-            float_s=sum(self.facts.float_s.values()),
-            n_samples=len(self.division),
-            opening_s=self.opening_s,
-        )
+        float_s = sum(self.facts.float_s.values())
+        written = self.finalists.write(chosen, deadline, float_s=float_s, costs=self.costs)
         n_written = sum(finalist.plain is None for finalist in written.values())
         if n_written < min(FEW_FINALISTS, len(chosen)):
+            is_scoring = self.costs.is_scoring_most(float_s)
+            other = "a metric that gives a score a sample" if is_scoring else "fewer evaluation samples"
             self.notes.append(
                 f"there was time to measure {n_written} of the {len(chosen)} candidates that could be on the front;"
-                " give the search more time, or fewer evaluation samples"
+                f" give the search more time, or use {other}"
             )
         return written
 

@@ -5,27 +5,21 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 
 from autoquant.api import steps
 from autoquant.api.profiling import profiled_prior
 from autoquant.domain.accuracy import Form
-from autoquant.domain.division import Division
-from autoquant.domain.feed import Feed, Labels, Samples, joined_labels
 from autoquant.domain.measurement import Failure, Measurement, State
-from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
-from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
-from autoquant.measurement.latency import Outputs
+from autoquant.measurement.costs import FileCosts
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
-from autoquant.model.io import size_bytes_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -33,7 +27,7 @@ from autoquant.qdq.own_errors import OwnErrors
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.study.layout import Layout
 
-__all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "EvaluatorSetup", "Ingredients"]
+__all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "Ingredients", "ScoringTimes"]
 
 _LOG = logging.getLogger("autoquant")
 NO_RATIOS: Mapping[str, float] = MappingProxyType({})
@@ -47,6 +41,22 @@ _RATIO_MARGIN = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringTimes:
+    """What metrics take.
+
+    Attributes:
+        trial_s: Seconds in a trial.
+        file_s: Seconds that a file takes in the last measurement, with intervals, on one target.
+    """
+
+    trial_s: float = 0.0
+    file_s: float = 0.0
+
+
+NO_SCORING = ScoringTimes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchFacts:
     """What is known of the float model once it was run.
 
@@ -54,15 +64,25 @@ class BenchFacts:
         float_s: Seconds of one inference, by target name.
         n_samples: Evaluation samples that there was time for.
         opening_s: Seconds that opening its file takes on all targets.
+        scoring: What metrics take.
     """
 
     float_s: Mapping[str, float]
     n_samples: int
     opening_s: float
+    scoring: ScoringTimes = NO_SCORING
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
         return max(candidate_s, self.opening_s)
+
+    def file_costs(self, n_samples: int, candidate_opening_s: float) -> FileCosts:
+        """What each file takes in the last measurement, whatever its latency."""
+        return FileCosts(
+            n_samples=n_samples,
+            opening_s=self.reading_seconds(candidate_opening_s),
+            scoring_s=len(self.float_s) * self.scoring.file_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,85 +130,6 @@ class Evaluated:
     opening_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorSetup:
-    """Makes an evaluator, in whatever process it is called.
-
-    Attributes:
-        model: The float model's file.
-        samples: Evaluation samples.
-        targets: Where candidates are timed.
-        seed: Of orders and resampling.
-        held_out: Samples of the last measurement: the float model and its metrics are tried on them, and no candidate;
-            None where there are none.
-        seconds: For running the float model on the samples; those that there is no time for are left out.
-        metrics: Tried on the float model before anything is built.
-        has_drops: Whether candidates are scored too.
-        objectives: What candidates are compared in; those with metrics need ``has_drops``.
-        is_thorough: Whether the first candidates run every sample, also where there are many.
-        bounds: What breaks them is never delivered, and beats no candidate.
-    """
-
-    model: Path
-    samples: Samples
-    targets: tuple[Target, ...]
-    seed: int
-    held_out: Samples | None = None
-    seconds: float = math.inf
-    metrics: tuple[Metric, ...] = ()
-    has_drops: bool = False
-    objectives: Objectives = DEFAULT_OBJECTIVES
-    is_thorough: bool = False
-    bounds: Bounds = NO_BOUNDS
-
-    def pinned(self, n_samples: int) -> "EvaluatorSetup":
-        """To measure on so many of the first samples, which there was time for before."""
-        if n_samples >= len(self.samples):
-            return replace(self, seconds=math.inf)
-        samples = replace(self.samples, feeds=self.samples.feeds[:n_samples])
-        return replace(self, samples=samples, held_out=None, seconds=math.inf)
-
-    def __call__(self) -> "Evaluator":
-        """Open the float model and run it.
-
-        Raises:
-            DataError: An output of the float model holds NaN or infinity.
-            MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
-        """
-        bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
-        if self.is_thorough:
-            bench.run_all_samples()
-        held_out, held_out_labels = self._held_out(len(bench.feeds))
-        with steps.running(self.model):
-            outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out)]
-        float_bytes = size_bytes_of(self.model)
-        if not self.metrics:
-            return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)
-        labels = {name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()}
-        metrics = self._metrics(bench.names, bench.reference, bench.feeds, labels)
-        metrics.evaluate(bench.reference, has_intervals=False)
-        if outputs:
-            reference, both = [*bench.reference, *outputs], joined_labels(labels, held_out_labels)
-            last = self._metrics(bench.names, reference, [*bench.feeds, *held_out], both)
-            last.evaluate(reference, has_intervals=False)
-        return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None, self.bounds)
-
-    def _held_out(self, n_samples: int) -> tuple[Sequence[Feed], Labels]:
-        """Those that the last measurement runs where there was time for so many others, with their labels."""
-        if self.held_out is None:
-            return (), {}
-        whole = Division(n_search=len(self.samples), n_held_out=len(self.held_out))
-        n_kept = whole.shortened(n_samples).n_held_out
-        return self.held_out.feeds[:n_kept], {name: array[:n_kept] for name, array in self.held_out.labels.items()}
-
-    def _metrics(
-        self, names: Sequence[str], reference: Sequence[Outputs], feeds: Sequence[Feed], labels: Labels
-    ) -> MetricEvaluator:
-        return MetricEvaluator(
-            metrics=self.metrics, names=names, reference=reference, feeds=feeds, labels=labels, seed=self.seed
-        )
-
-
 @dataclass(slots=True)
 class Evaluator:
     """Builds and measures; a graph that was measured once is known.
@@ -199,6 +140,7 @@ class Evaluator:
         objectives: What candidates are compared in.
         metrics: By which candidates are scored on the samples that they run; None for no scores.
         bounds: What breaks them beats no candidate.
+        scoring: What metrics take.
     """
 
     bench: Bench
@@ -206,6 +148,7 @@ class Evaluator:
     objectives: Objectives = DEFAULT_OBJECTIVES
     metrics: MetricEvaluator | None = None
     bounds: Bounds = NO_BOUNDS
+    scoring: ScoringTimes = NO_SCORING
     _builder: Builder | None = None
     _ingredients: Ingredients | None = None
     _forms: dict[Form, Ingredients] = field(default_factory=dict)
@@ -217,7 +160,10 @@ class Evaluator:
         self.bench.time_float()
         self.bench.time_opening()
         return BenchFacts(
-            float_s=self.bench.float_s, n_samples=len(self.bench.feeds), opening_s=self.bench.float_opening_s
+            float_s=self.bench.float_s,
+            n_samples=len(self.bench.feeds),
+            opening_s=self.bench.float_opening_s,
+            scoring=self.scoring,
         )
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:

@@ -17,7 +17,7 @@ from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import SNR_LIMIT_DB
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
-from autoquant.measurement.costs import LEAST_SESSIONS, finalist_seconds, judging_seconds, least_seconds
+from autoquant.measurement.costs import FileCosts
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from autoquant.model.io import save_model, sha256_of
@@ -105,8 +105,7 @@ class Finalists:
         deadline: Deadline,
         *,
         float_s: float,
-        n_samples: int,
-        opening_s: float,
+        costs: FileCosts,
     ) -> dict[str, Finalist]:
         """Files by id.
 
@@ -116,15 +115,14 @@ class Finalists:
             chosen: The most important first.
             deadline: Of the search.
             float_s: Seconds of an inference of the float model on all targets.
-            n_samples: That each file runs.
-            opening_s: Seconds that opening a file takes on all targets.
+            costs: Of each file.
         """
         found: dict[str, Finalist] = {}
         latencies, writing_s = [float_s], 0.0
         with nullcontext() if self.refine is None else closing(self.refine):
             for number, evaluation in enumerate(chosen, 1):
                 latencies.append(_seconds(evaluation))
-                needed = self._measuring_seconds(latencies, n_samples, opening_s, is_rough=number <= FEW_FINALISTS)
+                needed = self._measuring_seconds(latencies, costs, is_rough=number <= FEW_FINALISTS)
                 if number > 1 and deadline.left < needed + writing_s + WRITING_S:
                     break
                 start, once_s = time.perf_counter(), self._once_s
@@ -132,14 +130,11 @@ class Finalists:
                 writing_s = time.perf_counter() - start - (self._once_s - once_s)
         return found
 
-    def _measuring_seconds(
-        self, latencies: Sequence[float], n_samples: int, opening_s: float, *, is_rough: bool
-    ) -> float:
+    def _measuring_seconds(self, latencies: Sequence[float], costs: FileCosts, *, is_rough: bool) -> float:
         """What the last measurement takes of float, which comes first, and finalists of these latencies."""
-        seconds, n_processes = (least_seconds, 1) if is_rough else (finalist_seconds, LEAST_SESSIONS)
-        needed = sum(seconds(latency_s, n_samples) + n_processes * opening_s for latency_s in latencies)
+        needed = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies)
         if self.refine is not None:  # of two versions one is timed, both are run on every sample
-            needed += sum(judging_seconds(latency_s, n_samples) + opening_s for latency_s in latencies[1:])
+            needed += sum(costs.judging_seconds(latency_s) for latency_s in latencies[1:])
         return needed
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, EvaluatorSetup, Ingredients
+from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Ingredients
+from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior

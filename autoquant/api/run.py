@@ -302,7 +302,7 @@ class Run:
             facts=opened.facts,
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
-            opening_s=opened.facts.reading_seconds(opened.evaluator.opening_s),
+            costs=opened.facts.file_costs(len(division), opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
             file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
             folder=folder,

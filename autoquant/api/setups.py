@@ -4,7 +4,7 @@ import math
 
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
-from autoquant.api.evaluator import EvaluatorSetup
+from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.api.scoring import FileScorerSetup
 from autoquant.domain.division import Division
 from autoquant.domain.objective import Bounds

@@ -187,8 +187,7 @@ class Trials:
         finish_s = self.deadline.finish_seconds(
             n_finalists + 1,
             latency_s,
-            self.n_final_samples,
-            self.facts.reading_seconds(self.evaluator.opening_s),
+            self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
             self.size_bytes,
             is_refined=self.is_refined,
             is_rough=not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations),
@@ -201,7 +200,8 @@ class Trials:
     def first_seconds(self) -> float:
         """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
         opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
-        return opening_s + (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
+        running_s = (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
+        return opening_s + running_s + self.facts.scoring.trial_s
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""

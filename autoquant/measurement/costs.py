@@ -1,6 +1,8 @@
 """What measuring a file takes."""
 
-__all__ = ["LEAST_ROUNDS", "LEAST_SESSIONS", "TIMING_S", "finalist_seconds", "judging_seconds", "least_seconds"]
+from dataclasses import dataclass
+
+__all__ = ["LEAST_ROUNDS", "LEAST_SESSIONS", "TIMING_S", "FileCosts"]
 
 LEAST_ROUNDS = 5
 """In one process."""
@@ -12,16 +14,37 @@ _PLANNED_ROUNDS = 8
 _WARMUPS = 1
 
 
-def finalist_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample, and timed in the least number of processes."""
-    return judging_seconds(latency_s, n_samples) + LEAST_SESSIONS * _PLANNED_ROUNDS * max(latency_s, TIMING_S)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCosts:
+    """What a file takes beside its latency.
 
+    Attributes:
+        n_samples: That it runs.
+        opening_s: Seconds that opening it takes on all targets.
+        scoring_s: Seconds of its metrics on all targets.
+    """
 
-def least_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample, and timed in a single process."""
-    return judging_seconds(latency_s, n_samples) + (_WARMUPS + LEAST_ROUNDS) * max(latency_s, TIMING_S)
+    n_samples: int
+    opening_s: float
+    scoring_s: float = 0.0
 
+    def judging_seconds(self, latency_s: float) -> float:
+        """To run it on every sample."""
+        return self.opening_s + self.n_samples * latency_s + self.scoring_s
 
-def judging_seconds(latency_s: float, n_samples: int) -> float:
-    """What a file takes to run on every sample."""
-    return n_samples * latency_s
+    def is_scoring_most(self, latency_s: float) -> bool:
+        """Whether metrics take longer than all inferences on which they are computed."""
+        return self.scoring_s > self.judging_seconds(latency_s) - self.scoring_s
+
+    def seconds(self, latency_s: float, *, is_rough: bool) -> float:
+        """To run it on every sample, and time it in a single process or in the least number of them.
+
+        Args:
+            latency_s: Seconds of an inference on all targets.
+            is_rough: Whether a single process has to do.
+        """
+        timing_s = max(latency_s, TIMING_S)
+        if is_rough:
+            return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
+        further_s = (LEAST_SESSIONS - 1) * self.opening_s
+        return self.judging_seconds(latency_s) + further_s + LEAST_SESSIONS * _PLANNED_ROUNDS * timing_s

@@ -59,6 +59,12 @@ class MetricEvaluator:
         """Whether a meter keeps the outputs of all its samples, which a function of the user's own needs."""
         return any(isinstance(metric.source, Custom) for metric in self.metrics)
 
+    @property
+    def n_evaluations(self) -> int:
+        """How often metrics with intervals are computed over the samples; known once the float model was evaluated."""
+        has_one_for_all = any(not isinstance(value, np.ndarray) for value in self._known.values())
+        return 1 + len(intervals.jackknife_groups(len(self.reference), self.seed)) if has_one_for_all else 1
+
     def meter(self) -> "MetricMeter":
         """What takes the samples of one candidate."""
         return MetricMeter(self)

@@ -13,6 +13,7 @@ from autoquant.domain.region import Assignment, NodeName, Region, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.domain.target import Target
+from autoquant.measurement.costs import FileCosts
 from autoquant.space.schema import read_space
 from autoquant.study.frontier import Frontier
 from autoquant.study.landscape import Landscape
@@ -172,8 +173,7 @@ class Budget(Deadline):
         self,
         n_finalists: int,  # noqa: ARG002 - of the deadline
         latency_s: float,  # noqa: ARG002
-        n_samples: int,  # noqa: ARG002
-        opening_s: float,  # noqa: ARG002
+        costs: FileCosts,  # noqa: ARG002
         size_bytes: int,  # noqa: ARG002
         *,
         is_refined: bool = False,  # noqa: ARG002

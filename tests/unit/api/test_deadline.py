@@ -1,9 +1,13 @@
 import math
 import time
+from dataclasses import replace
 
 import pytest
 
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, longest_seconds
+from autoquant.measurement.costs import FileCosts
+
+COSTS = FileCosts(n_samples=32, opening_s=0.1)
 
 
 def a_deadline(seconds: float | None, elapsed: float = 0.0) -> Deadline:
@@ -37,26 +41,27 @@ def test_phases_are_counted_together_even_if_they_fail() -> None:
 @pytest.mark.parametrize("latency_s", [0.0001, 0.01, 1.0])
 @pytest.mark.parametrize("size_bytes", [10**5, 10**8])
 def test_the_end_takes_what_all_finalists_need_and_at_most_a_share(latency_s: float, size_bytes: int) -> None:
-    wanted = a_deadline(None).finish_seconds(N_FINALISTS, latency_s, 32, 0.1, size_bytes)
-    kept = a_deadline(100).finish_seconds(N_FINALISTS, latency_s, 32, 0.1, size_bytes)
+    wanted = a_deadline(None).finish_seconds(N_FINALISTS, latency_s, COSTS, size_bytes)
+    kept = a_deadline(100).finish_seconds(N_FINALISTS, latency_s, COSTS, size_bytes)
     assert wanted > WRITING_S + N_FINALISTS * 3 * 0.1
     assert kept == min(wanted, 30 + WRITING_S)
 
 
 def test_more_work_at_the_end_keeps_more_time() -> None:
-    base = a_deadline(None).finish_seconds(N_FINALISTS, 0.01, 32, 0.1, 10**6)
-    for more in ((0.02, 32, 0.1, 10**6), (0.01, 64, 0.1, 10**6), (0.01, 32, 0.2, 10**6), (0.01, 32, 0.1, 10**8)):
+    base = a_deadline(None).finish_seconds(N_FINALISTS, 0.01, COSTS, 10**6)
+    costs = replace(COSTS, n_samples=64), replace(COSTS, opening_s=0.2), replace(COSTS, scoring_s=0.1)
+    for more in ((0.02, COSTS, 10**6), (0.01, COSTS, 10**8), *((0.01, each, 10**6) for each in costs)):
         assert a_deadline(None).finish_seconds(N_FINALISTS, *more) > base
 
 
 def test_few_finalists_need_less_time_and_more_than_can_be_measured_no_more() -> None:
-    few, many, most = (a_deadline(None).finish_seconds(n, 0.01, 32, 0.1, 10**6) for n in (2, N_FINALISTS, 500))
+    few, many, most = (a_deadline(None).finish_seconds(n, 0.01, COSTS, 10**6) for n in (2, N_FINALISTS, 500))
     assert WRITING_S < few < many == most
 
 
 def test_a_second_version_of_each_finalist_is_run_and_not_timed() -> None:
     plain, refined, slower = (
-        a_deadline(None).finish_seconds(n, 0.1, 32, 0.1, 10**6, is_refined=is_refined)
+        a_deadline(None).finish_seconds(n, 0.1, COSTS, 10**6, is_refined=is_refined)
         for n, is_refined in ((9, False), (9, True), (19, False))
     )
     assert plain < refined < slower

@@ -1,4 +1,5 @@
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,7 +7,8 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Evaluator, EvaluatorSetup, Ingredients
+from autoquant.api.evaluator import Evaluator, Ingredients, ScoringTimes
+from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.calibration.batches import select
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import Bounds, Objectives
@@ -262,6 +264,24 @@ def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None
     assert isinstance(outcome, Measurement)
     second.know([outcome])
     assert second.evaluate(place.quantized[0], 6).outcome == outcome
+
+
+def is_slow(outputs: list[OutputsByName], *_: object) -> float:
+    time.sleep(2e-3 * len(outputs))
+    return 1.0
+
+
+@pytest.mark.parametrize("n_held_out", [0, 8])
+@pytest.mark.parametrize("has_drops", [False, True])
+def test_what_metrics_take_is_known_before_anything_is_built(place: Place, n_held_out: int, has_drops: bool) -> None:
+    held_out = select(place.setup.samples, range(n_held_out), "held-out") if n_held_out else None
+    setup = replace(place.setup, metrics=parse_metrics([f"{HERE}:is_slow"]), has_drops=has_drops, held_out=held_out)
+    facts = setup().facts()
+    once_s = 2e-3 * (N_SAMPLES + n_held_out)
+    assert (facts.scoring.trial_s >= 2e-3 * N_SAMPLES) == has_drops
+    assert facts.scoring.file_s >= (22 if n_held_out else 11) * once_s
+    assert facts.file_costs(4, 0.0).scoring_s == facts.scoring.file_s
+    assert place.setup().facts().scoring == ScoringTimes()
 
 
 def is_even(outputs: list[OutputsByName], *_: object) -> float:

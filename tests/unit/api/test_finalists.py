@@ -16,10 +16,13 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement, Quality, State, Trial
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Rounding
+from autoquant.measurement.costs import FileCosts
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
 from tests.records import a_latency
+
+COSTS = FileCosts(n_samples=3, opening_s=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def written(
 ) -> dict[str, Finalist]:
     finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=refine, folder=folder)
     deadline = Deadline(seconds, _start=0.0)
-    return finalists.write(evaluations(ingredients, n), deadline, float_s=0.001, n_samples=3, opening_s=0.1)
+    return finalists.write(evaluations(ingredients, n), deadline, float_s=0.001, costs=COSTS)
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -190,6 +193,6 @@ def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients,
     outcome = evaluation.outcome
     assert isinstance(outcome, Measurement)
     equal = replace(evaluation, outcome=replace(outcome, quality=replace(outcome.quality, per_output={"y": math.inf})))
-    found = finalists.write([equal], Deadline(None), float_s=0.001, n_samples=3, opening_s=0.1)
+    found = finalists.write([equal], Deadline(None), float_s=0.001, costs=COSTS)
     said = json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"], parse_constant=pytest.fail)
     assert said["snr_db"] == 200

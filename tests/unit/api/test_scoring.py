@@ -5,13 +5,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from autoquant.api.scoring import FileScorer, FileScorerSetup
+from autoquant.api.scoring import FileScorer, FileScorerSetup, n_evaluations
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed
 from autoquant.domain.metric import MemberMetric
 from autoquant.errors import MetricError
 from autoquant.measurement.latency import REFERENCE
 from autoquant.metrics.custom import Labels, OutputsByName
+from autoquant.metrics.evaluator import MetricEvaluator
 from autoquant.metrics.grammar import parse_metrics
 
 LABELS = np.array([0, 1, 2, 3, 0, 1, 2, 3])
@@ -25,6 +26,19 @@ def largest(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Lab
 
 def broken(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> float:
     return float("nan") if outputs[0]["y"].max() < 0 else 1.0
+
+
+SEEN: list[int] = []
+
+
+def counted(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> float:
+    SEEN.append(len(outputs))
+    return 1.0
+
+
+def counted_each(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> list[float]:
+    SEEN.append(len(outputs))
+    return [1.0] * len(outputs)
 
 
 def scorer(*metrics: str, n_held_out: int = 4) -> FileScorer:
@@ -75,6 +89,26 @@ def test_where_nothing_is_held_out_the_search_part_is_all() -> None:
     found = run(scorer("accuracy", n_held_out=0), RIGHT)
     assert found["accuracy"].value.held_out is None
     assert found["accuracy"].value.search == found["accuracy"].value.all
+
+
+@pytest.mark.parametrize("function", ["counted", "counted_each"])
+@pytest.mark.parametrize("n_held_out", [0, 4])
+def test_how_often_functions_are_called_is_known_beforehand(function: str, n_held_out: int) -> None:
+    found = scorer(f"tests.unit.api.test_scoring:{function}", n_held_out=n_held_out)
+    setup, names = found.setup, ["y"]
+    reference = [[out] for out in RIGHT]
+    evaluator = MetricEvaluator(
+        metrics=setup.metrics, names=names, reference=reference, feeds=setup.feeds, labels=setup.labels
+    )
+    evaluator.evaluate(reference, has_intervals=False)
+    expected = n_evaluations(evaluator, has_held_out=n_held_out > 0)
+    for sample, out in enumerate(RIGHT):
+        found.add(REFERENCE, sample, [out], [out])
+        found.add("a", sample, [out], [-out])
+    found.scores(REFERENCE)
+    SEEN.clear()
+    found.scores("a")
+    assert 0.6 * expected <= sum(SEEN) / len(RIGHT) <= expected
 
 
 def test_an_early_end_leaves_the_samples_so_far() -> None:

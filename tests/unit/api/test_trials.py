@@ -10,7 +10,7 @@ import pytest
 from optuna.samplers import BaseSampler, BruteForceSampler, RandomSampler
 
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import BenchFacts
+from autoquant.api.evaluator import BenchFacts, ScoringTimes
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
@@ -82,6 +82,13 @@ def some_trials(
         first=first,
         has_prior=has_prior,
     )
+
+
+def test_a_trial_may_take_what_its_metrics_take(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    plain_s = trials.first_seconds
+    trials.facts = replace(trials.facts, scoring=ScoringTimes(trial_s=30.0, file_s=660.0))
+    assert trials.first_seconds == pytest.approx(plain_s + 30)
 
 
 class Stubborn(RandomSampler):

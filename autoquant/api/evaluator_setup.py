@@ -1,0 +1,116 @@
+"""Opens the float model and tries the metrics on it, before anything is built."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autoquant.api import steps
+from autoquant.api.evaluator import Evaluator, ScoringTimes
+from autoquant.api.scoring import n_evaluations
+from autoquant.domain.division import Division
+from autoquant.domain.feed import Feed, Labels, Samples, joined_labels
+from autoquant.domain.metric import Metric
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives
+from autoquant.domain.target import Target
+from autoquant.measurement.latency import Outputs
+from autoquant.metrics.evaluator import MetricEvaluator
+from autoquant.model.io import size_bytes_of
+
+__all__ = ["EvaluatorSetup"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatorSetup:
+    """Makes an evaluator, in whatever process it is called.
+
+    Attributes:
+        model: The float model's file.
+        samples: Evaluation samples.
+        targets: Where candidates are timed.
+        seed: Of orders and resampling.
+        held_out: Samples of the last measurement: the float model and its metrics are tried on them, and no candidate;
+            None where there are none.
+        seconds: For running the float model on the samples; those that there is no time for are left out.
+        metrics: Tried on the float model before anything is built.
+        has_drops: Whether candidates are scored too.
+        objectives: What candidates are compared in; those with metrics need ``has_drops``.
+        is_thorough: Whether the first candidates run every sample, also where there are many.
+        bounds: What breaks them is never delivered, and beats no candidate.
+    """
+
+    model: Path
+    samples: Samples
+    targets: tuple[Target, ...]
+    seed: int
+    held_out: Samples | None = None
+    seconds: float = math.inf
+    metrics: tuple[Metric, ...] = ()
+    has_drops: bool = False
+    objectives: Objectives = DEFAULT_OBJECTIVES
+    is_thorough: bool = False
+    bounds: Bounds = NO_BOUNDS
+
+    def pinned(self, n_samples: int) -> "EvaluatorSetup":
+        """To measure on so many of the first samples, which there was time for before."""
+        if n_samples >= len(self.samples):
+            return replace(self, seconds=math.inf)
+        samples = replace(self.samples, feeds=self.samples.feeds[:n_samples])
+        return replace(self, samples=samples, held_out=None, seconds=math.inf)
+
+    def __call__(self) -> "Evaluator":
+        """Open the float model and run it.
+
+        Raises:
+            DataError: An output of the float model holds NaN or infinity.
+            MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
+        """
+        bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        if self.is_thorough:
+            bench.run_all_samples()
+        held_out, held_out_labels = self._held_out(len(bench.feeds))
+        with steps.running(self.model):
+            outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out)]
+        float_bytes = size_bytes_of(self.model)
+        if not self.metrics:
+            return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)
+        labels = {name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()}
+        metrics = self._metrics(bench.names, bench.reference, bench.feeds, labels)
+        trial_s = once_s = _seconds_on_float(metrics)
+        last = metrics
+        if outputs:
+            reference, both = [*bench.reference, *outputs], joined_labels(labels, held_out_labels)
+            last = self._metrics(bench.names, reference, [*bench.feeds, *held_out], both)
+            once_s = _seconds_on_float(last)
+        times = ScoringTimes(
+            trial_s=trial_s if self.has_drops else 0.0,
+            file_s=n_evaluations(last, has_held_out=bool(outputs)) * once_s,
+        )
+        return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None, self.bounds, times)
+
+    def _held_out(self, n_samples: int) -> tuple[Sequence[Feed], Labels]:
+        """Those that the last measurement runs where there was time for so many others, with their labels."""
+        if self.held_out is None:
+            return (), {}
+        whole = Division(n_search=len(self.samples), n_held_out=len(self.held_out))
+        n_kept = whole.shortened(n_samples).n_held_out
+        return self.held_out.feeds[:n_kept], {name: array[:n_kept] for name, array in self.held_out.labels.items()}
+
+    def _metrics(
+        self, names: Sequence[str], reference: Sequence[Outputs], feeds: Sequence[Feed], labels: Labels
+    ) -> MetricEvaluator:
+        return MetricEvaluator(
+            metrics=self.metrics, names=names, reference=reference, feeds=feeds, labels=labels, seed=self.seed
+        )
+
+
+def _seconds_on_float(metrics: MetricEvaluator) -> float:
+    """Evaluate the float model; what it took.
+
+    Raises:
+        MetricError: A metric fails.
+    """
+    start = time.perf_counter()
+    metrics.evaluate(metrics.reference, has_intervals=False)
+    return time.perf_counter() - start
