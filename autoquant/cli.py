@@ -204,6 +204,7 @@ def resolve(
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="The run's labels, where their file moved.")
     ] = None,
+    space: Annotated[str | None, typer.Option(metavar="FILE", help="The run's space, where its file moved.")] = None,
     time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
@@ -226,6 +227,7 @@ def resolve(
                 evaluation=evaluation,
                 held_out=held_out,
                 labels=labels,
+                space=space,
                 spent_s=time.perf_counter() - started,
                 on_progress=show,
             )

@@ -52,6 +52,7 @@ def resolve(
     evaluation: DataSource | None = None,
     held_out: DataSource | None = None,
     labels: str | os.PathLike[str] | None = None,
+    space: str | os.PathLike[str] | None = None,
     cache: Path | None = None,
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
@@ -75,6 +76,7 @@ def resolve(
         evaluation: The same.
         held_out: The same.
         labels: The same.
+        space: The space of that run, needed where its file has moved.
         cache: Folder of calibration results, rounded weights and observed biases, the user's cache folder by default.
         spent_s: Seconds that are gone already.
         on_progress: Told where it stands.
@@ -93,6 +95,8 @@ def resolve(
         asked = replace(asked, model=steps.model_path(model))
     if labels is not None:
         asked = replace(asked, labels=Path(labels))
+    if space is not None:
+        asked = replace(asked, space=os.fspath(space))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
     asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
     new = Run(asked, deadline, on_progress, prior=_prior(folder, document), is_pooled=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,8 @@ from autoquant.study.layout import Layout
 from autoquant.study.study import Study
 from tests.integration.conftest import Command, contents
 from tests.models import floats, model_of
+
+SPACES = Path(__file__).parents[2] / "search_spaces"
 
 
 @pytest.fixture
@@ -262,6 +265,22 @@ def test_samples_that_it_selects_on_are_not_said_to_be_held_out(command: Command
     assert after["snr_db_held_out"] is None
     both = [before[f"snr_db_{part}"]["n_samples"] for part in ("search", "held_out")]
     assert after["snr_db_search"]["n_samples"] == sum(both)
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_space_that_has_moved_is_given_again(command: Command) -> None:
+    shutil.copy(SPACES / "quick.toml", "own.toml")
+    asked = ("search", "example:digits", "--space", "own.toml", "--regions", "2", "--trials", "8", "--out", "run")
+    assert command(*asked).exit_code == 0
+    Path("own.toml").rename("moved.toml")
+    again = ("resolve", "run", "--min-snr", "20", "--out", "other")
+    refused = command(*again)
+    assert refused.exit_code == 2
+    assert "own.toml" in refused.stderr
+    found = command(*again, "--space", "moved.toml")
+    assert found.exit_code == 0, found.stderr
+    other = command(*again[:-1], "third", "--space", "default")
+    assert "run: its run has another space (own.toml, now default)" in other.stderr
 
 
 @pytest.mark.usefixtures("workplace")
