@@ -90,5 +90,5 @@ class Statistics:
 
     @property
     def unbounded(self) -> frozenset[TensorName]:
-        """Activations that held masked values, as scores behind an attention mask do: no range covers them."""
-        return frozenset(name for name, found in self.tensors.items() if found.n_masked)
+        """Activations that held masked values, as scores behind an attention mask do, or none: no range covers them."""
+        return frozenset(name for name, found in self.tensors.items() if found.n_masked or not found.n_values)

@@ -3,6 +3,7 @@
 A positive factor passes through whatever is linear, or piecewise linear with its bend at zero, and ends in a constant.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
@@ -88,7 +89,7 @@ def _transposed(tracing: Tracing, node: Node) -> bool:
 
 def _reshaped(tracing: Tracing, node: Node) -> bool:
     before, after = (tracing.graph.shape(name) for name in _ends(node))
-    if before is None or after is None or 0 in before:
+    if before is None or after is None or math.prod(before) != math.prod(after):  # which a wrong declaration may say
         return False
     labels = tracing.of(node.inputs[0])
     tracing.put(node.outputs[0], reshaped(labels, before, after))

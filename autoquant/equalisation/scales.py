@@ -22,6 +22,8 @@ MAX_EXPONENT = 8
 """Scales lie within 2^-8 and 2^8."""
 _ACTIVATION_STEPS = 255
 _WEIGHT_STEPS = 127
+_MOST_WEIGHTS = 1 << 24
+"""Of one reader: balancing takes some 50 bytes for each of them."""
 _SPREAD = 8.0
 """Width of a channel's range in standard deviations, for the power of what it carries."""
 Floats = npt.NDArray[np.float64]
@@ -35,7 +37,7 @@ def choose_exponents(graph: Graph, channels: Channels, statistics: Mapping[Tenso
     the largest weight that reads it: ``sqrt(range_c / weight_c)``. Tensors that share channels are balanced together,
     and only where 8-bit integers are then expected to cause less error in the outputs of their readers: activations
     with one scale a tensor, weights with one an output channel. Channels that carry nothing, or that nothing reads,
-    keep scale 1, and so do all without statistics.
+    keep scale 1, and so do all without statistics and all that a weight of more than 16 million elements reads.
 
     Args:
         graph: The prepared model.
@@ -55,11 +57,12 @@ def choose_exponents(graph: Graph, channels: Channels, statistics: Mapping[Tenso
         sets.setdefault(int(number[activation.labels].max()), {})[tensor] = activation
     exponents = np.zeros(channels.n, np.intp)
     for home, members in sets.items():
-        readers = [
-            _Reader.of(graph, found, members[source])
-            for found in channels.constants
-            if (source := _read_with(graph, found)) in members
+        read = [
+            (found, members[source]) for found in channels.constants if (source := _read_with(graph, found)) in members
         ]
+        if any(math.prod(_shape(graph, found)) > _MOST_WEIGHTS for found, _ in read):
+            continue
+        readers = [_Reader.of(graph, found, source) for found, source in read]
         balance = _Balance(tuple(members.values()), readers, channels.n)
         exponents[number == home] = balance.choose()[number == home]
     return exponents
@@ -166,6 +169,10 @@ def _read_with(graph: Graph, constant: ScaledConstant) -> TensorName | None:
     """The activation that a weight multiplies; None of other constants."""
     node = graph.nodes[constant.node]
     return node.inputs[0] if constant.slot == 1 and is_linear(node, graph) else None
+
+
+def _shape(graph: Graph, constant: ScaledConstant) -> Sequence[int]:
+    return graph.shape(graph.nodes[constant.node].inputs[constant.slot]) or ()
 
 
 class _Balance:

@@ -30,14 +30,15 @@ class Ties:
 
     def tie(self, one: Labels, other: Labels) -> None:
         """Let channels at the same place share a scale; the arrays are broadcast against each other."""
-        pairs = np.stack([side.ravel() for side in np.broadcast_arrays(one, other)], axis=1)
-        for a, b in np.unique(pairs, axis=0).tolist():
+        left, right = (side.ravel() for side in np.broadcast_arrays(one, other))
+        for key in np.unique(left * len(self._parent) + right).tolist():
+            a, b = divmod(key, len(self._parent))
             low, high = sorted((self._root(a), self._root(b)))
             self._parent[high] = low
 
     def fix(self, labels: Labels) -> None:
         """Let channels keep scale 1."""
-        self.tie(labels, np.full(1, FIXED, np.intp))
+        self.tie(np.unique(labels), np.full(1, FIXED, np.intp))
 
     def is_fixed(self, labels: Labels) -> bool:
         """Whether all of them keep scale 1, as far as is known."""

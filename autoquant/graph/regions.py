@@ -5,6 +5,7 @@ first and preferably inside one block, until few enough are left. A block ends w
 """
 
 import hashlib
+import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -194,13 +195,34 @@ def _size(sizes: Sequence[int | None] | None) -> float:
 def _merge(graph: Graph, units: dict[int, _Unit], n_regions: int) -> None:
     """Merge touching units, the pair with the least work first, until few enough are left."""
     neighbours = _neighbours(graph, units)
-    while sum(unit.group is None for unit in units.values()) > n_regions:
-        pairs = [(a, b) for a in units for b in neighbours[a] if a < b and not (units[a].group or units[b].group)]
-        if not pairs:
-            free = sorted(i for i, unit in units.items() if unit.group is None)
-            pairs = list(pairwise(free))
-        a, b = min(pairs, key=lambda pair: (_cost(units[pair[0]], units[pair[1]]), pair))
+    n_left = sum(unit.group is None for unit in units.values())
+    n_joined = dict.fromkeys(units, 0)
+    waiting: list[tuple[float, tuple[int, int], tuple[int, int]]] = []
+
+    def push(a: int, others: Iterable[int]) -> None:
+        for b in others:
+            if not (units[a].group or units[b].group):
+                pair = min(a, b), max(a, b)
+                heapq.heappush(
+                    waiting, (_cost(*(units[i] for i in pair)), pair, (n_joined[pair[0]], n_joined[pair[1]]))
+                )
+
+    for first in units:
+        push(first, (other for other in neighbours[first] if first < other))
+    while n_left > n_regions:
+        while waiting and any(i not in units or n_joined[i] != n for i, n in zip(*waiting[0][1:], strict=True)):
+            heapq.heappop(waiting)
+        a, b = waiting[0][1] if waiting else _apart(units)
         _join(units, neighbours, a, b)
+        n_left -= 1
+        n_joined[a] += 1
+        push(a, neighbours[a])
+
+
+def _apart(units: Mapping[int, _Unit]) -> tuple[int, int]:
+    """The next pair where none touch."""
+    free = sorted(i for i, unit in units.items() if unit.group is None)
+    return min(pairwise(free), key=lambda pair: (_cost(units[pair[0]], units[pair[1]]), pair))
 
 
 def _join(units: dict[int, _Unit], neighbours: dict[int, set[int]], a: int, b: int) -> None:

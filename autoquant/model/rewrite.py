@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 import onnx
-from google.protobuf.message import Message
+from google.protobuf.message import EncodeError, Message
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
 from autoquant.errors import ModelError
@@ -57,7 +57,7 @@ def to_bytes(model: Model) -> bytes:
     """
     try:
         return model.SerializeToString()
-    except (ValueError, onnx.checker.ValidationError) as error:
+    except (ValueError, EncodeError, onnx.checker.ValidationError) as error:  # by version of protobuf
         raise ModelError(
             "the model is larger than the 2 GiB that protobuf can hold; models of that size are not supported"
         ) from error

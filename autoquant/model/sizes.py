@@ -1,7 +1,9 @@
 """Floats that say how large tensors are."""
 
+from weakref import WeakKeyDictionary
+
 from autoquant.domain.region import TensorName
-from autoquant.model.graph import Graph, Node
+from autoquant.model.graph import Graph
 
 __all__ = ["is_size"]
 
@@ -30,6 +32,7 @@ _ARITHMETIC = frozenset({
 })
 # fmt: on
 """Operators that sizes are computed with."""
+_KNOWN: WeakKeyDictionary[Graph, frozenset[TensorName]] = WeakKeyDictionary()
 
 
 def is_size(tensor: TensorName, graph: Graph) -> bool:
@@ -37,17 +40,15 @@ def is_size(tensor: TensorName, graph: Graph) -> bool:
 
     Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be.
     """
-    seen, left = {tensor}, [tensor]
-    while left:
-        name = left.pop()
-        for reader in graph.consumers.get(name, ()):
-            if _is_size_of(name, reader):
-                return True
-            if reader.op_type in _ARITHMETIC:
-                left += [out for out in reader.outputs if out and out not in seen]
-                seen.update(reader.outputs)
-    return False
+    if graph not in _KNOWN:
+        _KNOWN[graph] = _sizes_of(graph)
+    return tensor in _KNOWN[graph]
 
 
-def _is_size_of(tensor: TensorName, reader: Node) -> bool:
-    return any(reader.inputs[i] == tensor for i in _SIZES.get(reader.op_type, ()) if i < len(reader.inputs))
+def _sizes_of(graph: Graph) -> frozenset[TensorName]:
+    found: set[TensorName] = set()
+    for node in reversed(graph.nodes):
+        found.update(node.inputs[i] for i in _SIZES.get(node.op_type, ()) if i < len(node.inputs) and node.inputs[i])
+        if node.op_type in _ARITHMETIC and not found.isdisjoint(node.outputs):
+            found.update(name for name in node.inputs if name)
+    return frozenset(found)

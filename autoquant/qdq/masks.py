@@ -24,12 +24,14 @@ _TAKING = _CARRYING - {"Gather", "Max"}
 def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
     """Activations that hold infinities, the least or the largest float, and scores pushed far below the others.
 
-    Seen in calibration, or computed from a constant that holds such values: samples need not be padded.
+    Seen in calibration, or computed from a constant that holds such values: samples need not be padded. Inputs that are
+    empty or zero in all samples, as the first states of a recurrence, are as unknown.
     """
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
     seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < -_FAR}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
-    found = statistics.unbounded | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+    unused = {name for name in graph.inputs if name in statistics.tensors and not statistics.tensors[name].limit}
+    found = statistics.unbounded | unused | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
     return found | {
         node.inputs[0]  # which was not observed, as nothing is quantized before the clip
         for node in graph.nodes

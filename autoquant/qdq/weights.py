@@ -19,6 +19,8 @@ __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quanti
 
 _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
+_LEAST_MAGNITUDE = 128 * np.finfo(np.float32).tiny
+"""Smaller weights have no scale of their own."""
 _BIAS_SPAN = np.float64(np.iinfo(np.int32).max)
 """Half of what int32 spans: the other half is for the products that kernels add to a bias, and wrap around without."""
 
@@ -118,12 +120,16 @@ class Weights:
     def _with_zeros(
         self, name: TensorName, scale: npt.NDArray[np.float32], axis: int | None
     ) -> npt.NDArray[np.float32]:
-        """With the scale that channels of zeros take, which is no matter to their weights; the same without any."""
+        """With the scale that channels of zeros take, which is no matter to their weights; the same without any.
+
+        What is too small for a scale of its own counts as zero.
+        """
         if axis is None:
             return scale
         if (name, axis) not in self._zeros:
             others = tuple(i for i in range(len(self.graph.shape(name) or ())) if i != axis)
-            self._zeros[name, axis] = np.logical_not(self.graph.constant(name).any(axis=others))
+            magnitude = np.abs(self.graph.constant(name)).max(axis=others, initial=0)
+            self._zeros[name, axis] = magnitude < _LEAST_MAGNITUDE
         zeros = self._zeros[name, axis]
         return np.where(zeros, scale[~zeros].max(), scale) if zeros.any() and not zeros.all() else scale
 

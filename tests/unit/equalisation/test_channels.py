@@ -1,5 +1,6 @@
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from autoquant.domain.region import TensorName
 from autoquant.equalisation.channels import Tracing, trace
@@ -37,6 +38,38 @@ def test_tensors_of_unknown_rank_keep_their_scale_and_those_of_unknown_sizes_nee
     model = a_mlp()
     assert trace(Graph(model), RULES).n > 1
     del model.graph.value_info[:]
+    assert trace(Graph(model), RULES).n == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "h = Gemm(x, w) b = Slice(h, e, m, e2) c = Concat<axis = 1>(h, b) y = Gemm(c, w2)",
+        "h = Gemm(x, w) b = Slice(h, e, e, e2) z = MatMul(b, none) c = Add(h, z) y = Gemm(c, w2)",
+    ],
+    ids=["concatenated", "multiplied"],
+)
+def test_what_holds_nothing_keeps_its_scale(body: str) -> None:
+    constants: dict[str, npt.NDArray[np.generic] | float] = {
+        "w": floats(4, 8),
+        "w2": floats(8, 2),
+        "none": np.zeros((0, 8), np.float32),
+        "e": np.array([8]),
+        "m": np.array([2**31 - 1]),
+        "e2": np.array([1]),
+    }
+    model = model_of("(float[1,4] x) => (float[1,2] y)", body, constants)
+    channels = trace(Graph(model), RULES)
+    assert "h" not in channels.labels
+
+
+def test_a_shape_that_is_declared_wrongly_ends_what_follows_it() -> None:
+    body = "h = Gemm(x, w) r = Reshape(h, s) y = Relu(r)"
+    constants: dict[str, npt.NDArray[np.generic] | float] = {"w": floats(4, 8), "s": np.array([2, 4])}
+    model = model_of("(float[1,4] x) => (float[2,4] y)", body, constants)
+    for value in model.graph.value_info:
+        if value.name == "r":
+            value.type.tensor_type.shape.dim[0].dim_value = 3
     assert trace(Graph(model), RULES).n == 1
 
 

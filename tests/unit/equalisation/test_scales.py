@@ -39,6 +39,11 @@ def chosen(ranges: Sequence[float], weight: Floats = EVEN) -> list[int]:
     return [int(i) for i in exponents[channels.labels[TensorName("h")].ravel()]]
 
 
+def test_weights_too_large_to_be_balanced_keep_their_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.equalisation.scales._MOST_WEIGHTS", EVEN.size - 1)
+    assert chosen([1, 1, 1, 1, 1, 1, 1, 64]) == [0] * 8
+
+
 def test_a_wide_channel_is_divided_and_a_narrow_one_multiplied_by_the_root_of_its_range() -> None:
     assert chosen([1, 1, 1, 1, 1, 1, 1, 64]) == [0, 0, 0, 0, 0, 0, 0, 3]
     assert chosen([4, 4, 4, 4, 1 / 4, 4, 4, 4]) == [0, 0, 0, 0, -2, 0, 0, 0]

@@ -10,7 +10,7 @@ from onnx import helper
 
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
-from autoquant.graph.regions import borders, find_regions
+from autoquant.graph.regions import _cost, _join, _merge, _neighbours, _units, borders, find_regions
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, is_quantizable, kind_of
 from tests.models import a_convnet, a_residual_net, floats, model_of
@@ -87,6 +87,21 @@ def test_every_node_that_a_scheme_changes_is_in_exactly_one_region(
 
 
 @settings(max_examples=60, deadline=None)
+@given(graph=graphs(), n_regions=st.integers(1, 6))
+def test_the_touching_pair_with_the_least_work_is_merged_first(graph: Graph, n_regions: int) -> None:
+    inside = [node for node in graph.nodes if is_quantizable(node, graph)]
+    merged, plainly = _units(graph, inside, {}), _units(graph, inside, {})
+    _merge(graph, merged, n_regions)
+    neighbours = _neighbours(graph, plainly)
+    while len(plainly) > n_regions:
+        touching = [(a, b) for a in plainly for b in neighbours[a] if a < b] or list(pairwise(sorted(plainly)))
+        a, b = min(touching, key=lambda pair: (_cost(plainly[pair[0]], plainly[pair[1]]), pair))
+        _join(plainly, neighbours, a, b)
+    assert {first: unit.nodes for first, unit in merged.items()} == {
+        first: unit.nodes for first, unit in plainly.items()
+    }
+
+
 @given(graph=graphs(), n_regions=st.integers(1, 6))
 def test_ends_of_a_region_are_what_crosses_its_border(graph: Graph, n_regions: int) -> None:
     for region in find_regions(graph, every_node(graph), n_regions=n_regions):

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.message import EncodeError
 from onnx import helper, numpy_helper, parser
 
 from autoquant.domain.region import TensorName
@@ -76,6 +77,20 @@ def test_a_model_with_nothing_to_rewrite_is_given_back(rewrite: Callable[[onnx.M
 
 def test_bytes_are_the_model() -> None:
     assert from_bytes(to_bytes(a_convnet())) == a_convnet()
+
+
+@pytest.mark.parametrize("error", [ValueError, EncodeError])
+def test_a_model_that_protobuf_cannot_hold_is_refused(
+    error: type[Exception],
+) -> None:
+    """protobuf 7.34 began to raise an error of its own."""
+
+    class Large:
+        def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
+            raise error("too large")
+
+    with pytest.raises(ModelError, match="larger than the 2 GiB that protobuf can hold"):
+        to_bytes(Large())  # type: ignore[arg-type]
 
 
 def test_the_opset_is_that_of_onnx_itself() -> None:

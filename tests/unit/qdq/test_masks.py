@@ -12,7 +12,7 @@ BODY = "s = Add(x, x) p = Softmax(s) y = MatMul(p, w)"
 
 def statistics_of(minimum: float, n_masked: int, tensor: str) -> Statistics:
     counts = np.zeros(N_BINS, np.int64)
-    found = TensorStatistics(minimum=minimum, maximum=1, limit=2048, counts=counts, n_zeros=0, n_masked=n_masked)
+    found = TensorStatistics(minimum=minimum, maximum=1, limit=2048, counts=counts, n_zeros=1, n_masked=n_masked)
     return Statistics(tensors={TensorName(tensor): found}, digest="", n_samples=1)
 
 
@@ -24,6 +24,19 @@ def test_scores_far_below_the_others_are_masked(minimum: float, n_masked: int, t
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", BODY, {"w": floats(4, 2)}))
     found = masked(graph, statistics_of(minimum, n_masked, tensor))
     assert found == ({tensor} if is_masked else frozenset())
+
+
+@pytest.mark.parametrize(("limit", "n_zeros", "is_unknown"), [(0.0, 8, True), (0.0, 0, True), (1.0, 8, False)])
+def test_of_inputs_that_are_empty_or_zero_in_all_samples_nothing_is_known(
+    limit: float, n_zeros: int, is_unknown: bool
+) -> None:
+    graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", BODY, {"w": floats(4, 2)}))
+    counts = np.zeros(N_BINS, np.int64)
+    found = TensorStatistics(minimum=0, maximum=limit, limit=limit, counts=counts, n_zeros=n_zeros)
+    of_x = Statistics(tensors={TensorName("x"): found}, digest="", n_samples=1)
+    assert masked(graph, of_x) == ({"x"} if is_unknown else frozenset())
+    dead = Statistics(tensors={TensorName("s"): found}, digest="", n_samples=1)
+    assert masked(graph, dead) == ({"s"} if not n_zeros else frozenset())
 
 
 LEAST = float(np.finfo(np.float32).min)

@@ -73,9 +73,10 @@ def test_a_bias_too_large_for_int32_gets_a_larger_weight_scale(tensor_format: Te
     assert np.abs(quantized.values.astype(np.int64)).max() < INT32.max / 2  # products have the other half
 
 
-def test_the_bias_of_a_channel_of_zeros_is_as_fine_as_those_of_the_others() -> None:
+@pytest.mark.parametrize("dead", [0.0, 1e-40])
+def test_the_bias_of_a_channel_of_zeros_is_as_fine_as_those_of_the_others(dead: float) -> None:
     weight, bias = floats(4, 3), np.array([0.4, -0.3, 0.2], np.float32)
-    weight[:, 1] = 0
+    weight[:, 1] = dead
     found = weights_of(weight).weight(W, PER_CHANNEL, 1, bias=bias, input_scale=np.float32(1.0))
     quantized = quantize_bias(bias, np.float32(1.0), found.params.scale)
     np.testing.assert_allclose(quantized.values * quantized.scale, bias, atol=0.01)
