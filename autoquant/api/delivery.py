@@ -122,11 +122,15 @@ class Delivery:
         """Of each finalist and its refinement one: the other keeps the demands, or has the higher SNR where both do.
 
         SNRs are those of the held-out samples, or of all where none are held out; neither version was fitted to them.
+        Where held-out ones were not run, the plain version stays.
         Both have the same kernels, so that nothing of their latencies could decide.
         """
         found, gains = [], []
         for name, finalist in finalists.items():
             if finalist.plain is None or not {name, finalist.plain} <= judged.keys():
+                continue
+            if self.division.n_held_out and judged[name].snr_held_out is None:  # the user wanted no more of it
+                found.append(name)
                 continue
             refined, plain = (
                 (self._keeps(finalists[n].path, judged[n]), _held_out_db(judged[n])) for n in (name, finalist.plain)

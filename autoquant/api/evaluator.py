@@ -251,7 +251,9 @@ class Evaluator:
         assert self._builder is not None
         try:
             candidate = self._builder.build(assignment)
-        except (AssertionError, KeyError, ValueError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # a fault of ours must not end the search
             return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
         found = self._built.get(candidate.digest)
         if found is None or (isinstance(found, Measurement) and not self._is_answer(found, n_rounds)):

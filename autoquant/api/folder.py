@@ -1,12 +1,14 @@
 """The folder that a search writes."""
 
 import errno
+import itertools
 import json
 import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from autoquant.api.lock import LOCK, FolderLock
@@ -18,21 +20,37 @@ LEDGER = "ledger.csv"
 """Not every run has one."""
 _JOURNAL = "study.journal"
 _LATENCIES = "latency.csv"
+_FRONT = "front.json"
+_OF_MODELS = (_FRONT, "front.csv", "report.html", LEDGER, _LATENCIES)
+"""What tells of the models, and of no other ones."""
 _OWN = (
     _JOURNAL,
     f"{_JOURNAL}.lock",
     "log.txt",
     "run.json",
-    "front.json",
-    "front.csv",
-    _LATENCIES,
-    LEDGER,
+    *_OF_MODELS,
     "trials.csv",
-    "report.html",
     "prepared.onnx",
 )
+_KEPT = "earlier"
+"""Fronts that later ones do not match."""
 _BEFORE_TRIALS = (LOCK, "log.txt", "run.json", "run.json.part")
 _LOG = logging.getLogger("autoquant")
+
+
+@dataclass(slots=True)
+class EarlierFront:
+    """What new models replace.
+
+    Attributes:
+        place: Where it goes if it is kept, relative to the folder.
+        text: Of its ``front.json``; empty where there is none.
+        is_kept: Whether it goes there.
+    """
+
+    place: Path
+    text: str
+    is_kept: bool = False
 
 
 class RunFolder:
@@ -175,32 +193,54 @@ class RunFolder:
                 handler.close()
 
     @contextmanager
-    def new_models(self) -> Iterator[None]:
-        """Models of an earlier run, and their latencies, give way to new ones, or come back where these stay undone.
+    def new_models(self) -> Iterator[EarlierFront]:
+        """Models of an earlier run, and what tells of them, give way to new ones, or come back where these stay undone.
 
         They are done when the context ends: what tells of them is written inside.
         """
         with writing(self.path):
-            if (self.path / _LATENCIES).exists():
-                (self.path / _LATENCIES).rename(self.models / _LATENCIES)
+            earlier = EarlierFront(self._new_place(), self._read(_FRONT))
+            for name in _OF_MODELS:
+                if (self.path / name).exists():
+                    shutil.copyfile(self.path / name, self.models / name)
+            (self.path / _LATENCIES).unlink(missing_ok=True)
             self.models.rename(self._earlier)
             self.models.mkdir()
         try:
-            yield
+            yield earlier
         except BaseException:
             self._bring_back()
             raise
         with writing(self.path):
-            self._earlier.rename(self._replaced)  # which nobody brings back, not even half removed
+            if earlier.is_kept:
+                self._keep(self.path / earlier.place)
+            else:
+                self._earlier.rename(self._replaced)  # which nobody brings back, not even half removed
         shutil.rmtree(self._replaced, ignore_errors=True)
+
+    def _new_place(self) -> Path:
+        number = next(number for number in itertools.count(1) if not (self.path / _KEPT / str(number)).exists())
+        return Path(_KEPT) / str(number)
+
+    def _read(self, name: str) -> str:
+        found = self.path / name
+        return found.read_text(encoding="utf-8", errors="replace") if found.exists() else ""
+
+    def _keep(self, place: Path) -> None:
+        place.mkdir(parents=True)
+        self._earlier.rename(place / "models")  # from here on nobody brings it back
+        for name in _OF_MODELS:
+            if (place / "models" / name).exists():
+                (place / "models" / name).rename(place / name)
 
     def _bring_back(self) -> None:
         if self._earlier.is_dir():
             shutil.rmtree(self.models, ignore_errors=True)
             (self.path / _LATENCIES).unlink(missing_ok=True)
             self._earlier.rename(self.models)
-        if (self.models / _LATENCIES).exists():
-            (self.models / _LATENCIES).rename(self.path / _LATENCIES)
+        for name in _OF_MODELS:
+            if (self.models / name).exists():
+                os.replace(self.models / name, self.path / name)
 
     def discard_if_new(self) -> None:
         """Remove what a search that could not begin has left, unless it was resumed; the folder is closed then."""

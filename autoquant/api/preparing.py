@@ -96,8 +96,9 @@ class Preparing:
         unbounded = masked(prepared.graph, statistics)
         if unbounded:
             self.notes.append(
-                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN, or"
-                " values far below all others before a softmax, as attention masks make"
+                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN,"
+                " values far below all others before a softmax, as attention masks make, or nothing but zeros in any"
+                " sample"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

@@ -22,8 +22,8 @@ __all__ = ["Refinement", "refine_of"]
 
 _MOST_CALIBRATING, _MOST_JUDGED = 256, 32
 """Samples that are sent to the process."""
-_PATIENCE_S = 10.0
-"""So much longer, and twice as long as there is time, may the process take before it is taken to hang."""
+_PATIENCE_S, _LEAST_PATIENCE_S = 10.0, 2.0
+"""As long again as there is time, within these bounds, may the process take before it is taken to hang."""
 _LOOKING_S = 0.1
 """Between two looks at whether the user wants no more of it."""
 
@@ -108,15 +108,18 @@ class Refinement:
             self.once_s = before_s + time.perf_counter() - start
             self.notes.append(f"refinement ended, the other finalists stay as they are: {self._reason(error)}")
             return None
-        self.once_s += refined.once_s
+        if refined is not None:
+            self.once_s += refined.once_s
         return refined
 
-    def _refined(self, assignment: Assignment) -> Refined:
+    def _refined(self, assignment: Assignment) -> Refined | None:
         start = time.perf_counter()
         if not self.worker.is_running:
             self.worker.ready(seconds=self._limit_s(self.left()))
             self.once_s += time.perf_counter() - start
         left_s = self.left()
+        if left_s <= 0:
+            return None
         refined: Refined
         refined, notes = self.worker.call("refine", assignment, left_s, seconds=self._limit_s(left_s))
         self.notes.extend(notes)
@@ -124,7 +127,7 @@ class Refinement:
 
     @staticmethod
     def _limit_s(left_s: float) -> float | None:
-        return None if math.isinf(left_s) else _PATIENCE_S + 2 * max(left_s, 0.0)
+        return None if math.isinf(left_s) else left_s + min(_PATIENCE_S, max(_LEAST_PATIENCE_S, left_s))
 
     def _reason(self, error: Exception) -> str:
         if self.is_ended():

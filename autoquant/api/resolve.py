@@ -23,7 +23,6 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
-from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.metrics.grammar import parse_metrics
@@ -99,7 +98,7 @@ def resolve(
         asked = replace(asked, space=os.fspath(space))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
     asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
-    new = Run(asked, deadline, on_progress, prior=_prior(folder, document), is_pooled=True)
+    new = Run(asked, deadline, on_progress, is_pooled=True)
     new.check()
     new.learn_of(folder)
     with closing(RunFolder(asked.out, resume=False)) as place:
@@ -154,6 +153,7 @@ class _Resolution:
         with self.run.opened(folder) as opened:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
+                trials.n_finalists = 1
                 layout = self._layout(opened, trials)
             attempts = self._attempts(opened, trials, layout)
             best = max(attempts, key=lambda attempt: attempt.snr_db)
@@ -313,16 +313,6 @@ def _interval(value: float, error: float, n_digits: int) -> str:
     """With its 95 % interval."""
     low, high = value - _TWO_SIDED_95 * error, value + _TWO_SIDED_95 * error
     return f"{value:.{n_digits}f} ({low:.{n_digits}f} to {high:.{n_digits}f})"
-
-
-def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
-    plain = document.get("latency_prior")
-    if plain is None:
-        return None
-    try:
-        return LatencyPrior.parse(plain if isinstance(plain, dict) else {})
-    except ValueError as error:
-        raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
 
 
 def _configuration(folder: Path, document: Mapping[str, object], given: Mapping[str, DataSource]) -> Configuration:

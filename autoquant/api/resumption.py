@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autoquant.api.folder import read_json
 from autoquant.domain.accuracy import Form
+from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import TensorName
 from autoquant.errors import OutputError
 from autoquant.metrics.grammar import parse_metrics
@@ -42,6 +43,7 @@ class Earlier:
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         unrounded: Weights, and on which grids, that there was no time to round as the space asks for.
         sampler: That it used.
+        prior: What it expected of latencies; None where nothing was profiled.
     """
 
     n_calibration_samples: int
@@ -51,6 +53,7 @@ class Earlier:
     has_mean_biases: bool
     unrounded: frozenset[Asked]
     sampler: str
+    prior: LatencyPrior | None
 
 
 def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
@@ -97,6 +100,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         has_mean_biases=document.get("mean_biases") is True,
         unrounded=_unrounded(document.get("unrounded")),
         sampler=str(earlier.get("sampler", now["sampler"])),
+        prior=_prior(folder, document),
     )
 
 
@@ -126,6 +130,16 @@ def _other_version(earlier: Mapping[str, object], now: Mapping[str, object]) -> 
 
 def _version(versions: object) -> object:
     return versions.get("autoquant") if isinstance(versions, Mapping) else None
+
+
+def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
+    plain = document.get("latency_prior")
+    if plain is None:
+        return None
+    try:
+        return LatencyPrior.parse(plain if isinstance(plain, dict) else {})
+    except ValueError as error:
+        raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
 
 
 def _unrounded(found: object) -> frozenset[Asked]:

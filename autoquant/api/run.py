@@ -12,6 +12,7 @@ from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import LEAST_TRIAL_S, Deadline, longest_seconds
 from autoquant.api.delivery import Delivery
 from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
+from autoquant.api.earlier import keep_unmatched
 from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.finalists import Finalists
 from autoquant.api.folder import RunFolder, writing
@@ -115,6 +116,7 @@ class Run:
     def learn_of(self, folder: Path) -> None:
         """Read how the earlier run went about it, which must be of the same search and environment."""
         self.earlier = read_earlier(folder, self.configuration_document)
+        self.prior = self.earlier.prior
 
     def run(self, folder: RunFolder) -> SearchResult:
         """All stages; see the module."""
@@ -204,7 +206,8 @@ class Run:
         try:
             self.prior = evaluator.profile(seconds, most_s)
         except (ModelError, ProfileError) as error:
-            self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
+            if self.prior is None:
+                self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
 
     def open_trials(self, folder: RunFolder, opened: Opened) -> Trials:
         """Open the study, with what can answer its trials; from here on Ctrl-C ends them, and no longer everything."""
@@ -312,12 +315,13 @@ class Run:
             tell=lambda phase: self._tell(phase, trials),
             notes=self.notes,
         )
-        with folder.new_models():
+        with folder.new_models() as earlier:
             with self.deadline.phase("finish"):
                 front = delivery.deliver(evaluations, self.deadline)
             if is_ended():
                 self.notes.append(sentences.MEASUREMENT_ENDED_BY_USER)
             self.notes.extend(remark(front))
+            self.notes.extend(keep_unmatched(earlier, front))
             record = self._record(front, ingredients.regions, trials)
             write_reports(folder, record, self._run_document(ingredients, opened.facts, trials))
         return SearchResult(folder.path, record)

@@ -38,6 +38,7 @@ _ENDINGS = {
     "failing": "the search ended as one trial after another failed",
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
+    "lost": "the process that measures was lost and could not be begun again, see log.txt, which ended the search",
 }
 """By what ``Trials.run`` returns."""
 

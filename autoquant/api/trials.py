@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import MOST_SHARE, REFINE_SHARE, Deadline
+from autoquant.api.deadline import MOST_SHARE, N_FINALISTS, REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
+from autoquant.errors import ModelError
 from autoquant.measurement.bench import N_FIRST
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
@@ -26,6 +27,8 @@ _LOOK_EVERY = 10
 _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
 _FEW_TRIALS = 3
+_MANY_TRIALS, _FEW_ROUNDS = 40, 4
+"""Where there is time for fewer trials, they have fewer rounds."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
@@ -80,6 +83,7 @@ class Trials:
         is_refined: Whether finalists are refined: that takes time, and two versions of each are compared then.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
+        n_finalists: Most of the candidates that are measured again.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
             known of them.
         watch: Of what disturbs them.
@@ -99,6 +103,7 @@ class Trials:
     first: Sequence[Assignment] = ()
     is_refined: bool = False
     has_prior: bool = False
+    n_finalists: int = N_FINALISTS
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
@@ -117,6 +122,8 @@ class Trials:
     def __post_init__(self) -> None:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
+        if not self._has_many:
+            self.n_rounds = _FEW_ROUNDS
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
 
@@ -144,35 +151,41 @@ class Trials:
         model that it does not have, while recipes are what anybody would try.
 
         Returns:
-            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"stopped"``, ``"failing"``, ``"plateau"`` or
-            ``"interrupted"``.
+            Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"stopped"``, ``"failing"``, ``"plateau"``,
+            ``"interrupted"`` or ``"lost"``.
+
+        Raises:
+            ModelError: The process that measures was lost and cannot be begun again, before anything was measured.
         """
-        if not self.regions:
-            return self._run_float()
+        try:
+            return self._run(n_trials) if self.regions else self._run_float()
+        except KeyboardInterrupt:
+            return "interrupted"
+        except ModelError as error:
+            if not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations):
+                raise
+            _LOG.error("%s", error)
+            return "lost"
+
+    def _run(self, n_trials: int | None) -> str:
         n_done = 0
         self._enqueue_first(n_trials)
         probed = not self.is_structured
-        try:
-            while n_trials is None or n_done < n_trials:
-                if not probed and self.study.n_enqueued == 0:
-                    self._enqueue_probes(math.inf if n_trials is None else n_trials - n_done)
-                    probed = True
-                if done := self._nothing_left():
-                    return done
-                if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
-                    return "time"
-                n_done += 1
-        except KeyboardInterrupt:
-            return "interrupted"
+        while n_trials is None or n_done < n_trials:
+            if not probed and self.study.n_enqueued == 0:
+                self._enqueue_probes(math.inf if n_trials is None else n_trials - n_done)
+                probed = True
+            if done := self._nothing_left():
+                return done
+            if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
+                return "time"
+            n_done += 1
         return "trials"
 
     def _run_float(self) -> str:
         """One trial of the preprocessed model: folding alone may pay."""
-        try:
-            if not self.study.evaluations:
-                self._trial({})
-        except KeyboardInterrupt:
-            return "interrupted"
+        if not self.study.evaluations:
+            self._trial({})
         return "exhausted"
 
     def measure(self, assignment: Assignment) -> Evaluation | None:
@@ -185,7 +198,7 @@ class Trials:
         latency_s = sum(self.facts.float_s.values())
         n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
         finish_s = self.deadline.finish_seconds(
-            n_finalists + 1,
+            min(n_finalists + 1, self.n_finalists),
             latency_s,
             self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
             self.size_bytes,
@@ -202,6 +215,11 @@ class Trials:
         opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
         running_s = (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
         return opening_s + running_s + self.facts.scoring.trial_s
+
+    @property
+    def _has_many(self) -> bool:
+        """Whether there is time for many trials."""
+        return self._left >= _MANY_TRIALS * self.first_seconds
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
@@ -249,10 +267,17 @@ class Trials:
     def _enqueue_first(self, n_trials: int | None) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
         recipes = [self._uniform(name) for name in self.space.schemes]
+        twins = self._twins() if self.is_structured and not self._has_many else []
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         n_before = 1 if has_few else 0
         for assignment in (*recipes[:n_before], {}, *recipes[n_before:], *self.first):
-            self.study.enqueue(assignment)
+            if self.study.enqueue(assignment) and assignment in twins:
+                self._untimed.add(self._key(assignment))
+
+    def _twins(self) -> list[Assignment]:
+        """Uniform recipes with the kernels of one before them: its latency is known, and their quality is soon."""
+        kernels = [scheme.kernels for scheme in self.space.schemes.values()]
+        return [self._uniform(name) for i, name in enumerate(self.space.schemes) if kernels[i] in kernels[:i]]
 
     def _enqueue_probes(self, n_left: float) -> None:
         """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.

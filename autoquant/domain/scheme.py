@@ -249,6 +249,11 @@ class Scheme:
         return self.weight.granularity is Granularity.BLOCK
 
     @property
+    def kernels(self) -> tuple[object, ...]:
+        """What decides which kernels run: schemes that differ in the rest differ in numbers alone."""
+        return self.is_dynamic, self.activation, self.weight, self.operators
+
+    @property
     def opset(self) -> int:
         """The first version of ONNX's operators that can express it.
 

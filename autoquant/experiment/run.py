@@ -4,7 +4,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,9 @@ from autoquant.api.configuration import Budget, Demands
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
-from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER
+from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, failure_sentences
+from autoquant.domain.front import RunRecord
+from autoquant.domain.measurement import Measurement
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
@@ -26,7 +29,8 @@ _RUNS = "_runs"
 _SMOKE = "smoke"
 _SMOKE_SECONDS = 20.0
 _SMOKE_TRIALS = 3
-_NO_RATIOS: Mapping[int, float | None] = dict.fromkeys(DEMANDS_DB)
+Ratios = Mapping[int, float | None]
+_NO_RATIOS: Ratios = dict.fromkeys(DEMANDS_DB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     """Search every model of a job file; one that fails does not stop the others.
 
     ``reports/<job>/<date>`` gets ``summary.md``, ``summary.json`` and the front of each model, and
-    ``reports/_runs/<job>/<date>/<model>`` the runs themselves. Ctrl-C ends the job with a summary of what was done.
+    ``reports/_runs/<job>/<date>/<model>`` the runs themselves. The summary is written after each model; Ctrl-C ends the
+    job with one of what was done.
 
     Args:
         file: The job file.
@@ -59,27 +64,27 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
         OutputError: The reports cannot be written.
     """
     job = read_job(file)
-    previous = _previous(reports / job.name, smoke=smoke)
+    earlier = list(_earlier(reports / job.name, smoke=smoke))
+    previous = earlier[0] if earlier else None
     folder = _new_folder(reports / job.name, reports / _RUNS / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
     environment = describe_environment()
     changes = () if previous is None else tuple(differences(previous.environment, environment))
-    for row in _rows(job, folder, runs, None if changes else previous, smoke=smoke):
-        rows.append(row)
-        on_line(_line(row))
     summary = JobSummary(
         job=job.name,
         date=folder.name,
         previous_date=None if previous is None else previous.date,
         job_sha256=job.sha256,
         environment=environment,
-        rows=tuple(rows),
+        rows=(),
         environment_changes=changes,
     )
-    with writing(folder):
-        (folder / "summary.json").write_text(summary.json(), encoding="utf-8")
-        (folder / "summary.md").write_text(summary.markdown(), encoding="utf-8")
+    before = {} if changes else _last_ratios(earlier, environment)
+    for row in _rows(job, folder, runs, before, smoke=smoke):
+        rows.append(row)
+        _write(replace(summary, rows=tuple(rows)), folder)
+        on_line(_line(row))
     is_missed = any(row.missed or row.error is not None for row in rows)
     if smoke:
         is_missed = any(
@@ -88,14 +93,21 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     return JobOutcome(folder / "summary.md", is_missed)
 
 
-def _rows(job: Job, folder: Path, runs: Path, previous: JobSummary | None, *, smoke: bool) -> Iterator[JobRow]:
+def _write(summary: JobSummary, folder: Path) -> None:
+    with writing(folder):
+        for name, text in (("summary.json", summary.json()), ("summary.md", summary.markdown())):
+            part = folder / f"{name}.part"
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, folder / name)
+
+
+def _rows(job: Job, folder: Path, runs: Path, before: Mapping[str, Ratios], *, smoke: bool) -> Iterator[JobRow]:
     is_ended = False
     for asked in job.searches:
-        before = next((row.best_ratio for row in previous.rows if row.model == asked.name), None) if previous else None
         row = JobRow(
             model=asked.name,
             best_ratio=_NO_RATIOS,
-            previous=before,
+            previous=before.get(asked.name),
             n_evaluations=0,
             seconds=0.0,
             error=f"it was not searched, {ENDED_BY_USER}" if is_ended else None,
@@ -125,7 +137,18 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tupl
     ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
     n_evaluations = len(result.record.evaluations)
     found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
+    if is_empty := _nothing_measured(result.record):
+        found = replace(found, best_ratio=_NO_RATIOS, error=is_empty)
     return found, not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
+
+
+def _nothing_measured(record: RunRecord) -> str | None:
+    """A sentence where there was something to quantize and no such candidate was measured."""
+    measured = (e for e in record.evaluations if e.is_quantized and isinstance(e.outcome, Measurement))
+    if not record.regions or any(measured):
+        return None
+    why = failure_sentences(record.evaluations) or ["there was no time"]
+    return f"no quantized candidate was measured: {why[0]}"
 
 
 def _run(asked: ModelSearch, out: Path) -> SearchResult:
@@ -189,16 +212,24 @@ def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     raise OutputError(f"{folder}: there are too many runs of {date}; remove some")
 
 
-def _previous(folder: Path, *, smoke: bool) -> JobSummary | None:
-    """The latest run with a readable summary, of the same kind."""
+def _earlier(folder: Path, *, smoke: bool) -> Iterator[JobSummary]:
+    """Runs of the same kind with a readable summary, the latest first."""
     for path in sorted(folder.glob("*/summary.json"), key=lambda path: _order(path.parent.name), reverse=True):
         if (_SMOKE in path.parent.name) is not smoke:
             continue
-        try:
-            return read_summary(path.read_text(encoding="utf-8"))
-        except (OSError, AutoquantError):
-            continue
-    return None
+        with suppress(OSError, AutoquantError):
+            yield read_summary(path.read_text(encoding="utf-8"))
+
+
+def _last_ratios(earlier: Sequence[JobSummary], environment: Mapping[str, object]) -> dict[str, Ratios]:
+    """By model, of the latest run in this environment that has a result for it."""
+    found: dict[str, Ratios] = {}
+    for summary in earlier:
+        if not differences(summary.environment, environment):
+            for row in summary.rows:
+                if row.error is None:
+                    found.setdefault(row.model, row.best_ratio)
+    return found
 
 
 def _order(name: str) -> tuple[str, int]:

@@ -45,6 +45,22 @@ def test_members_and_files_agree_after_a_resumed_search(search: Command) -> None
     assert not Path("run/models.earlier").exists()
 
 
+def test_a_front_that_the_next_one_does_not_match_is_kept(command: Command, digits: dict[Path, bytes]) -> None:
+    again = ("search", "example:digits", "--space", "quick", "--regions", "4", "--trials", "1", "--resume")
+    result = command(*again, "--out", "digits", "--max-latency-ratio", "0.0001")
+    assert result.exit_code == 0, result.stderr
+    assert [member["id"] for member in json.loads(Path("digits/front.json").read_text())["members"]] == ["float"]
+    assert "of the front before, which may have had more time or other demands; it is kept in earlier/1" in (
+        " ".join(result.stdout.split())
+    )
+    models = {path for path in digits if path.suffix == ".onnx" and path.parent.name == "models"}
+    for path in (*models, Path("digits/front.json"), Path("digits/report.html"), Path("digits/latency.csv")):
+        assert (Path("digits/earlier/1") / path.relative_to("digits")).read_bytes() == digits[path]
+    before = json.loads(digits[Path("digits/run.json")])
+    assert json.loads(Path("digits/run.json").read_text())["latency_prior"] is not None
+    assert before["latency_prior"] is not None
+
+
 def test_there_must_be_a_run(search: Command) -> None:
     result = search("--resume")
     assert result.exit_code == 2

@@ -19,6 +19,7 @@ from autoquant.errors import DataError, MetricError, ProfileError
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.io import size_bytes_of
+from autoquant.qdq.builder import Builder
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
 from tests.records import a_measured
@@ -245,6 +246,19 @@ def test_a_candidate_that_cannot_be_built_has_no_profile(place: Place) -> None:
     evaluator.load(replace(place.ingredients, statistics=none), has_plain_sums=False, known=())
     with pytest.raises(ProfileError, match="a candidate cannot be built: KeyError"):
         evaluator.profile(0.1, 60.0)
+
+
+def test_a_fault_in_building_one_candidate_costs_one_trial(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = place.setup()
+    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+
+    def build(*_: object, **__: object) -> None:
+        raise IndexError("no such axis")
+
+    monkeypatch.setattr(Builder, "build", build)
+    found = evaluator.evaluate(place.quantized[0], 6).outcome
+    assert isinstance(found, Failure)
+    assert (found.stage, found.reason) == ("build", "IndexError: no such axis")
 
 
 def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:

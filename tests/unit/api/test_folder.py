@@ -218,6 +218,40 @@ def test_earlier_models_give_way_to_new_ones(tmp_path: Path) -> None:
     assert sorted(file.name for file in folder.path.iterdir()) == ["models", "study.journal"]
 
 
+def test_an_earlier_front_is_kept_whole_where_that_is_asked_for(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    for number in (1, 2):
+        (folder.models / "old.onnx").write_text(f"{number}")
+        folder.write_texts({"front.json": f"{number}", "front.csv": f"{number}", "latency.csv": f"{number}"})
+        with folder.new_models() as earlier:
+            assert (earlier.text, str(earlier.place)) == (f"{number}", f"earlier/{number}")
+            folder.write_text("front.json", "new")
+            earlier.is_kept = True
+    for number in (1, 2):
+        kept = folder.path / "earlier" / str(number)
+        assert {file.name for file in kept.iterdir()} == {"models", "front.json", "front.csv", "latency.csv"}
+        assert [file.read_text() for file in (kept / "models").iterdir()] == [f"{number}"]
+        assert (kept / "front.json").read_text() == f"{number}"
+    assert (folder.path / "front.json").read_text() == "new"
+    assert not (folder.path / "models.earlier").exists()
+
+
+def test_what_tells_of_models_comes_back_with_them(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "old.onnx").write_text("")
+    folder.write_text("front.json", "old")
+
+    def killed() -> None:
+        with folder.new_models():
+            folder.write_text("front.json", "new")
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        killed()
+    assert (folder.path / "front.json").read_text() == "old"
+    assert [file.name for file in folder.models.iterdir()] == ["old.onnx"]
+
+
 def test_earlier_models_come_back_where_new_ones_cannot_be_finished(tmp_path: Path) -> None:
     folder = a_run(tmp_path / "run")
     (folder.models / "old.onnx").write_text("")

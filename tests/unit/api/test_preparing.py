@@ -93,6 +93,7 @@ def an_earlier(form: Form, unrounded: Any = frozenset()) -> Earlier:
         has_mean_biases=True,
         unrounded=unrounded,
         sampler="structure",
+        prior=None,
     )
 
 

@@ -110,6 +110,15 @@ def test_without_time_or_quantized_regions_no_process_is_begun(assignment: Assig
     assert not worker.is_running
 
 
+def test_where_the_time_is_over_once_the_process_is_there_nothing_is_refined() -> None:
+    times = iter([1.0, 1.0])
+    refinement = Refinement(Worker(AFault(crash, n_calls=1)), lambda: next(times, 0.0), [])
+    assert refinement(ASSIGNMENT) is None
+    assert refinement.worker.is_running
+    assert not refinement.notes
+    refinement.close()
+
+
 def test_dynamic_regions_alone_are_not_refined() -> None:
     worker = Worker(AFault(refuse))
     refinement = Refinement(worker, lambda: math.inf, [], left_alone=frozenset({"s"}))

@@ -14,12 +14,13 @@ from autoquant.api.evaluator import BenchFacts, ScoringTimes
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
-from autoquant.domain.scheme import TensorFormat
+from autoquant.domain.scheme import RangeKind, TensorFormat
 from autoquant.domain.space import SearchSpace
+from autoquant.errors import ModelError
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.records import a_measured, a_region
-from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
 IDS = tuple(RegionId(f"r{i}") for i in range(3))
 SPACE = SearchSpace(choices=dict.fromkeys(IDS, ("float", "a", "b")), schemes=SCHEMES)
@@ -82,6 +83,26 @@ def some_trials(
         first=first,
         has_prior=has_prior,
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_structured", "expected"),
+    [(60.0, True, [4, 4, 0, 4]), (60.0, False, [4, 4, 4, 4]), (600.0, True, [6, 6, 6, 6]), (None, True, [6, 6, 6, 6])],
+)
+def test_where_there_is_time_for_few_trials_the_same_kernels_are_timed_once(
+    tmp_path: Path, seconds: float | None, is_structured: bool, expected: list[int]
+) -> None:
+    schemes = {"a": SCHEMES["a"], "m": a_scheme("m", ranges=RangeKind.MSE), "b": SCHEMES["b"]}
+    space = SearchSpace(choices=dict.fromkeys(IDS, ("float", *schemes)), schemes=schemes)
+    answers = Answers()
+    trials = replace(
+        some_trials(tmp_path, answers, is_structured=is_structured, space=space),
+        facts=BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0),
+        deadline=Deadline(seconds),
+    )
+    trials.run(4)
+    assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", *schemes)]
+    assert answers.n_rounds == expected
 
 
 def test_a_trial_may_take_what_its_metrics_take(tmp_path: Path) -> None:
@@ -357,6 +378,34 @@ def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, 
     probes = [asked for asked, part in zip(answers.seen, is_part, strict=True) if part][:4]
     assert all(len({name for name in asked.values() if name != "float"}) == 1 for asked in probes[:3])
     assert all(sum(name != "float" for name in asked.values()) > 1 for asked in probes[:3])
+
+
+@pytest.mark.parametrize(("n_before", "expected"), [(3, "lost"), (1, None)])
+def test_a_process_that_cannot_be_begun_again_ends_the_search_with_what_it_has(
+    tmp_path: Path, n_before: int, expected: str | None
+) -> None:
+    class Lost(Answers):
+        def evaluate(self, *arguments: Any, **options: Any) -> Measurement | Failure | None:
+            if len(self.seen) == n_before:
+                raise ModelError("running it on cpu-1t failed")
+            return super().evaluate(*arguments, **options)
+
+    trials = some_trials(tmp_path, Lost(), is_structured=True)
+    if expected is None:
+        with pytest.raises(ModelError, match="running it on cpu-1t failed"):
+            trials.run(None)
+    else:
+        assert trials.run(None) == expected
+        assert len(trials.study.evaluations) == n_before
+
+
+def test_less_time_is_kept_where_fewer_candidates_are_measured_again(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    trials.run(8)
+    trials.deadline = Deadline(600.0)
+    many_s = trials._left
+    one_s = replace(trials, n_finalists=1)._left
+    assert one_s > many_s
 
 
 def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from autoquant import search
 from autoquant.api.result import SearchResult
 from autoquant.api.sentences import MEASUREMENT_ENDED_BY_USER
+from autoquant.domain.measurement import Failure
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
@@ -121,6 +122,49 @@ def test_a_smoke_run_judges_no_demand_and_is_compared_with_nothing_else(run: Run
 
 def test_a_smoke_run_fails_where_a_model_does(run: Run) -> None:
     assert run(BROKEN, smoke=True).is_missed
+
+
+@pytest.mark.parametrize("smoke", [False, True])
+def test_a_model_of_which_no_candidate_was_measured_fails(
+    run: Run, monkeypatch: pytest.MonkeyPatch, smoke: bool
+) -> None:
+    def failing(*arguments: Any, **options: Any) -> SearchResult:
+        found = search(*arguments, **options)
+        evaluations = tuple(
+            replace(e, outcome=Failure(stage="open", reason="refused")) if e.is_quantized else e
+            for e in found.record.evaluations
+        )
+        return SearchResult(found.folder, replace(found.record, evaluations=evaluations))
+
+    monkeypatch.setattr("autoquant.experiment.run.search", failing)
+    outcome = run(TINY, smoke=smoke)
+    assert outcome.is_missed
+    (row,) = rows_of(outcome).values()
+    assert "no quantized candidate was measured: " in str(row["error"])
+    assert "failed for this reason: refused" in str(row["error"])
+    assert row["best_ratio"] == {"30": None, "40": None, "50": None}
+
+
+def test_a_night_without_a_result_is_skipped_by_the_next_one(run: Run) -> None:
+    first = rows_of(run(TINY))["tiny"]
+    model = Path("tiny.onnx").read_bytes()
+    Path("tiny.onnx").write_text("hello")
+    assert rows_of(run(TINY))["tiny"]["previous"] == first["best_ratio"]
+    Path("tiny.onnx").write_bytes(model)
+    assert rows_of(run(TINY))["tiny"]["previous"] == first["best_ratio"]
+
+
+def test_the_summary_is_there_after_each_model(run: Run) -> None:
+    seen: list[list[str]] = []
+
+    class Lines(list[str]):
+        def append(self, line: str) -> None:
+            (path,) = Path("reports/small").glob("*/summary.json")
+            seen.append([row["model"] for row in json.loads(path.read_text())["rows"]])
+            super().append(line)
+
+    run(TINY, BROKEN, lines=Lines())
+    assert seen == [["tiny"], ["tiny", "broken"]]
 
 
 def test_ctrl_c_ends_the_job_with_a_summary(run: Run) -> None:

@@ -1,0 +1,33 @@
+"""What becomes of a run's front when a later one takes its place."""
+
+from autoquant.api.folder import EarlierFront
+from autoquant.domain.front import Front
+from autoquant.errors import OutputError
+from autoquant.front.matching import unmatched
+from autoquant.report.front_json import front_from_json
+
+__all__ = ["keep_unmatched"]
+
+
+def keep_unmatched(earlier: EarlierFront, now: Front) -> list[str]:
+    """Mark the earlier front as kept where the new one does not give all that it gave; a sentence for the user then.
+
+    Args:
+        earlier: That is to give way.
+        now: That takes its place.
+    """
+    if not earlier.text:
+        return []
+    try:
+        before = front_from_json(earlier.text)
+    except OutputError as error:
+        earlier.is_kept = True
+        return [f"the front before cannot be read ({error}); its models are kept in {earlier.place}"]
+    lost = unmatched(before, now)
+    if not lost:
+        return []
+    earlier.is_kept = True
+    return [
+        f"nothing on this front is as good as {len(lost)} of the {len(before.members) - 1} models of the front before,"
+        f" which may have had more time or other demands; it is kept in {earlier.place}"
+    ]

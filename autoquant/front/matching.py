@@ -1,0 +1,40 @@
+"""Whether one front gives what another one gave."""
+
+import math
+
+from autoquant.domain.front import Front, Member
+from autoquant.domain.objective import LATENCY, SIZE, SNR
+
+__all__ = ["unmatched"]
+
+_EQUAL_DB = 0.01
+
+
+def unmatched(before: Front, now: Front) -> list[str]:
+    """Ids of members of an earlier front of which none is as good now, in every objective.
+
+    Args:
+        before: Measured at another time: latencies that their intervals do not tell apart are alike.
+        now: Of the same model and targets.
+    """
+    return [old.id for old in before.members if not any(_is_as_good(new, old, now) for new in now.members)]
+
+
+def _is_as_good(new: Member, old: Member, front: Front) -> bool:
+    return all(_keeps(new, old, name) for name in front.objectives)
+
+
+def _keeps(new: Member, old: Member, objective: str) -> bool:
+    if objective == LATENCY:
+        names = new.latency.keys() & old.latency.keys()
+        return all(new.latency[name].ratio_low <= old.latency[name].ratio_high for name in names)
+    if objective == SIZE:
+        return new.size_bytes <= old.size_bytes
+    if objective == SNR:
+        return _worst_db(new) >= _worst_db(old) - _EQUAL_DB
+    known = objective in new.metrics and objective in old.metrics
+    return not known or new.metrics[objective].drop.all.value <= old.metrics[objective].drop.all.value
+
+
+def _worst_db(member: Member) -> float:
+    return math.inf if member.quality is None else member.quality.worst_db
