@@ -111,7 +111,7 @@ class Delivery:
         n_written = sum(finalist.plain is None for finalist in written.values())
         if n_written < min(FEW_FINALISTS, len(chosen)):
             is_scoring = self.costs.is_scoring_most(float_s)
-            other = "a metric that gives a score a sample" if is_scoring else "fewer evaluation samples"
+            other = "a faster metric, best one of a score a sample" if is_scoring else "fewer evaluation samples"
             self.notes.append(
                 f"there was time to measure {n_written} of the {len(chosen)} candidates that could be on the front;"
                 f" give the search more time, or use {other}"

@@ -254,6 +254,7 @@ class Evaluator:
         except MemoryError:
             raise
         except Exception as error:  # a fault of ours must not end the search
+            _LOG.warning("a candidate cannot be built", exc_info=True)
             return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
         found = self._built.get(candidate.digest)
         if found is None or (isinstance(found, Measurement) and not self._is_answer(found, n_rounds)):

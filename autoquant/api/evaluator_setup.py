@@ -8,7 +8,6 @@ from pathlib import Path
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator, ScoringTimes
-from autoquant.api.scoring import n_evaluations
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed, Labels, Samples, joined_labels
 from autoquant.domain.metric import Metric
@@ -77,15 +76,16 @@ class EvaluatorSetup:
             return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)
         labels = {name: array[: len(bench.feeds)] for name, array in self.samples.labels.items()}
         metrics = self._metrics(bench.names, bench.reference, bench.feeds, labels)
-        trial_s = once_s = _seconds_on_float(metrics)
-        last = metrics
-        if outputs:
-            reference, both = [*bench.reference, *outputs], joined_labels(labels, held_out_labels)
-            last = self._metrics(bench.names, reference, [*bench.feeds, *held_out], both)
-            once_s = _seconds_on_float(last)
+        metrics.evaluate(bench.reference, has_intervals=False)  # the first time takes longer
+        reference = [*bench.reference, *outputs]
+        both = joined_labels(labels, held_out_labels) if outputs else labels
+        last = self._metrics(bench.names, reference, [*bench.feeds, *held_out], both)
+        start = time.perf_counter()
+        last.evaluate(reference, has_intervals=False)
+        once_s = time.perf_counter() - start
         times = ScoringTimes(
-            trial_s=trial_s if self.has_drops else 0.0,
-            file_s=n_evaluations(last, has_held_out=bool(outputs)) * once_s,
+            trial_s=once_s * len(bench.feeds) / len(reference) if self.has_drops else 0.0,
+            file_s=(2 if outputs else 1) * last.n_evaluations * once_s,
         )
         return Evaluator(bench, float_bytes, self.objectives, metrics if self.has_drops else None, self.bounds, times)
 
@@ -103,14 +103,3 @@ class EvaluatorSetup:
         return MetricEvaluator(
             metrics=self.metrics, names=names, reference=reference, feeds=feeds, labels=labels, seed=self.seed
         )
-
-
-def _seconds_on_float(metrics: MetricEvaluator) -> float:
-    """Evaluate the float model; what it took.
-
-    Raises:
-        MetricError: A metric fails.
-    """
-    start = time.perf_counter()
-    metrics.evaluate(metrics.reference, has_intervals=False)
-    return time.perf_counter() - start

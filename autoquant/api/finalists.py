@@ -55,6 +55,11 @@ class Refine(Protocol):
         """Seconds so far that another finalist will not take again."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is refined any more."""
+        ...
+
     def __call__(self, assignment: Assignment) -> Refined | None:
         """A refined candidate; None where there is nothing to refine or no time."""
         ...
@@ -118,24 +123,21 @@ class Finalists:
             costs: Of each file.
         """
         found: dict[str, Finalist] = {}
-        latencies, writing_s = [float_s], 0.0
+        latencies, refined, writing_s = [float_s], list[float](), 0.0
         with nullcontext() if self.refine is None else closing(self.refine):
             for number, evaluation in enumerate(chosen, 1):
                 latencies.append(_seconds(evaluation))
-                needed = self._measuring_seconds(latencies, costs, is_rough=number <= FEW_FINALISTS)
+                is_refining = self.refine is not None and not self.refine.is_over
+                twice = [*refined, latencies[-1]] if is_refining else refined
+                needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW_FINALISTS)
                 if number > 1 and deadline.left < needed + writing_s + WRITING_S:
                     break
                 start, once_s = time.perf_counter(), self._once_s
-                found.update(self._versions(evaluation))
+                versions = dict(self._versions(evaluation))
+                refined += [latencies[-1]] * (len(versions) - 1)
+                found.update(versions)
                 writing_s = time.perf_counter() - start - (self._once_s - once_s)
         return found
-
-    def _measuring_seconds(self, latencies: Sequence[float], costs: FileCosts, *, is_rough: bool) -> float:
-        """What the last measurement takes of float, which comes first, and finalists of these latencies."""
-        needed = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies)
-        if self.refine is not None:  # of two versions one is timed, both are run on every sample
-            needed += sum(costs.judging_seconds(latency_s) for latency_s in latencies[1:])
-        return needed
 
     @property
     def _once_s(self) -> float:
@@ -217,6 +219,17 @@ class Finalists:
             "autoquant.source_sha256": self.ingredients.prepared.source_sha256,
             "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
         }
+
+
+def _measuring_seconds(
+    latencies: Sequence[float], twice: Sequence[float], costs: FileCosts, *, is_rough: bool
+) -> float:
+    """What the last measurement takes of float and finalists of these latencies, some of which have two versions.
+
+    Both are run on every sample, one is timed.
+    """
+    timed_s = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies)
+    return timed_s + sum(costs.judging_seconds(latency_s) for latency_s in twice)
 
 
 def _seconds(evaluation: Evaluation) -> float:

@@ -71,6 +71,7 @@ class RunFolder:
         self.journal = path / _JOURNAL
         self._earlier = path / "models.earlier"
         self._replaced = path / "models.replaced"
+        self._copying = path / "models.part"
         self._is_new = not resume
         with writing(path):
             if path.exists() and not path.is_dir():
@@ -201,8 +202,9 @@ class RunFolder:
         with writing(self.path):
             earlier = EarlierFront(self._new_place(), self._read(_FRONT))
             for name in _OF_MODELS:
-                if (self.path / name).exists():
-                    shutil.copyfile(self.path / name, self.models / name)
+                if (self.path / name).exists():  # whole or not at all: what is found there is taken back
+                    shutil.copyfile(self.path / name, self._copying)
+                    os.replace(self._copying, self.models / name)
             (self.path / _LATENCIES).unlink(missing_ok=True)
             self.models.rename(self._earlier)
             self.models.mkdir()
@@ -219,25 +221,33 @@ class RunFolder:
         shutil.rmtree(self._replaced, ignore_errors=True)
 
     def _new_place(self) -> Path:
-        number = next(number for number in itertools.count(1) if not (self.path / _KEPT / str(number)).exists())
-        return Path(_KEPT) / str(number)
+        taken = {name.removesuffix(".part") for name in os.listdir(self.path / _KEPT)} if self._has_kept else set()
+        return Path(_KEPT) / next(str(number) for number in itertools.count(1) if str(number) not in taken)
+
+    @property
+    def _has_kept(self) -> bool:
+        return (self.path / _KEPT).is_dir()
 
     def _read(self, name: str) -> str:
         found = self.path / name
         return found.read_text(encoding="utf-8", errors="replace") if found.exists() else ""
 
     def _keep(self, place: Path) -> None:
-        place.mkdir(parents=True)
-        self._earlier.rename(place / "models")  # from here on nobody brings it back
+        part = place.with_name(f"{place.name}.part")
+        part.mkdir(parents=True)
+        self._earlier.rename(part / "models")  # from here on nobody brings it back
         for name in _OF_MODELS:
-            if (place / "models" / name).exists():
-                (place / "models" / name).rename(place / name)
+            if (part / "models" / name).exists():
+                (part / "models" / name).rename(part / name)
+        part.rename(place)
 
     def _bring_back(self) -> None:
         if self._earlier.is_dir():
             shutil.rmtree(self.models, ignore_errors=True)
-            (self.path / _LATENCIES).unlink(missing_ok=True)
+            for name in _OF_MODELS:
+                (self.path / name).unlink(missing_ok=True)
             self._earlier.rename(self.models)
+        self._copying.unlink(missing_ok=True)
         for name in _OF_MODELS:
             if (self.models / name).exists():
                 os.replace(self.models / name, self.path / name)

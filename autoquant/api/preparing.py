@@ -97,8 +97,8 @@ class Preparing:
         if unbounded:
             self.notes.append(
                 f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN,"
-                " values far below all others before a softmax, as attention masks make, or nothing but zeros in any"
-                " sample"
+                " values far below all others before a softmax, as attention masks make, or nothing but zeros in all"
+                " samples"
             )
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)

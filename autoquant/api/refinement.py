@@ -95,9 +95,14 @@ class Refinement:
     once_s: float = field(init=False, default=0.0)
     _is_over: bool = field(init=False, default=False)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time, the user wants no more of it, or it failed."""
+        return self._is_over or self.left() <= 0 or self.is_ended()
+
     def __call__(self, assignment: Assignment) -> Refined | None:
         """The refined candidate; None where the time is over, nothing is quantized, or it cannot be done."""
-        if self._is_over or self.left_alone.issuperset(assignment.values()) or self.left() <= 0 or self.is_ended():
+        if self.is_over or self.left_alone.issuperset(assignment.values()):
             return None
         start, before_s = time.perf_counter(), self.once_s
         try:

@@ -16,20 +16,10 @@ from autoquant.errors import MetricError
 from autoquant.measurement.latency import REFERENCE, Outputs
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 
-__all__ = ["FileScorer", "FileScorerSetup", "n_evaluations"]
+__all__ = ["FileScorer", "FileScorerSetup"]
 
 _HELD_BYTES = 1 << 24
 """Outputs of a file beyond this many wait on disk: functions of the user's own need those of all samples at once."""
-
-
-def n_evaluations(evaluator: MetricEvaluator, *, has_held_out: bool) -> int:
-    """How often the metrics of a file are computed over all samples, where parts of them count as such.
-
-    Args:
-        evaluator: That has evaluated the float model.
-        has_held_out: Whether there are samples that the search does not see.
-    """
-    return (2 if has_held_out else 1) * evaluator.n_evaluations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError
-from autoquant.measurement.bench import N_FIRST
+from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
@@ -43,7 +43,11 @@ class TrialEvaluator(Protocol):
     def evaluate(
         self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float], *, left_s: float
     ) -> Measurement | Failure | None:
-        """The outcome, of its quality alone where there are no rounds; None where there was no time for one."""
+        """The outcome, of its quality alone where there are no rounds; None where there was no time for one.
+
+        Raises:
+            ModelError: It was lost and cannot be begun again.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,6 @@ class Trials:
     def __post_init__(self) -> None:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
-        if not self._has_many:
-            self.n_rounds = _FEW_ROUNDS
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
 
@@ -168,8 +170,10 @@ class Trials:
             return "lost"
 
     def _run(self, n_trials: int | None) -> str:
-        n_done = 0
-        self._enqueue_first(n_trials)
+        n_done, is_short = 0, not self._has_many
+        if is_short:
+            self.n_rounds = _FEW_ROUNDS
+        self._enqueue_first(n_trials, is_short=is_short)
         probed = not self.is_structured
         while n_trials is None or n_done < n_trials:
             if not probed and self.study.n_enqueued == 0:
@@ -218,8 +222,11 @@ class Trials:
 
     @property
     def _has_many(self) -> bool:
-        """Whether there is time for many trials."""
-        return self._left >= _MANY_TRIALS * self.first_seconds
+        """Whether there is time for many trials, which run few samples once it is known which tell most."""
+        n_run = min(N_TELLING, self.facts.n_samples)
+        scoring_s = self.facts.scoring.trial_s * n_run / self.facts.n_samples
+        running_s = (n_run + 2 * self.n_rounds) * sum(self.facts.float_s.values())
+        return self._left >= _MANY_TRIALS * (self.evaluator.opening_s + running_s + scoring_s)
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
@@ -240,7 +247,7 @@ class Trials:
         self._n_failed = 0 if is_new else self._n_failed + has_failed
         self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
         self._seconds.append(self.deadline.elapsed - start)
-        if is_new:
+        if is_new and outcome.state is not State.UNTIMED:
             self._measuring.append(self._seconds[-1])
         if is_new and is_proposed:
             self._spent[outcome.state].append(self._seconds[-1])
@@ -264,20 +271,29 @@ class Trials:
     def _uniform(self, scheme: str) -> Assignment:
         return {region: scheme for region, names in self.space.choices.items() if scheme in names}
 
-    def _enqueue_first(self, n_trials: int | None) -> None:
+    def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
         recipes = [self._uniform(name) for name in self.space.schemes]
-        twins = self._twins() if self.is_structured and not self._has_many else []
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
+        has_twins = is_short and self.is_structured and n_trials is None and not has_few
+        asked = {self._key(assignment) for assignment in self.first}
+        twins = {self._key(twin) for twin in self._twins()} - asked if has_twins else set()
         n_before = 1 if has_few else 0
         for assignment in (*recipes[:n_before], {}, *recipes[n_before:], *self.first):
-            if self.study.enqueue(assignment) and assignment in twins:
+            if self.study.enqueue(assignment) and self._key(assignment) in twins:
                 self._untimed.add(self._key(assignment))
 
     def _twins(self) -> list[Assignment]:
-        """Uniform recipes with the kernels of one before them: its latency is known, and their quality is soon."""
-        kernels = [scheme.kernels for scheme in self.space.schemes.values()]
-        return [self._uniform(name) for i, name in enumerate(self.space.schemes) if kernels[i] in kernels[:i]]
+        """Uniform recipes with the kernels of one before them in every region: its latency is known."""
+        found: list[Assignment] = []
+        seen = {tuple[object, ...](None for _ in self.space.choices)}
+        for name, scheme in self.space.schemes.items():
+            assignment = self._uniform(name)
+            kernels = tuple(scheme.kernels if region in assignment else None for region in self.space.choices)
+            if assignment and kernels in seen:
+                found.append(assignment)
+            seen.add(kernels)
+        return found
 
     def _enqueue_probes(self, n_left: float) -> None:
         """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -64,8 +64,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
         OutputError: The reports cannot be written.
     """
     job = read_job(file)
-    earlier = list(_earlier(reports / job.name, smoke=smoke))
-    previous = earlier[0] if earlier else None
+    previous = _previous(reports / job.name, smoke=smoke)
     folder = _new_folder(reports / job.name, reports / _RUNS / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
@@ -80,10 +79,11 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
         rows=(),
         environment_changes=changes,
     )
-    before = {} if changes else _last_ratios(earlier, environment)
+    before = {} if previous is None or changes else {row.model: row.best_ratio for row in _results(previous)}
     for row in _rows(job, folder, runs, before, smoke=smoke):
         rows.append(row)
-        _write(replace(summary, rows=tuple(rows)), folder)
+        waiting = [_row(asked.name, before, "it was not searched yet") for asked in job.searches[len(rows) :]]
+        _write(replace(summary, rows=(*rows, *waiting)), folder)
         on_line(_line(row))
     is_missed = any(row.missed or row.error is not None for row in rows)
     if smoke:
@@ -104,18 +104,23 @@ def _write(summary: JobSummary, folder: Path) -> None:
 def _rows(job: Job, folder: Path, runs: Path, before: Mapping[str, Ratios], *, smoke: bool) -> Iterator[JobRow]:
     is_ended = False
     for asked in job.searches:
-        row = JobRow(
-            model=asked.name,
-            best_ratio=_NO_RATIOS,
-            previous=before.get(asked.name),
-            n_evaluations=0,
-            seconds=0.0,
-            error=f"it was not searched, {ENDED_BY_USER}" if is_ended else None,
-            missed=(),
-        )
+        row = _row(asked.name, before, f"it was not searched, {ENDED_BY_USER}" if is_ended else None)
         if not is_ended:
             row, is_ended = _searched(row, _brief(asked) if smoke else asked, folder, runs)
         yield row if smoke else replace(row, missed=tuple(_missed(row, asked.demands)))
+
+
+def _row(model: str, before: Mapping[str, Ratios], error: str | None) -> JobRow:
+    """Of a model that was not searched so far."""
+    return JobRow(
+        model=model,
+        best_ratio=_NO_RATIOS,
+        previous=before.get(model),
+        n_evaluations=0,
+        seconds=0.0,
+        error=error,
+        missed=(),
+    )
 
 
 def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tuple[JobRow, bool]:
@@ -137,17 +142,18 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tupl
     ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
     n_evaluations = len(result.record.evaluations)
     found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
-    if is_empty := _nothing_measured(result.record):
-        found = replace(found, best_ratio=_NO_RATIOS, error=is_empty)
-    return found, not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
+    is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
+    if nothing := _nothing_measured(result.record, ENDED_BY_USER if is_ended else "there was no time"):
+        found = replace(found, best_ratio=_NO_RATIOS, error=nothing)
+    return found, is_ended
 
 
-def _nothing_measured(record: RunRecord) -> str | None:
+def _nothing_measured(record: RunRecord, otherwise: str) -> str | None:
     """A sentence where there was something to quantize and no such candidate was measured."""
     measured = (e for e in record.evaluations if e.is_quantized and isinstance(e.outcome, Measurement))
     if not record.regions or any(measured):
         return None
-    why = failure_sentences(record.evaluations) or ["there was no time"]
+    why = failure_sentences(record.evaluations) or [otherwise]
     return f"no quantized candidate was measured: {why[0]}"
 
 
@@ -212,24 +218,20 @@ def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     raise OutputError(f"{folder}: there are too many runs of {date}; remove some")
 
 
-def _earlier(folder: Path, *, smoke: bool) -> Iterator[JobSummary]:
-    """Runs of the same kind with a readable summary, the latest first."""
+def _previous(folder: Path, *, smoke: bool) -> JobSummary | None:
+    """The latest run of the same kind with a readable summary and a result for some model."""
     for path in sorted(folder.glob("*/summary.json"), key=lambda path: _order(path.parent.name), reverse=True):
         if (_SMOKE in path.parent.name) is not smoke:
             continue
         with suppress(OSError, AutoquantError):
-            yield read_summary(path.read_text(encoding="utf-8"))
+            found = read_summary(path.read_text(encoding="utf-8"))
+            if _results(found):
+                return found
+    return None
 
 
-def _last_ratios(earlier: Sequence[JobSummary], environment: Mapping[str, object]) -> dict[str, Ratios]:
-    """By model, of the latest run in this environment that has a result for it."""
-    found: dict[str, Ratios] = {}
-    for summary in earlier:
-        if not differences(summary.environment, environment):
-            for row in summary.rows:
-                if row.error is None:
-                    found.setdefault(row.model, row.best_ratio)
-    return found
+def _results(summary: JobSummary) -> list[JobRow]:
+    return [row for row in summary.rows if row.error is None]
 
 
 def _order(name: str) -> tuple[str, int]:

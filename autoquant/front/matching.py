@@ -14,7 +14,7 @@ def unmatched(before: Front, now: Front) -> list[str]:
     """Ids of members of an earlier front of which none is as good now, in every objective.
 
     Args:
-        before: Measured at another time: latencies that their intervals do not tell apart are alike.
+        before: Measured at another time: a ratio is as good that is not beyond its interval.
         now: Of the same model and targets.
     """
     return [old.id for old in before.members if not any(_is_as_good(new, old, now) for new in now.members)]
@@ -27,7 +27,7 @@ def _is_as_good(new: Member, old: Member, front: Front) -> bool:
 def _keeps(new: Member, old: Member, objective: str) -> bool:
     if objective == LATENCY:
         names = new.latency.keys() & old.latency.keys()
-        return all(new.latency[name].ratio_low <= old.latency[name].ratio_high for name in names)
+        return all(new.latency[name].ratio <= old.latency[name].ratio_high for name in names)
     if objective == SIZE:
         return new.size_bytes <= old.size_bytes
     if objective == SNR:

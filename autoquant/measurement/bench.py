@@ -25,7 +25,7 @@ from autoquant.runtime.binding import on_device
 from autoquant.runtime.session import Initializers, Session, open_session, ort_values
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["N_FIRST", "Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
+__all__ = ["N_FIRST", "N_TELLING", "Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
 
 _WARMUP_S = 5e-3
 _ENOUGH = 0.015
@@ -36,7 +36,7 @@ _N_LEARNING = 64
 """The telling samples are looked for among so many."""
 N_FIRST = 4
 """Samples that a candidate runs where it isn't timed."""
-_N_TELLING = 12
+N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _TIMING_S = 2e-3
 _CPU = Target()
@@ -264,7 +264,7 @@ class Bench:
     def _samples(self, n_rounds: int) -> list[int]:
         if not self._telling.is_known:
             return self._telling.order
-        return self._telling.order[: max(_N_TELLING, n_rounds) if n_rounds else N_FIRST]
+        return self._telling.order[: max(N_TELLING, n_rounds) if n_rounds else N_FIRST]
 
     @property
     def _n_first(self) -> int:

@@ -34,7 +34,7 @@ class FileCosts:
 
     def is_scoring_most(self, latency_s: float) -> bool:
         """Whether metrics take longer than all inferences on which they are computed."""
-        return self.scoring_s > self.judging_seconds(latency_s) - self.scoring_s
+        return self.scoring_s > self.opening_s + self.n_samples * latency_s
 
     def seconds(self, latency_s: float, *, is_rough: bool) -> float:
         """To run it on every sample, and time it in a single process or in the least number of them.

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
+from autoquant.model.sizes import size_tensors
 
 __all__ = ["Graph", "Node", "subgraph_reads"]
 
@@ -118,6 +119,11 @@ class Graph:
         sizes = self.sizes(tensor)
         known = None if sizes is None else tuple(size for size in sizes if size is not None)
         return None if sizes is None or known is None or len(known) < len(sizes) else known
+
+    @cached_property
+    def size_tensors(self) -> frozenset[TensorName]:
+        """What says how large other tensors are: see ``autoquant.model.sizes``."""
+        return size_tensors(self.nodes)
 
     def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
         """The same with None for each dimension that is not known or not static; None where their number is not."""

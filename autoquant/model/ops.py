@@ -11,7 +11,6 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK
 from autoquant.model.graph import Graph, Node
-from autoquant.model.sizes import is_size
 
 __all__ = [
     "Kind",
@@ -175,7 +174,7 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
         return False
     if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
         return False
-    if any(is_size(name, graph) for name in node.outputs if name):
+    if not graph.size_tensors.isdisjoint(node.outputs):
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)

@@ -1,11 +1,14 @@
 """Floats that say how large tensors are."""
 
-from weakref import WeakKeyDictionary
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from autoquant.domain.region import TensorName
-from autoquant.model.graph import Graph
 
-__all__ = ["is_size"]
+if TYPE_CHECKING:
+    from autoquant.model.graph import Node
+
+__all__ = ["size_tensors"]
 
 _SIZES = {
     "CenterCropPad": {1},
@@ -32,22 +35,18 @@ _ARITHMETIC = frozenset({
 })
 # fmt: on
 """Operators that sizes are computed with."""
-_KNOWN: WeakKeyDictionary[Graph, frozenset[TensorName]] = WeakKeyDictionary()
 
 
-def is_size(tensor: TensorName, graph: Graph) -> bool:
-    """Whether a tensor is a size or position, whatever else it is: rounding it would change the shapes of others.
+def size_tensors(nodes: Sequence["Node"]) -> frozenset[TensorName]:
+    """What is a size or position, whatever else it is: rounding it would change the shapes of other tensors.
 
     Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be.
+
+    Args:
+        nodes: In topological order.
     """
-    if graph not in _KNOWN:
-        _KNOWN[graph] = _sizes_of(graph)
-    return tensor in _KNOWN[graph]
-
-
-def _sizes_of(graph: Graph) -> frozenset[TensorName]:
     found: set[TensorName] = set()
-    for node in reversed(graph.nodes):
+    for node in reversed(nodes):
         found.update(node.inputs[i] for i in _SIZES.get(node.op_type, ()) if i < len(node.inputs) and node.inputs[i])
         if node.op_type in _ARITHMETIC and not found.isdisjoint(node.outputs):
             found.update(name for name in node.inputs if name)

@@ -17,6 +17,7 @@ _CARRYING = frozenset(
     | {"Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where"}
 )
 """Operators that masks are made with, and put on scores with."""
+_COPYING = frozenset({"Expand", "Gather", "Identity", "Tile"})
 _TAKING = _CARRYING - {"Gather", "Max"}
 """Those whose constants may be masks; others are tables and bounds."""
 
@@ -30,13 +31,26 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
     seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < -_FAR}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
-    unused = {name for name in graph.inputs if name in statistics.tensors and not statistics.tensors[name].limit}
-    found = statistics.unbounded | unused | seen | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+    found = (
+        statistics.unbounded
+        | _unused(graph, statistics)
+        | seen
+        | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+    )
     return found | {
         node.inputs[0]  # which was not observed, as nothing is quantized before the clip
         for node in graph.nodes
         if kind_of(node) is Kind.CLIPPING and node.outputs[0] in found and node.inputs[0] not in statistics.tensors
     }
+
+
+def _unused(graph: Graph, statistics: Statistics) -> set[TensorName]:
+    """Inputs of the model that held nothing but zeros, and what only moves them."""
+    found = {name for name in graph.inputs if name in statistics.tensors and not statistics.tensors[name].limit}
+    for node in graph.nodes:
+        if node.inputs and node.inputs[0] in found and (kind_of(node) is Kind.SAME_RANGE or node.op_type in _COPYING):
+            found.update(name for name in node.outputs if name)
+    return found
 
 
 def _computed_from(graph: Graph, limit: float) -> set[TensorName]:

@@ -19,7 +19,7 @@ __all__ = ["QuantizedBias", "QuantizedWeight", "Weights", "bias_vector", "quanti
 
 _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
-_LEAST_MAGNITUDE = 128 * np.finfo(np.float32).tiny
+_LEAST_MAGNITUDE = 32768 * np.finfo(np.float32).tiny
 """Smaller weights have no scale of their own."""
 _BIAS_SPAN = np.float64(np.iinfo(np.int32).max)
 """Half of what int32 spans: the other half is for the products that kernels add to a bias, and wrap around without."""

@@ -1,7 +1,16 @@
-from autoquant.api.delivery import _likely_sentences
-from autoquant.domain.measurement import Quality
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoquant.api.delivery import Delivery, _likely_sentences
+from autoquant.api.finalists import Finalist
+from autoquant.domain.division import Division
+from autoquant.domain.measurement import Quality, SnrInterval
 from autoquant.domain.objective import NO_BOUNDS, Bounds, Standing
-from tests.records import a_latency
+from autoquant.measurement.measured import Judged
+from tests.records import a_latency, a_measured
 
 
 def standing(ratio: float, *, spread: float = 0.5, snr_db: float = 40.0) -> Standing:
@@ -15,3 +24,39 @@ def test_models_that_are_likely_to_be_faster_are_counted() -> None:
     assert said.startswith("of the measured models 2 had a lower median than float, the lowest 0.70 of it, but none")
     assert list(_likely_sentences({"slow": standing(1.2)}, NO_BOUNDS)) == []
     assert list(_likely_sentences(found, Bounds(min_snr_db=50))) == []
+
+
+def a_delivery(**known: Any) -> Delivery:
+    """With nothing but what is said."""
+    others: dict[str, Any] = dict.fromkeys((field.name for field in fields(Delivery)), None)
+    others.update(known)
+    return Delivery(**others)
+
+
+def judged(snr_db: float, held_out_db: float | None) -> Judged:
+    held_out = None if held_out_db is None else SnrInterval(worst_db=held_out_db, n_samples=2, low_db=0, high_db=90)
+    return Judged(quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4), snr_held_out=held_out)
+
+
+@pytest.mark.parametrize(
+    ("n_held_out", "refined", "superseded"),
+    [
+        (2, judged(30, 45), "t1"),
+        (2, judged(50, 35), "t1-refined"),
+        (2, judged(50, None), "t1-refined"),
+        (0, judged(50, None), "t1"),
+    ],
+    ids=["better", "worse on held-out samples", "not run on them", "none held out"],
+)
+def test_a_refined_version_stays_where_held_out_samples_say_so(
+    tmp_path: Path, n_held_out: int, refined: Judged, superseded: str
+) -> None:
+    plain = judged(40, 40 if n_held_out else None)
+    paths = {name: tmp_path / f"{name}.onnx" for name in ("t1", "t1-refined")}
+    finalists = {}
+    for name, path in paths.items():
+        path.write_bytes(b"")
+        plain_id = "t1" if name == "t1-refined" else None
+        finalists[name] = Finalist(evaluation=a_measured(), path=path, sha256="", algorithms=(), plain=plain_id)
+    delivery = a_delivery(division=Division(n_search=2, n_held_out=n_held_out), bounds=NO_BOUNDS, notes=[])
+    assert delivery._superseded(finalists, {"t1": plain, "t1-refined": refined}) == [superseded]

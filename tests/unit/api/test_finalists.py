@@ -66,8 +66,15 @@ class Refining:
     once_s: float = 0.0
     asked: list[Assignment] = field(default_factory=list)
     is_closed: bool = False
+    n_most: int = 100
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.asked) >= self.n_most
 
     def __call__(self, assignment: Assignment) -> Refined | None:
+        if self.is_over:
+            return None
         self.clock.now += self.each_s + (0.0 if self.asked else self.first_s)
         self.once_s = self.first_s if self.tells else 0.0
         self.asked.append(assignment)
@@ -161,6 +168,17 @@ def test_what_the_first_refinement_does_once_is_not_expected_of_the_next_one(
     refining = Refining(ingredients, clock, first_s=60.0, tells=tells)
     assert len(written(ingredients, folder, refining, seconds=100.0)) == 2 * n_refined
     assert len(refining.asked) == n_refined
+
+
+def test_no_time_is_kept_for_second_versions_that_will_not_come(
+    ingredients: Ingredients, folder: RunFolder, clock: Clock
+) -> None:
+    found = {
+        n_most: list(written(ingredients, folder, Refining(ingredients, clock, 0.0, n_most=n_most), n=5, seconds=4.7))
+        for n_most in (1, 5)
+    }
+    assert found[1] == ["t0000", "t0000-refined", "t0001", "t0002", "t0003", "t0004"]
+    assert len(found[5]) < 10
 
 
 def test_the_first_finalist_is_written_whatever_the_time_and_no_other_one_then(

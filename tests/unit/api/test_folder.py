@@ -236,6 +236,48 @@ def test_an_earlier_front_is_kept_whole_where_that_is_asked_for(tmp_path: Path) 
     assert not (folder.path / "models.earlier").exists()
 
 
+def test_a_run_that_was_killed_between_its_reports_and_the_end_goes_on_with_the_old_ones(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.models / "new.onnx").write_text("")
+    folder.write_texts({"front.json": "new", "ledger.csv": "new"})
+    earlier = folder.path / "models.earlier"
+    earlier.mkdir()
+    for name in ("old.onnx", "front.json"):
+        (earlier / name).write_text("old")
+    folder.close()
+    again = RunFolder(folder.path, resume=True)
+    again.close()
+    assert (again.path / "front.json").read_text() == "old"
+    assert not (again.path / "ledger.csv").exists()
+    assert [file.name for file in again.models.iterdir()] == ["old.onnx"]
+
+
+def test_a_report_that_cannot_be_copied_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = a_run(tmp_path / "run")
+    folder.write_text("front.json", "old")
+
+    def full(_: Path, target: Path) -> None:
+        target.write_text("o")
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("autoquant.api.folder.shutil.copyfile", full)
+    with pytest.raises(OutputError, match="the disk is full"), folder.new_models():
+        pytest.fail("nothing may begin")
+    monkeypatch.undo()
+    folder.close()
+    again = RunFolder(folder.path, resume=True)
+    again.close()
+    assert (again.path / "front.json").read_text() == "old"
+    assert sorted(file.name for file in again.path.iterdir()) == ["front.json", "models", "study.journal"]
+
+
+def test_a_place_that_a_killed_run_has_begun_is_not_taken_again(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "run")
+    (folder.path / "earlier" / "1.part").mkdir(parents=True)
+    with folder.new_models() as earlier:
+        assert str(earlier.place) == "earlier/2"
+
+
 def test_what_tells_of_models_comes_back_with_them(tmp_path: Path) -> None:
     folder = a_run(tmp_path / "run")
     (folder.models / "old.onnx").write_text("")

@@ -111,7 +111,7 @@ def test_without_time_or_quantized_regions_no_process_is_begun(assignment: Assig
 
 
 def test_where_the_time_is_over_once_the_process_is_there_nothing_is_refined() -> None:
-    times = iter([1.0, 1.0])
+    times = iter([60.0, 60.0])
     refinement = Refinement(Worker(AFault(crash, n_calls=1)), lambda: next(times, 0.0), [])
     assert refinement(ASSIGNMENT) is None
     assert refinement.worker.is_running

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from autoquant.api.scoring import FileScorer, FileScorerSetup, n_evaluations
+from autoquant.api.scoring import FileScorer, FileScorerSetup
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed
 from autoquant.domain.metric import MemberMetric
@@ -101,7 +101,7 @@ def test_how_often_functions_are_called_is_known_beforehand(function: str, n_hel
         metrics=setup.metrics, names=names, reference=reference, feeds=setup.feeds, labels=setup.labels
     )
     evaluator.evaluate(reference, has_intervals=False)
-    expected = n_evaluations(evaluator, has_held_out=n_held_out > 0)
+    expected = (2 if n_held_out else 1) * evaluator.n_evaluations
     for sample, out in enumerate(RIGHT):
         found.add(REFERENCE, sample, [out], [out])
         found.add("a", sample, [out], [-out])

@@ -18,8 +18,8 @@ def fronts(new: Member, *, objectives: dict[str, Goal] | None = None, **old: flo
     ("ratio", "snr_db", "lost"),
     [
         (0.5, 42.0, []),
-        (0.515, 42.0, []),  # intervals overlap
-        (0.53, 42.0, ["old"]),
+        (0.505, 42.0, []),  # within the interval
+        (0.515, 42.0, ["old"]),
         (0.4, 41.9, ["old"]),
         (0.4, 60.0, []),
     ],

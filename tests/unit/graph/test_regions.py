@@ -102,6 +102,7 @@ def test_the_touching_pair_with_the_least_work_is_merged_first(graph: Graph, n_r
     }
 
 
+@settings(max_examples=60, deadline=None)
 @given(graph=graphs(), n_regions=st.integers(1, 6))
 def test_ends_of_a_region_are_what_crosses_its_border(graph: Graph, n_regions: int) -> None:
     for region in find_regions(graph, every_node(graph), n_regions=n_regions):

@@ -4,7 +4,6 @@ import pytest
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
 from autoquant.model.ops import is_quantizable
-from autoquant.model.sizes import is_size
 from tests.models import model_of
 
 BEFORE = "r = Relu(x) s = Shape(r) hw = Slice(s, two, four) f = Cast<to=1>(hw) m = Mul(f, scale)"
@@ -54,7 +53,7 @@ def graph_of(body: str) -> Graph:
 )
 def test_a_float_is_a_size_where_arithmetic_leads_to_how_large_a_tensor_is(body: str, expected: bool) -> None:
     graph = graph_of(body)
-    assert is_size(TensorName("m"), graph) == expected
+    assert (TensorName("m") in graph.size_tensors) == expected
     multiplied = next(node for node in graph.nodes if node.name == "m")
     assert is_quantizable(multiplied, graph) != expected
 
@@ -64,16 +63,16 @@ def test_a_split_stays_float_for_any_of_its_parts(first: str) -> None:
     parts = f"h, v = Split<axis=0, num_outputs=2>(m) i = Cast<to=7>({first})"
     graph = graph_of(f"{parts} e = Reshape(r, i) s_ = Add(h, v) y = Mul(e, s_)")
     assert not is_quantizable(graph.producer[TensorName("h")], graph)
-    assert is_size(TensorName(first), graph)
-    assert not is_size(TensorName("s_"), graph)
+    assert TensorName(first) in graph.size_tensors
+    assert TensorName("s_") not in graph.size_tensors
 
 
 def test_the_trip_count_of_a_loop_is_a_size() -> None:
     body = """b = body (int64 i, bool go, float[?,?,?,?] a) => (bool still, float[?,?,?,?] a_)
               { still = Identity(go) a_ = Add(a, a) }"""
     graph = graph_of(f"c = Squeeze(m) n = Cast<to=7>(c) y = Loop(n, , r) <{body}>")
-    assert is_size(TensorName("m"), graph)
-    assert not is_size(TensorName("r"), graph)
+    assert TensorName("m") in graph.size_tensors
+    assert TensorName("r") not in graph.size_tensors
 
 
 @pytest.mark.parametrize(
@@ -87,10 +86,10 @@ def test_the_trip_count_of_a_loop_is_a_size() -> None:
     ids=["shape of", "padding", "bound", "function"],
 )
 def test_activations_are_no_sizes(body: str) -> None:
-    assert not is_size(TensorName("r"), graph_of(body))
+    assert TensorName("r") not in graph_of(body).size_tensors
 
 
 def test_what_is_resized_is_a_value() -> None:
     graph = graph_of("n = Concat<axis=0>(ones, m) y = Resize(r, , n)")
-    assert not is_size(TensorName("r"), graph)
-    assert not is_size(TensorName("y"), graph)
+    assert TensorName("r") not in graph.size_tensors
+    assert TensorName("y") not in graph.size_tensors

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+from autoquant.api.earlier import keep_unmatched
+from autoquant.api.folder import EarlierFront
+from autoquant.report.front_json import front_json
+from tests.records import a_front
+
+
+def test_a_front_that_is_matched_gives_way() -> None:
+    earlier = EarlierFront(Path("earlier/1"), front_json(a_front()))
+    assert keep_unmatched(earlier, a_front()) == []
+    assert not earlier.is_kept
+    assert keep_unmatched(EarlierFront(Path("earlier/1"), ""), a_front()) == []
+
+
+def test_a_front_that_cannot_be_read_is_kept() -> None:
+    earlier = EarlierFront(Path("earlier/1"), "{}")
+    (note,) = keep_unmatched(earlier, a_front())
+    assert note.startswith("the front before cannot be read (")
+    assert note.endswith("; its models are kept in earlier/1")
+    assert earlier.is_kept
