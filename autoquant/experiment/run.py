@@ -106,7 +106,7 @@ def _rows(job: Job, folder: Path, runs: Path, before: Mapping[str, Ratios], *, s
     for asked in job.searches:
         row = _row(asked.name, before, f"it was not searched, {ENDED_BY_USER}" if is_ended else None)
         if not is_ended:
-            row, is_ended = _searched(row, _brief(asked) if smoke else asked, folder, runs)
+            row, is_ended = _searched(row, asked, folder, runs, smoke=smoke)
         yield row if smoke else replace(row, missed=tuple(_missed(row, asked.demands)))
 
 
@@ -123,13 +123,13 @@ def _row(model: str, before: Mapping[str, Ratios], error: str | None) -> JobRow:
     )
 
 
-def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tuple[JobRow, bool]:
+def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> tuple[JobRow, bool]:
     """The row with what a search found, and whether the user ended it."""
     if asked.is_absent:
         return replace(row, error=f"there is no file {_short(asked.model)}; {ABSENT_ADVICE}"), False
     start = time.perf_counter()
     try:
-        result = _run(asked, runs / asked.name)
+        result = _run(_brief(asked) if smoke else asked, runs / asked.name)
         with writing(folder):
             shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
     except KeyboardInterrupt:
@@ -143,18 +143,24 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path) -> tupl
     n_evaluations = len(result.record.evaluations)
     found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
     is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
-    if nothing := _nothing_measured(result.record, ENDED_BY_USER if is_ended else "there was no time"):
+    if reasons := _why_nothing(result.record, is_ended=is_ended, smoke=smoke):
+        nothing = f"no quantized candidate was measured: {reasons[0]}"
         found = replace(found, best_ratio=_NO_RATIOS, error=nothing)
     return found, is_ended
 
 
-def _nothing_measured(record: RunRecord, otherwise: str) -> str | None:
-    """A sentence where there was something to quantize and no such candidate was measured."""
+def _why_nothing(record: RunRecord, *, is_ended: bool, smoke: bool) -> list[str]:
+    """Why there was something to quantize and no such candidate was measured; none where one was.
+
+    That the few seconds of a smoke run are over says nothing.
+    """
     measured = (e for e in record.evaluations if e.is_quantized and isinstance(e.outcome, Measurement))
     if not record.regions or any(measured):
-        return None
-    why = failure_sentences(record.evaluations) or [otherwise]
-    return f"no quantized candidate was measured: {why[0]}"
+        return []
+    found = failure_sentences(record.evaluations)
+    if is_ended:
+        return [*found, ENDED_BY_USER]
+    return found if smoke else [*found, "there was no time; give it more"]
 
 
 def _run(asked: ModelSearch, out: Path) -> SearchResult:
