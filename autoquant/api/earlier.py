@@ -22,12 +22,12 @@ def keep_unmatched(earlier: EarlierFront, now: Front) -> list[str]:
         before = front_from_json(earlier.text)
     except OutputError as error:
         earlier.is_kept = True
-        return [f"the front before cannot be read ({error}); its models are kept in {earlier.place}"]
+        return [f"the front before cannot be read ({error}); its models are kept in {earlier.place.as_posix()}"]
     lost = unmatched(before, now)
     if not lost:
         return []
     earlier.is_kept = True
     return [
         f"nothing on this front is as good as {len(lost)} of the {len(before.members) - 1} models of the front before,"
-        f" which may have had more time or other demands; it is kept in {earlier.place}"
+        f" which may have had more time or other demands; it is kept in {earlier.place.as_posix()}"
     ]

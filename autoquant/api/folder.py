@@ -201,14 +201,9 @@ class RunFolder:
         """
         with writing(self.path):
             earlier = EarlierFront(self._new_place(), self._read(_FRONT))
-            for name in _OF_MODELS:
-                if (self.path / name).exists():  # whole or not at all: what is found there is taken back
-                    shutil.copyfile(self.path / name, self._copying)
-                    os.replace(self._copying, self.models / name)
-            (self.path / _LATENCIES).unlink(missing_ok=True)
-            self.models.rename(self._earlier)
-            self.models.mkdir()
         try:
+            with writing(self.path):
+                self._give_way()
             yield earlier
         except BaseException:
             self._bring_back()
@@ -219,6 +214,15 @@ class RunFolder:
             else:
                 self._earlier.rename(self._replaced)  # which nobody brings back, not even half removed
         shutil.rmtree(self._replaced, ignore_errors=True)
+
+    def _give_way(self) -> None:
+        for name in _OF_MODELS:
+            if (self.path / name).exists():  # whole or not at all: what is found there is taken back
+                shutil.copyfile(self.path / name, self._copying)
+                os.replace(self._copying, self.models / name)
+        (self.path / _LATENCIES).unlink(missing_ok=True)
+        self.models.rename(self._earlier)
+        self.models.mkdir()
 
     def _new_place(self) -> Path:
         taken = {name.removesuffix(".part") for name in os.listdir(self.path / _KEPT)} if self._has_kept else set()
