@@ -1,148 +1,24 @@
-import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.samplers import BaseSampler, BruteForceSampler, RandomSampler
+from optuna.samplers import BruteForceSampler, RandomSampler
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts, ScoringTimes
-from autoquant.api.trials import SearchProgress, Trials
+from autoquant.api.trials import SearchProgress
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
-from autoquant.domain.scheme import RangeKind, TensorFormat
+from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
-from tests.records import a_measured, a_region
-from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
-
-IDS = tuple(RegionId(f"r{i}") for i in range(3))
-SPACE = SearchSpace(choices=dict.fromkeys(IDS, ("float", "a", "b")), schemes=SCHEMES)
-
-
-class Answers:
-    """Answers at once, so often; assignments with as many quantized regions run the same graph if ``is_coarse``."""
-
-    opening_s = 0.0
-
-    def __init__(self, *, is_coarse: bool = False, n_most: float = math.inf) -> None:
-        self.is_coarse = is_coarse
-        self.n_most = n_most
-        self.seen: list[dict[RegionId, str]] = []
-        self.n_rounds: list[int] = []
-        self.least_ratios: list[Mapping[str, float]] = []
-
-    def evaluate(
-        self,
-        assignment: Assignment,
-        n_rounds: int,
-        least_ratios: Mapping[str, float],
-        *,
-        left_s: float,  # noqa: ARG002 - of the port
-    ) -> Measurement | Failure | None:
-        if len(self.seen) >= self.n_most:
-            return None
-        self.seen.append(dict(assignment))
-        self.n_rounds.append(n_rounds)
-        self.least_ratios.append(least_ratios)
-        n = sum(name != "float" for name in assignment.values())
-        text = str(n) if self.is_coarse else json.dumps(assignment, sort_keys=True)
-        found = a_measured(snr_db=60 - 10.0 * n, ratio=1 - 0.1 * n if n_rounds else None).outcome
-        assert isinstance(found, Measurement)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return replace(found, digest=digest, effective=assignment)
-
-
-def some_trials(
-    folder: Path,
-    answers: Answers,
-    *,
-    is_structured: bool,
-    sampler: BaseSampler | None = None,
-    first: Sequence[Assignment] = (),
-    has_prior: bool = False,
-    space: SearchSpace = SPACE,
-) -> Trials:
-    return Trials(
-        study=Study(folder / "study.journal", space, sampler or RandomSampler(seed=0)),
-        evaluator=answers,
-        facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0),
-        n_final_samples=4,
-        regions=[a_region(region) for region in space.choices],
-        space=space,
-        deadline=Deadline(None),
-        on_progress=lambda _: None,
-        size_bytes=1,
-        is_structured=is_structured,
-        first=first,
-        has_prior=has_prior,
-    )
-
-
-WITH_TWIN = {"a": SCHEMES["a"], "m": a_scheme("m", ranges=RangeKind.MSE), "b": SCHEMES["b"]}
-
-
-def first_trials(folder: Path, answers: Answers, seconds: float | None, **options: Any) -> Trials:
-    """Of a model of 0.2 s, in a space in which ``m`` has the kernels of ``a``."""
-    space = SearchSpace(choices=dict.fromkeys(IDS, ("float", *WITH_TWIN)), schemes=WITH_TWIN)
-    defaults: dict[str, Any] = {"is_structured": True, "space": space}
-    return replace(
-        some_trials(folder, answers, **{**defaults, **options}),
-        facts=BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0),
-        deadline=Deadline(seconds),
-    )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "options", "expected"),
-    [
-        (60.0, {}, [4, 4, 0, 4]),
-        (60.0, {"is_structured": False}, [4, 4, 4, 4]),
-        (60.0, {"first": [dict.fromkeys(IDS, "m")]}, [4, 4, 4, 4]),
-        (600.0, {}, [6, 6, 6, 6]),
-        (None, {}, [6, 6, 6, 6]),
-    ],
-    ids=["few", "generic", "asked for", "many", "endless"],
-)
-def test_where_there_is_time_for_few_trials_the_same_kernels_are_timed_once(
-    tmp_path: Path, seconds: float | None, options: dict[str, Any], expected: list[int]
-) -> None:
-    answers = Answers(n_most=4)
-    first_trials(tmp_path, answers, seconds, **options).run(None)
-    assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", *WITH_TWIN)]
-    assert answers.n_rounds == expected
-
-
-def test_of_few_trials_by_number_each_is_timed(tmp_path: Path) -> None:
-    answers = Answers()
-    first_trials(tmp_path, answers, 60.0).run(4)
-    assert answers.n_rounds == [4] * 4
-
-
-@pytest.mark.parametrize(
-    ("choices", "expected"),
-    [
-        ({IDS[0]: ("float", "b"), IDS[1]: ("float", "b")}, [{}, dict.fromkeys(IDS[:2], "b")]),
-        ({IDS[0]: ("float", "a", "b"), IDS[1]: ("float", "a", "m", "b")}, None),
-    ],
-    ids=["float is timed", "other regions"],
-)
-def test_what_a_recipe_leaves_float_is_part_of_its_kernels(
-    tmp_path: Path, choices: dict[RegionId, tuple[str, ...]], expected: list[Assignment] | None
-) -> None:
-    answers = Answers(n_most=2 if expected else 4)
-    space = SearchSpace(choices=choices, schemes=WITH_TWIN)
-    first_trials(tmp_path, answers, 60.0, space=space).run(None)
-    assert 0 not in answers.n_rounds
-    if expected is not None:
-        quantized = [{region: name for region, name in one.items() if name != "float"} for one in answers.seen]
-        assert quantized == expected
+from tests.unit.api.answers import IDS, Answers, some_trials
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC
 
 
 def test_a_trial_may_take_what_its_metrics_take(tmp_path: Path) -> None:
@@ -164,16 +40,6 @@ def test_uniform_recipes_come_first_for_every_sampler(tmp_path: Path, is_structu
     answers = Answers()
     some_trials(tmp_path, answers, is_structured=is_structured).run(3)
     assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", "a", "b")]
-
-
-@pytest.mark.parametrize(("seconds", "first"), [(9.0, "a"), (120.0, "float")])
-def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
-    answers = Answers(n_most=2)
-    trials = some_trials(tmp_path, answers, is_structured=True)
-    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
-    trials.deadline = Deadline(seconds)
-    trials.run(None)
-    assert answers.seen[0] == dict.fromkeys(IDS, first)
 
 
 def test_without_regions_the_preprocessed_model_is_measured(tmp_path: Path) -> None:

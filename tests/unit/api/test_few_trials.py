@@ -1,0 +1,83 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoquant.api.deadline import Deadline
+from autoquant.api.evaluator import BenchFacts
+from autoquant.api.trials import Trials
+from autoquant.domain.region import Assignment, RegionId
+from autoquant.domain.scheme import RangeKind
+from autoquant.domain.space import SearchSpace
+from tests.unit.api.answers import IDS, Answers, some_trials
+from tests.unit.study.layouts import SCHEMES, a_scheme
+
+WITH_TWIN = {"a": SCHEMES["a"], "m": a_scheme("m", ranges=RangeKind.MSE), "b": SCHEMES["b"]}
+
+
+def first_trials(folder: Path, answers: Answers, seconds: float | None, **options: Any) -> Trials:
+    """Of a model of 0.2 s, in a space in which ``m`` has the kernels of ``a``."""
+    space = SearchSpace(choices=dict.fromkeys(IDS, ("float", *WITH_TWIN)), schemes=WITH_TWIN)
+    defaults: dict[str, Any] = {"is_structured": True, "space": space}
+    return replace(
+        some_trials(folder, answers, **{**defaults, **options}),
+        facts=BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0),
+        deadline=Deadline(seconds),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "options", "expected"),
+    [
+        (60.0, {}, [4, 4, 0, 4]),
+        (60.0, {"is_structured": False}, [4, 4, 4, 4]),
+        (60.0, {"first": [dict.fromkeys(IDS, "m")]}, [4, 4, 4, 4]),
+        (600.0, {}, [6, 6, 6, 6]),
+        (None, {}, [6, 6, 6, 6]),
+    ],
+    ids=["few", "generic", "asked for", "many", "endless"],
+)
+def test_where_there_is_time_for_few_trials_the_same_kernels_are_timed_once(
+    tmp_path: Path, seconds: float | None, options: dict[str, Any], expected: list[int]
+) -> None:
+    answers = Answers(n_most=4)
+    first_trials(tmp_path, answers, seconds, **options).run(None)
+    assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", *WITH_TWIN)]
+    assert answers.n_rounds == expected
+
+
+def test_of_few_trials_by_number_each_is_timed(tmp_path: Path) -> None:
+    answers = Answers()
+    first_trials(tmp_path, answers, 60.0).run(4)
+    assert answers.n_rounds == [4] * 4
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({IDS[0]: ("float", "b"), IDS[1]: ("float", "b")}, [{}, dict.fromkeys(IDS[:2], "b")]),
+        ({IDS[0]: ("float", "a", "b"), IDS[1]: ("float", "a", "m", "b")}, None),
+    ],
+    ids=["float is timed", "other regions"],
+)
+def test_what_a_recipe_leaves_float_is_part_of_its_kernels(
+    tmp_path: Path, choices: dict[RegionId, tuple[str, ...]], expected: list[Assignment] | None
+) -> None:
+    answers = Answers(n_most=2 if expected else 4)
+    space = SearchSpace(choices=choices, schemes=WITH_TWIN)
+    first_trials(tmp_path, answers, 60.0, space=space).run(None)
+    assert 0 not in answers.n_rounds
+    if expected is not None:
+        quantized = [{region: name for region, name in one.items() if name != "float"} for one in answers.seen]
+        assert quantized == expected
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(9.0, "a"), (120.0, "float")])
+def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
+    answers = Answers(n_most=2)
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
+    trials.deadline = Deadline(seconds)
+    trials.run(None)
+    assert answers.seen[0] == dict.fromkeys(IDS, first)
