@@ -2,10 +2,12 @@
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
+from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import LEDGER, RunFolder
 from autoquant.domain.front import RunRecord
 from autoquant.domain.region import Region
@@ -17,7 +19,7 @@ from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
 from autoquant.report.tables import front_table, ledger_table, trials_table
 
-__all__ = ["configuration_document", "region_rows", "scheme_rows", "write_reports"]
+__all__ = ["configuration_document", "ingredients_document", "scheme_rows", "write_reports"]
 
 _LOG = logging.getLogger("autoquant")
 
@@ -37,26 +39,18 @@ def configuration_document(asked: Configuration, data: SearchData, definition: S
     }
 
 
-def region_rows(regions: Sequence[Region]) -> list[dict[str, object]]:
-    """The partition, for ``run.json``."""
-    return [
-        {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
-        for r in regions
-    ]
-
-
-def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:
-    """The space's schemes by name, spelled as in a space file, for ``run.json``."""
+def ingredients_document(ingredients: Ingredients) -> dict[str, object]:
+    """What candidates are built from, for ``run.json``."""
+    difference_db = ingredients.prepared.difference_db
     return {
-        scheme.name: {
-            "activation": str(scheme.activation),
-            "weight": str(scheme.weight),
-            "ranges": str(scheme.ranges),
-            "operators": str(scheme.operators),
-            "bias": str(scheme.bias),
-            "rounding": str(scheme.rounding),
-        }
-        for scheme in schemes
+        "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
+        "n_calibration_samples": ingredients.statistics.n_samples,
+        "form": ingredients.form,
+        "mean_biases": ingredients.has_mean_biases,
+        "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
+        "own_errors": ingredients.own_errors,
+        "schemes": scheme_rows(ingredients.definition.schemes),
+        "regions": _region_rows(ingredients.regions),
     }
 
 
@@ -83,3 +77,26 @@ def write_reports(folder: RunFolder, record: RunRecord, run_document: Mapping[st
         folder.remove(LEDGER)
     for sentence in (*run_sentences(record), *record.notes):
         _LOG.info("%s", sentence)
+
+
+def _region_rows(regions: Sequence[Region]) -> list[dict[str, object]]:
+    """The partition."""
+    return [
+        {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
+        for r in regions
+    ]
+
+
+def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:
+    """The space's schemes by name, spelled as in a space file."""
+    return {
+        scheme.name: {
+            "activation": str(scheme.activation),
+            "weight": str(scheme.weight),
+            "ranges": str(scheme.ranges),
+            "operators": str(scheme.operators),
+            "bias": str(scheme.bias),
+            "rounding": str(scheme.rounding),
+        }
+        for scheme in schemes
+    }

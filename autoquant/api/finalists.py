@@ -16,7 +16,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import SNR_LIMIT_DB
 from autoquant.domain.region import Assignment
-from autoquant.domain.scheme import FLOAT, BiasCorrection, Rounding
+from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.measurement.costs import FileCosts
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
@@ -145,7 +145,7 @@ class Finalists:
 
     def _versions(self, evaluation: Evaluation) -> Iterator[tuple[str, Finalist]]:
         """As it was in the search, and refined."""
-        name, assignment = f"t{evaluation.trial.number:04d}", _quantized(evaluation)
+        name, assignment = f"t{evaluation.trial.number:04d}", evaluation.quantized
         candidate = self.builder.build(assignment)
         algorithms = self._algorithms(assignment, candidate)
         yield name, self._write(name, candidate, evaluation, algorithms)
@@ -176,7 +176,7 @@ class Finalists:
         algorithms: tuple[str, ...],
         plain: str | None = None,
     ) -> Finalist:
-        assignment = _quantized(evaluation)
+        assignment = evaluation.quantized
         path = self.folder.models / f"{name}.onnx"
         plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
         blocks = {index for index in plan.dynamic if plan.schemes[index].is_blockwise}
@@ -236,7 +236,3 @@ def _seconds(evaluation: Evaluation) -> float:
     outcome = evaluation.outcome
     assert isinstance(outcome, Measurement)
     return sum(latency.median_ms for latency in outcome.latency.values()) / 1e3
-
-
-def _quantized(evaluation: Evaluation) -> Assignment:
-    return {region: name for region, name in evaluation.trial.assignment.items() if name != FLOAT}

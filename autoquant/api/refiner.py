@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refined
+from autoquant.api.rehearsal import Rehearsed
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
 from autoquant.domain.scheme import DType, Rounding, Scheme
@@ -105,6 +106,16 @@ class Refiner:
             self.first_s = self.first_s or time.perf_counter() - start
             best = self._best(best, assignment, end)
         return replace(best, once_s=self.once_s - before_s), self._notes
+
+    def rehearse(self, assignment: Assignment, left_s: float) -> tuple[Rehearsed, Sequence[str]]:
+        """What refining a candidate takes and wins; arguments, sentences and errors as those of ``refine``."""
+        start = time.perf_counter()
+        refined, notes = self.refine(assignment, left_s)
+        seconds = time.perf_counter() - start - refined.once_s
+        with steps.running(self.setup.ingredients.prepared.source):
+            plain = self.setup.ingredients.builder(has_plain_sums=self.setup.has_plain_sums).build(assignment)
+            plain_db, refined_db = self._snr_db(plain), self._snr_db(refined.candidate)
+        return Rehearsed(seconds=seconds, plain_db=plain_db, refined_db=refined_db), notes
 
     def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
         """The best of the first version and the costly ones that there is time for; one that fails is not one."""

@@ -1,6 +1,5 @@
 """One search: every stage wired together."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import LEAST_TRIAL_S, Deadline, longest_seconds
 from autoquant.api.delivery import Delivery
-from autoquant.api.documents import configuration_document, region_rows, scheme_rows, write_reports
+from autoquant.api.documents import configuration_document, ingredients_document, write_reports
 from autoquant.api.earlier import keep_unmatched
 from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.finalists import Finalists
@@ -19,13 +18,12 @@ from autoquant.api.folder import RunFolder, writing
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
-from autoquant.api.refinement import refine_of
+from autoquant.api.refinement import rehearsal_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
-from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import Bounds
@@ -235,7 +233,16 @@ class Run:
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
-            is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
+            rehearsal=rehearsal_of(
+                self.configuration,
+                ingredients,
+                self.data.shortened(opened.facts.n_samples),
+                self.deadline,
+                has_plain_sums=self.has_plain_sums,
+                memory_bytes=lambda: self._available_bytes,
+                is_ended=lambda: opened.interrupts.n_pressed > 0,
+                notes=self.notes,
+            ),
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
         )
@@ -278,7 +285,7 @@ class Run:
         assert self.data is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-        interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
+        interrupts, ingredients = opened.interrupts, opened.ingredients
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
         asked_s = self.configuration.budget.trial_seconds
 
@@ -290,23 +297,16 @@ class Run:
             finalists=Finalists(
                 ingredients=ingredients,
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
-                refine=refine_of(
-                    ingredients,
-                    self.data.shortened(opened.facts.n_samples),
-                    self.deadline,
-                    has_plain_sums=self.has_plain_sums,
-                    memory_bytes=memory_bytes,
-                    cache_folder=self.configuration.cache or steps.user_cache(),
-                    is_ended=is_ended,
-                    notes=self.notes,
-                ),
+                refine=None
+                if trials.rehearsal is None
+                else trials.rehearsal.for_finalists(max(0.0, trials.left), is_ended, self.notes),
                 folder=folder,
             ),
             facts=opened.facts,
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
             costs=opened.facts.file_costs(len(division), opened.evaluator.opening_s),
-            memory_bytes=memory_bytes,
+            memory_bytes=self._available_bytes,
             file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
             folder=folder,
             objectives=self.configuration.objectives,
@@ -378,7 +378,6 @@ class Run:
         return configuration_document(self.configuration, self.data, self.definition)
 
     def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
-        difference_db = ingredients.prepared.difference_db
         return {
             "schema_version": 1,
             "configuration": self.configuration_document,
@@ -387,20 +386,13 @@ class Run:
             "seconds_total": round(self.deadline.elapsed, 3),
             "seconds_saved": None if trials is None else trials.seconds_saved,
             "n_evaluations": 0 if trials is None else trials.n_evaluations,
-            "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
-            "n_calibration_samples": ingredients.statistics.n_samples,
+            **ingredients_document(ingredients),
             "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,
-            "form": ingredients.form,
-            "mean_biases": ingredients.has_mean_biases,
-            "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
-            "own_errors": ingredients.own_errors,
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},
             "notes": self.notes,
-            "schemes": scheme_rows(ingredients.definition.schemes),
-            "regions": region_rows(ingredients.regions),
         }
 
     def _tell(self, phase: str, trials: Trials | None = None) -> None:

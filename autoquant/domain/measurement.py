@@ -171,4 +171,9 @@ class Evaluation:
     @property
     def is_quantized(self) -> bool:
         """Whether anything was to be quantized."""
-        return any(scheme != FLOAT for scheme in self.trial.assignment.values())
+        return bool(self.quantized)
+
+    @property
+    def quantized(self) -> Assignment:
+        """What was to be quantized, by region."""
+        return {region: scheme for region, scheme in self.trial.assignment.items() if scheme != FLOAT}
