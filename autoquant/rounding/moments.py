@@ -15,10 +15,12 @@ from autoquant.rounding.problem import Floats
 from autoquant.rounding.products import inputs_of_products, n_inputs
 from autoquant.runtime.session import Session
 
-__all__ = ["MAX_INPUTS", "Moment", "Moments", "readers_of"]
+__all__ = ["MAX_INPUTS", "MAX_WEIGHTS", "Moment", "Moments", "readers_of"]
 
 MAX_INPUTS = 6144
 """Of a product: the moment of so many takes 151 MB, and rounding 1 GB for a while."""
+MAX_WEIGHTS = 1 << 26
+"""Of a tensor, such as a language model's head: rounding so many takes 1.5 GB, and a minute or more."""
 
 _OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 _PRODUCTS_PER_INPUT = 4
@@ -29,7 +31,7 @@ _PASS_BYTES = 1 << 28
 
 
 def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
-    """The operators that multiply with a weight, if they all do so alike and the moment of their inputs is small.
+    """The operators that multiply with a weight, if they all do so alike and neither it nor their inputs are too many.
 
     Returns:
         None at all for the weight of a ConvTranspose or a stack of matrices.
@@ -38,7 +40,7 @@ def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
     if not readers or shape is None or not all(_multiplies(node, weight, graph) for node in readers):
         return ()
     forms = {(node.op_type == "Conv", *(node.attributes.get(k, 0) for k in ("group", "transB"))) for node in readers}
-    is_small = 0 < n_inputs(readers[0], shape)[1] <= MAX_INPUTS
+    is_small = 0 < n_inputs(readers[0], shape)[1] <= MAX_INPUTS and math.prod(shape) <= MAX_WEIGHTS
     return readers if len(forms) == 1 and is_small else ()
 
 

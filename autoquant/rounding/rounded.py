@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
-from autoquant.rounding.moments import MAX_INPUTS
+from autoquant.rounding.moments import MAX_INPUTS, MAX_WEIGHTS
 from autoquant.rounding.problem import Floats
 
 __all__ = ["Asked", "Integers", "Rounded", "RoundedWeights", "grid_digest"]
@@ -47,7 +47,8 @@ class RoundedWeights:
             return None
         return (
             f"rounding leaves {len(self.unfit)} weights at the nearest integers, such as {min(self.unfit)}: they are no"
-            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs, or readers unlike each other"
+            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs or {MAX_WEIGHTS} elements, or readers"
+            " unlike each other"
         )
 
     def __call__(

@@ -144,3 +144,9 @@ def test_weights_of_other_types_are_not_observed() -> None:
 )
 def test_weights_without_a_moment_have_no_readers(signature: str, body: str, weight_shape: tuple[int, ...]) -> None:
     assert readers_of(W, Graph(model_of(signature, body, {"w": floats(*weight_shape)}))) == ()
+
+
+def test_weights_of_very_many_elements_have_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph(TWO_LAYERS)
+    monkeypatch.setattr(module, "MAX_WEIGHTS", 19)
+    assert (len(readers_of(W, graph)), len(readers_of(V, graph))) == (0, 1)
