@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from pydantic_core import ErrorDetails
 
 from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, bytes_of, seconds_of
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
@@ -46,6 +47,7 @@ class ModelSearch:
         seconds: Of each search; None where trials count alone.
         trials: Largest number of trials.
         space: Name or path of the search space.
+        accuracy: What is done for accuracy; None as the space says.
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
         seed: Of every random choice.
@@ -66,6 +68,7 @@ class ModelSearch:
     seconds: float | None
     trials: int | None
     space: str
+    accuracy: Accuracy | None
     n_regions: int
     dims: Mapping[str, int]
     seed: int
@@ -144,6 +147,7 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
         seconds=seconds,
         trials=options.trials,
         space=_located(options.space, folder) if options.space.endswith(".toml") else options.space,
+        accuracy=options.accuracy,
         n_regions=options.regions,
         dims=options.dims,
         seed=options.seed,
@@ -214,6 +218,7 @@ class _Options(_Table):
     threads: int = Field(default=1, ge=1, le=MAX_THREADS)
     ep: str = "cpu"
     space: str = "default"
+    accuracy: Annotated[Accuracy | None, Field(strict=False)] = None
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
     regions: int = Field(default=N_REGIONS, ge=1)
     dims: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)

@@ -177,6 +177,7 @@ def _run(asked: ModelSearch, out: Path) -> SearchResult:
         demands=Demands(max_size_bytes=asked.max_size_bytes, max_drop=asked.max_drop),
         out=out,
         space=asked.space,
+        accuracy=asked.accuracy,
         n_regions=asked.n_regions,
         dims=asked.dims,
         seed=asked.seed,

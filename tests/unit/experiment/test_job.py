@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 from autoquant.experiment.job import read_job
@@ -87,6 +88,7 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ("schema = 1", "schema = 2", "schema: input should be 1, it is 2"),
         ("schema = 1\n", "", "schema: this key is missing, add it"),
         ("seed = 3", 'max_size = "big"', "defaults.max_size: write a positive number with a unit"),
+        ("seed = 3", 'accuracy = "best"', "defaults.accuracy: input should be 'none', 'fast' or 'full', it is 'best'"),
         ('"2m"', '"soon"', "defaults.time: write a number with a unit"),
         ("threads = 2", "threads = 0", "defaults.threads: input should be greater than or equal to 1, it is 0"),
         ('"40" = 0.7', '"41" = 0.7', "models[0].demands: '41' is no SNR in dB"),
@@ -117,6 +119,13 @@ def test_the_nightly_job_is_valid_and_lists_the_models_that_the_zoo_makes() -> N
     assert job.name == "nightly"
     listed = (NIGHTLY.parent / "models.toml").read_text()
     assert all(f"[models.{search.name}]" in listed for search in job.searches if search.name != "digits")
+
+
+def test_a_level_of_accuracy_may_be_said(job_file: Path) -> None:
+    job_file.write_text(SMALL.replace("seed = 3", 'accuracy = "full"').replace('time = "10s"', 'accuracy = "none"'))
+    assert [search.accuracy for search in read_job(job_file).searches] == [Accuracy.FULL, Accuracy.NONE]
+    job_file.write_text(SMALL)
+    assert [search.accuracy for search in read_job(job_file).searches] == [None, None]
 
 
 def test_objectives_and_a_largest_size_may_be_said_for_all_models_and_for_one(job_file: Path) -> None:
