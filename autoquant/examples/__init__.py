@@ -1,4 +1,4 @@
-"""Models and data that ship with the package, made by ``experiments/train_*.py``.
+"""Models and data that ship with the package, made by ``python -m experiments.digits``.
 
 ``digits``: images from scikit-learn's ``load_digits``, the test part of E. Alpaydin and C. Kaynak, "Optical Recognition
 of Handwritten Digits", UCI Machine Learning Repository, 1998.

@@ -1,5 +1,6 @@
 """The code of the README and of the guide runs as it stands, with a smaller budget."""
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -17,13 +18,14 @@ from autoquant.cli import app
 from autoquant.domain.feed import Feed
 from autoquant.examples import example
 from autoquant.report.front_json import front_from_json
+from autoquant.space.schema import read_space
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 PAGES = (README, *sorted(GUIDE.glob("*.md")))
 COMMANDS = ("search", "resolve", "regions", "inspect", "bench", "experiment run")
-TESTED_PYTHON = {"README.md": 1, "python.md": 2, "front.md": 1, "objectives.md": 1}
+TESTED_PYTHON = {"README.md": 1, "python.md": 2, "front.md": 1, "objectives.md": 2}
 """Blocks that a test below runs."""
 
 
@@ -111,6 +113,22 @@ def test_the_objectives_of_the_guide_are_searched_with() -> None:
     command = next(words for words in commands(GUIDE / "objectives.md") if "smallest" in words)
     run(*command, "--trials", "4")
     assert list(front_from_json(Path("smallest/front.json").read_text()).objectives) == ["accuracy", "latency", "size"]
+
+
+@pytest.mark.usefixtures("files")
+def test_optuna_reads_the_study_as_the_guide_says(searched: Path) -> None:
+    shutil.copytree(searched, "run")
+    names: dict[str, object] = {}
+    exec(next(block for block in blocks(GUIDE / "objectives.md", "python") if "load_study" in block), names)
+    best = names["study"].best_trials[0]  # type: ignore[attr-defined]
+    assert set(best.params) == {region["id"] for region in json.loads(Path("run/run.json").read_text())["regions"]}
+
+
+def test_the_section_of_another_provider_makes_a_space_for_it(tmp_path: Path) -> None:
+    section = next(block for block in blocks(GUIDE / "models.md", "toml") if "cuda" in block)
+    space = tmp_path / "space.toml"
+    space.write_text((ROOT / "search_spaces" / "default.toml").read_text() + section)
+    assert [scheme.name for scheme in read_space(str(space), ep="cuda").schemes] == ["u8s8-channel-mse"]
 
 
 @pytest.mark.usefixtures("files")
