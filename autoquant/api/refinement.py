@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,6 @@ def rehearsal_of(
     has_plain_sums: bool,
     memory_bytes: Callable[[], int | None],
     is_ended: Callable[[], bool],
-    notes: list[str],
 ) -> Rehearsal | None:
     """What refines finalists, in time; None where the level of accuracy is not ``full``, or all schemes are dynamic.
 
@@ -55,23 +54,22 @@ def rehearsal_of(
         has_plain_sums: What probing the forms gave.
         memory_bytes: Data that a process may have when it is begun.
         is_ended: Whether the user wants no more trials.
-        notes: Gets a sentence where finalists stay as they are.
     """
     if ingredients.definition.accuracy is not Accuracy.FULL or not ingredients.definition.has_static:
         return None
-    n_calibration = ingredients.statistics.n_samples
-    setup = RefinerSetup(
-        ingredients=ingredients,
-        calibration=select(data.calibration, range(min(n_calibration, _MOST_CALIBRATING)), "calibration"),
-        judged=tuple(data.search.feeds[:_MOST_JUDGED]),
-        has_plain_sums=has_plain_sums,
-        seconds=math.inf,
-        cache_folder=asked.cache or steps.user_cache(),
-    )
+    n_calibration = min(ingredients.statistics.n_samples, _MOST_CALIBRATING)
     left_alone = frozenset(scheme.name for scheme in ingredients.definition.schemes if scheme.is_dynamic)
 
     def begin(seconds: float, is_ended: Callable[[], bool], notes: list[str]) -> Refinement:
-        worker, end = Worker(replace(setup, seconds=seconds), memory_bytes=memory_bytes()), deadline.elapsed + seconds
+        setup = RefinerSetup(
+            ingredients=ingredients,
+            calibration=select(data.calibration, range(n_calibration), "calibration"),
+            judged=tuple(data.search.feeds[:_MOST_JUDGED]),
+            has_plain_sums=has_plain_sums,
+            seconds=seconds,
+            cache_folder=asked.cache or steps.user_cache(),
+        )
+        worker, end = Worker(setup, memory_bytes=memory_bytes()), deadline.elapsed + seconds
         return Refinement(worker, lambda: end - deadline.elapsed, notes=notes, is_ended=is_ended, left_alone=left_alone)
 
     choose = partial(
@@ -81,7 +79,7 @@ def rehearsal_of(
         objectives=asked.objectives,
         bounds=asked.bounds,
     )
-    return Rehearsal(deadline=deadline, begin=begin, choose=choose, is_ended=is_ended, notes=notes)
+    return Rehearsal(deadline=deadline, begin=begin, choose=choose, is_ended=is_ended)
 
 
 @dataclass(slots=True)
@@ -94,8 +92,7 @@ class Refinement:
         notes: Gets a sentence where something could not be refined.
         is_ended: Whether the user wants no more of it; what runs then is ended, too.
         left_alone: Schemes of which nothing is refined.
-        starting_s: Seconds that beginning the process took; 0 before.
-        once_s: Seconds so far that another finalist will not take again, those of the start among them.
+        once_s: Seconds so far that another finalist will not take again.
     """
 
     worker: Worker
@@ -103,7 +100,6 @@ class Refinement:
     notes: list[str]
     is_ended: Callable[[], bool] = lambda: False
     left_alone: frozenset[str] = frozenset()
-    starting_s: float = field(init=False, default=0.0)
     once_s: float = field(init=False, default=0.0)
     _is_over: bool = field(init=False, default=False)
 
@@ -141,8 +137,7 @@ class Refinement:
         start = time.perf_counter()
         if not self.worker.is_running:
             self.worker.ready(seconds=self._limit_s(self.left()))
-            self.starting_s = time.perf_counter() - start
-            self.once_s += self.starting_s
+            self.once_s += time.perf_counter() - start
         left_s = self.left()
         if left_s <= 0:
             return None

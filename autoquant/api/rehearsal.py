@@ -14,8 +14,13 @@ from autoquant.domain.region import Assignment
 
 __all__ = ["Begin", "Rehearsal", "Rehearsed", "Rehearses"]
 
-_MOST_REHEARSED, _REHEARSED_SHARE = 3, 1 / 3
-"""So many candidates at most, and none after this share of the time that is kept."""
+_MOST_SHARE = 0.5
+"""Of the time that is kept, for candidates."""
+_MOST_REHEARSED, _BEGUN_SHARE = 3, 0.5
+"""So many candidates at most, and none is begun after this share of the time for them."""
+_MARGIN = 2.0
+"""So many times what candidates took is kept for finalists: a new process reads again what the first one made, files
+are written meanwhile, and roundings that cost more want half of the time to be left."""
 _LEAST_GAIN_DB, _MOST_DB = 0.3, 60.0
 """What is won up to the second counts; less than the first on average is not worth the trials that it costs."""
 
@@ -28,11 +33,13 @@ class Rehearsed:
         seconds: Without what is done once for all.
         plain_db: SNR of the plain version, on samples of the search.
         refined_db: SNR of the other one.
+        is_whole: Whether there was time and memory for all weights.
     """
 
     seconds: float
     plain_db: float
     refined_db: float
+    is_whole: bool = True
 
     @property
     def gain_db(self) -> float:
@@ -43,13 +50,8 @@ class Rehearsed:
 class Rehearses(Refine, Protocol):
     """Refines finalists, and candidates that are none yet."""
 
-    @property
-    def starting_s(self) -> float:
-        """Seconds that beginning its process took; 0 before."""
-        ...
-
     def rehearse(self, assignment: Assignment) -> Rehearsed | None:
-        """What refining it takes and wins; None where there is nothing to refine, or no time."""
+        """What refining it takes and wins; None as for a finalist."""
         ...
 
 
@@ -59,73 +61,76 @@ Begin = Callable[[float, Callable[[], bool], list[str]], Rehearses]
 
 @dataclass(slots=True, kw_only=True)
 class Rehearsal:
-    """Keeps a share of the budget for refining finalists, until it is known what that takes and wins.
+    """Keeps a share of the budget for refining finalists, or less once it is known what that takes and wins.
 
     Attributes:
         deadline: Of the search.
         begin: What refines.
         choose: Those of the evaluations so far that could be finalists, the most important first.
         is_ended: Whether the user wants no more trials.
-        notes: Gets a sentence where finalists stay as they are.
         kept_s: Seconds that are kept; infinite without a budget of time.
         is_due: Whether candidates may be refined to find that out; not without a budget of time, as nothing is scarce.
-        is_wanted: Whether finalists are refined.
+        gain_db: What candidates won by it on average; None where that is not known.
     """
 
     deadline: Deadline
     begin: Begin
     choose: Callable[[Sequence[Evaluation]], Sequence[Evaluation]]
     is_ended: Callable[[], bool]
-    notes: list[str]
     kept_s: float = field(init=False)
     is_due: bool = field(init=False)
-    is_wanted: bool = field(init=False, default=True)
+    gain_db: float | None = field(init=False, default=None)
+    _n_rehearsed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.kept_s = REFINE_SHARE * self.deadline.limit_s
-        self.is_due = math.isfinite(self.kept_s)
+        self.kept_s = self._share_s
+        self.is_due = math.isfinite(self._share_s)
+
+    @property
+    def _share_s(self) -> float:
+        return REFINE_SHARE * self.deadline.limit_s
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether time is kept for it."""
+        return self.gain_db is None or self.gain_db >= _LEAST_GAIN_DB
 
     def rehearse(self, evaluations: Sequence[Evaluation]) -> None:
         """Refine candidates, and keep what finalists should take then, or nothing where it wins too little.
 
-        Where it fails, the finalists will tell why.
+        Where that fails, or something of it was cut off, nothing is known: finalists are refined as far as time goes.
         """
         self.is_due = False
-        start = self.deadline.elapsed
-        with closing(self.begin(self.kept_s, self.is_ended, [])) as refinement:
-            found: list[Rehearsed] = []
+        start, seconds = self.deadline.elapsed, min(_MOST_SHARE * self._share_s, self.deadline.left / 2)
+        found: list[Rehearsed] = []
+        with closing(self.begin(seconds, self.is_ended, [])) as refinement:
             for evaluation in self.choose(evaluations):
                 one = refinement.rehearse(evaluation.quantized)
                 found += [] if one is None else [one]
-                is_late = self.deadline.elapsed - start > _REHEARSED_SHARE * self.kept_s
+                is_late = self.deadline.elapsed - start > _BEGUN_SHARE * seconds
                 if is_late or refinement.is_over or len(found) == _MOST_REHEARSED:
                     break
-            starting_s = refinement.starting_s
-        self.kept_s = max(0.0, self.kept_s - (self.deadline.elapsed - start))
-        if found and not self.is_ended():
-            self._keep(found, starting_s)
+        if found and all(one.is_whole for one in found) and not self.is_ended():
+            self._keep(found, self.deadline.elapsed - start)
 
-    def _keep(self, found: Sequence[Rehearsed], starting_s: float) -> None:
-        gain_db = statistics.mean(one.gain_db for one in found)
-        if gain_db < _LEAST_GAIN_DB:
-            self.kept_s, self.is_wanted = 0.0, False
-            self.notes.append(
-                f"refinement: left out, as candidates of the search won {gain_db:.1f} dB by it on average"
-                f" ({len(found)} tried); its time goes to trials"
-            )
-        else:
-            each_s = statistics.median(one.seconds for one in found)
-            self.kept_s = min(self.kept_s, starting_s + N_FINALISTS * each_s)
+    def _keep(self, found: Sequence[Rehearsed], spent_s: float) -> None:
+        self.gain_db, self._n_rehearsed = statistics.mean(one.gain_db for one in found), len(found)
+        each_s = statistics.median(one.seconds for one in found)
+        wanted_s = _MARGIN * (spent_s + N_FINALISTS * each_s)
+        self.kept_s = min(self._share_s, wanted_s) if self.is_wanted else 0.0
 
     def for_finalists(self, spare_s: float, is_ended: Callable[[], bool], notes: list[str]) -> Refine | None:
-        """What refines finalists; None where that wins too little.
+        """What refines finalists; None where that wins too little for the time that there is.
 
         Args:
             spare_s: Seconds that are left beyond all that is kept.
             is_ended: Whether the user wants no more of it.
             notes: Gets a sentence where something could not be refined.
         """
-        if not self.is_wanted:
+        if not self.is_wanted and spare_s < self._share_s:
+            notes.append(
+                f"refinement: left out, as candidates of the search won {self.gain_db:.1f} dB by it on average"
+                f" ({self._n_rehearsed} tried)"
+            )
             return None
-        seconds = min(REFINE_SHARE * self.deadline.limit_s, self.kept_s + spare_s, self.deadline.left / 2)
-        return self.begin(seconds, is_ended, notes)
+        return self.begin(min(self._share_s, self.kept_s + spare_s, self.deadline.left / 2), is_ended, notes)

@@ -241,7 +241,6 @@ class Run:
                 has_plain_sums=self.has_plain_sums,
                 memory_bytes=lambda: self._available_bytes,
                 is_ended=lambda: opened.interrupts.n_pressed > 0,
-                notes=self.notes,
             ),
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),

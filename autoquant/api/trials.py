@@ -30,8 +30,6 @@ _MOST_FLAT = 3
 _FEW_TRIALS = 3
 _MANY_TRIALS, _FEW_ROUNDS = 40, 4
 """Where there is time for fewer trials, they have fewer rounds."""
-_REHEARSING_SHARE = 0.5
-"""Of the time for trials, which is left when candidates are refined to learn what that takes and wins."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
@@ -173,7 +171,7 @@ class Trials:
             return "lost"
 
     def _run(self, n_trials: int | None) -> str:
-        n_done, is_short, whole_s = 0, not self._has_many, self.left
+        n_done, is_short, start = 0, not self._has_many, self.deadline.elapsed
         if is_short:
             self.n_rounds = _FEW_ROUNDS
         self._enqueue_first(n_trials, is_short=is_short)
@@ -182,10 +180,13 @@ class Trials:
             if not probed and self.study.n_enqueued == 0:
                 self._enqueue_probes(math.inf if n_trials is None else n_trials - n_done)
                 probed = True
-            self._rehearse(_REHEARSING_SHARE * whole_s)
             if done := self._nothing_left():
                 return done
-            if self.left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
+            if self.left < 1.2 * max(self._seconds[-5:], default=self.first_seconds):
+                return "time"
+            if self.study.n_enqueued == 0 and self.deadline.elapsed - start >= self.left:
+                self._rehearse()
+            if not self._trial():
                 return "time"
             n_done += 1
         return "trials"
@@ -200,10 +201,12 @@ class Trials:
         """One trial of this assignment; None where there was no time for it."""
         return self.study.evaluations[-1] if self._trial(assignment) else None
 
-    def _rehearse(self, left_s: float) -> None:
-        """Once there is less time for trials, and none that is waiting."""
-        if self.rehearsal is not None and self.rehearsal.is_due and self.study.n_enqueued == 0 and self.left < left_s:
+    def _rehearse(self) -> None:
+        """Once, halfway; who watches may end it."""
+        if self.rehearsal is not None and self.rehearsal.is_due:
+            self._tell("refine")
             self.rehearsal.rehearse(self.study.evaluations)
+            self._tell("search")
 
     @property
     def left(self) -> float:
@@ -391,5 +394,8 @@ class Trials:
             for demand in self._best:
                 if ratio is not None and snr >= demand and outcome.is_complete:
                     self._best[demand] = min(self._best[demand], ratio)
+        self._tell("search")
+
+    def _tell(self, phase: str) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left
-        self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))
+        self.on_progress(SearchProgress(phase, left, self.n_evaluations, dict(self._best)))
