@@ -21,8 +21,8 @@ _MOST_REHEARSED, _BEGUN_SHARE = 3, 0.5
 _MARGIN = 2.0
 """So many times what candidates took is kept for finalists: a new process reads again what the first one made, files
 are written meanwhile, and roundings that cost more want half of the time to be left."""
-_LEAST_GAIN_DB, _MOST_DB = 0.3, 60.0
-"""What is won up to the second counts; less than the first on average is not worth the trials that it costs."""
+_LEAST_GAIN_DB, _MOST_DB = 0.5, 60.0
+"""What is won up to the second counts; less than the first on average over all finalists is not worth its trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,7 @@ class Rehearsal:
         kept_s: Seconds that are kept; infinite without a budget of time.
         is_due: Whether candidates may be refined to find that out; not without a budget of time, as nothing is scarce.
         gain_db: What candidates won by it on average; None where that is not known.
+        covered: Share of the finalists that there is time to refine; 1 before that is known.
     """
 
     deadline: Deadline
@@ -80,6 +81,7 @@ class Rehearsal:
     kept_s: float = field(init=False)
     is_due: bool = field(init=False)
     gain_db: float | None = field(init=False, default=None)
+    covered: float = field(init=False, default=1.0)
     _n_rehearsed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class Rehearsal:
     @property
     def is_wanted(self) -> bool:
         """Whether time is kept for it."""
-        return self.gain_db is None or self.gain_db >= _LEAST_GAIN_DB
+        return self.gain_db is None or self.covered * self.gain_db >= _LEAST_GAIN_DB
 
     def rehearse(self, evaluations: Sequence[Evaluation]) -> None:
         """Refine candidates, and keep what finalists should take then, or nothing where it wins too little.
@@ -116,8 +118,9 @@ class Rehearsal:
     def _keep(self, found: Sequence[Rehearsed], spent_s: float) -> None:
         self.gain_db, self._n_rehearsed = statistics.mean(one.gain_db for one in found), len(found)
         each_s = statistics.median(one.seconds for one in found)
-        wanted_s = _MARGIN * (spent_s + N_FINALISTS * each_s)
-        self.kept_s = min(self._share_s, wanted_s) if self.is_wanted else 0.0
+        needed_s = spent_s + N_FINALISTS * each_s
+        self.covered = min(1.0, self._share_s / needed_s)
+        self.kept_s = min(self._share_s, _MARGIN * needed_s) if self.is_wanted else 0.0
 
     def for_finalists(self, spare_s: float, is_ended: Callable[[], bool], notes: list[str]) -> Refine | None:
         """What refines finalists; None where that wins too little for the time that there is.
@@ -130,7 +133,7 @@ class Rehearsal:
         if not self.is_wanted and spare_s < self._share_s:
             notes.append(
                 f"refinement: left out, as candidates of the search won {self.gain_db:.1f} dB by it on average"
-                f" ({self._n_rehearsed} tried)"
+                f" ({self._n_rehearsed} tried), with time for {self.covered:.0%} of the finalists"
             )
             return None
         return self.begin(min(self._share_s, self.kept_s + spare_s, self.deadline.left / 2), is_ended, notes)

@@ -28,7 +28,8 @@ class RoundedWeights:
     Attributes:
         found: By what was asked for.
         unfinished: What there was no time for.
-        unfit: Weights that are no plain matrices or convolutions, have very many inputs, or readers unlike each other.
+        unfit: Weights that are no plain matrices or convolutions, have very many inputs or elements, or readers unlike
+            each other.
     """
 
     found: Mapping[Asked, Rounded]

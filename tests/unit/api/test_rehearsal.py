@@ -89,7 +89,7 @@ def test_twice_what_candidates_took_is_kept_for_finalists() -> None:
 
 
 def test_never_more_than_the_share_is_kept() -> None:
-    rehearsal = a_rehearsal(Refines(Clock(), [won(1.0, 5.0)], takes_s=8.0))
+    rehearsal = a_rehearsal(Refines(Clock(), [won(4.0, 5.0)], takes_s=8.0))
     rehearsal.rehearse(evaluations(5))
     assert rehearsal.kept_s == KEPT_S
 
@@ -104,7 +104,10 @@ def test_candidates_take_half_of_what_is_kept_at_most_and_no_more_than_there_is(
 
 @pytest.mark.parametrize(
     ("gains", "said"),
-    [([0.2, -9.0, 0.4], "won 0.2 dB by it on average (3 tried)"), ([-1.0], "won 0.0 dB by it on average (1 tried)")],
+    [
+        ([0.2, -9.0, 0.4], "won 0.2 dB by it on average (3 tried), with time for 100% of"),
+        ([-1.0], "won 0.0 dB by it on average (1 tried)"),
+    ],
 )
 def test_nothing_is_kept_where_too_little_is_won(gains: list[float], said: str) -> None:
     rehearsal, notes = a_rehearsal(Refines(Clock(), [won(gain) for gain in gains])), list[str]()
@@ -122,6 +125,15 @@ def test_finalists_are_refined_all_the_same_where_the_search_left_the_time_for_i
     assert rehearsal.for_finalists(KEPT_S, lambda: False, notes) is refines
     assert refines.begun_s == KEPT_S
     assert notes == []
+
+
+def test_what_few_finalists_would_win_is_little() -> None:
+    rehearsal, notes = a_rehearsal(Refines(Clock(), [won(0.9, 1.9)], takes_s=6.0)), list[str]()
+    rehearsal.rehearse(evaluations(1))
+    assert rehearsal.covered == pytest.approx(KEPT_S / (6.0 + 20 * 1.9))
+    assert not rehearsal.is_wanted
+    assert rehearsal.for_finalists(0.0, lambda: False, notes) is None
+    assert "won 0.9 dB by it on average (1 tried), with time for 45% of the finalists" in notes[0]
 
 
 def test_what_is_lost_is_not_set_against_what_is_won() -> None:
