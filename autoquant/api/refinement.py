@@ -6,25 +6,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from pathlib import Path
 
-from autoquant.api import steps
-from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
-from autoquant.api.deadline import N_FINALISTS, Deadline
+from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import Ingredients
-from autoquant.api.finalists import Refined
+from autoquant.api.finalists import Refine, Refined
 from autoquant.api.refiner import RefinerSetup
-from autoquant.api.rehearsal import Rehearsal, Rehearsed
 from autoquant.calibration.batches import select
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
-from autoquant.front.selection import choose_finalists
 from autoquant.isolation.process import Worker
-from autoquant.model.io import size_bytes_of
 
-__all__ = ["Refinement", "rehearsal_of"]
+__all__ = ["Refinement", "refine_of"]
 
 _MOST_CALIBRATING, _MOST_JUDGED = 256, 32
 """Samples that are sent to the process."""
@@ -34,52 +28,50 @@ _LOOKING_S = 0.1
 """Between two looks at whether the user wants no more of it."""
 
 
-def rehearsal_of(
-    asked: Configuration,
+def refine_of(
     ingredients: Ingredients,
     data: SearchData,
     deadline: Deadline,
     *,
     has_plain_sums: bool,
-    memory_bytes: Callable[[], int | None],
+    memory_bytes: int | None,
+    cache_folder: Path,
     is_ended: Callable[[], bool],
-) -> Rehearsal | None:
-    """What refines finalists, in time; None where the level of accuracy is not ``full``, or all schemes are dynamic.
+    notes: list[str],
+) -> Refine | None:
+    """What refines finalists; None where the level of accuracy is not ``full``, or all schemes are dynamic.
 
     Args:
-        asked: What the user wants.
         ingredients: What candidates are built from.
         data: That the search had time for.
-        deadline: Of the search.
+        deadline: Of the search, a share of which is for this, and at most half of what is left.
         has_plain_sums: What probing the forms gave.
-        memory_bytes: Data that a process may have when it is begun.
-        is_ended: Whether the user wants no more trials.
+        memory_bytes: Data that the process may have.
+        cache_folder: Where rounded weights and observed biases are kept.
+        is_ended: Whether the user wants no more of it.
+        notes: Gets a sentence where something could not be refined.
     """
     if ingredients.definition.accuracy is not Accuracy.FULL or not ingredients.definition.has_static:
         return None
-    n_calibration = min(ingredients.statistics.n_samples, _MOST_CALIBRATING)
-    left_alone = frozenset(scheme.name for scheme in ingredients.definition.schemes if scheme.is_dynamic)
-
-    def begin(seconds: float, is_ended: Callable[[], bool], notes: list[str]) -> Refinement:
-        setup = RefinerSetup(
-            ingredients=ingredients,
-            calibration=select(data.calibration, range(n_calibration), "calibration"),
-            judged=tuple(data.search.feeds[:_MOST_JUDGED]),
-            has_plain_sums=has_plain_sums,
-            seconds=seconds,
-            cache_folder=asked.cache or steps.user_cache(),
-        )
-        worker, end = Worker(setup, memory_bytes=memory_bytes()), deadline.elapsed + seconds
-        return Refinement(worker, lambda: end - deadline.elapsed, notes=notes, is_ended=is_ended, left_alone=left_alone)
-
-    choose = partial(
-        choose_finalists,
-        limit=N_FINALISTS,
-        float_bytes=size_bytes_of(asked.model),
-        objectives=asked.objectives,
-        bounds=asked.bounds,
+    n_calibration = ingredients.statistics.n_samples
+    seconds = min(REFINE_SHARE * deadline.limit_s, deadline.left / 2)
+    end = deadline.elapsed + seconds
+    setup = RefinerSetup(
+        ingredients=ingredients,
+        calibration=select(data.calibration, range(min(n_calibration, _MOST_CALIBRATING)), "calibration"),
+        judged=tuple(data.search.feeds[:_MOST_JUDGED]),
+        has_plain_sums=has_plain_sums,
+        seconds=seconds,
+        cache_folder=cache_folder,
     )
-    return Rehearsal(deadline=deadline, begin=begin, choose=choose, is_ended=is_ended)
+
+    return Refinement(
+        Worker(setup, memory_bytes=memory_bytes),
+        lambda: end - deadline.elapsed,
+        notes=notes,
+        is_ended=is_ended,
+        left_alone=frozenset(scheme.name for scheme in ingredients.definition.schemes if scheme.is_dynamic),
+    )
 
 
 @dataclass(slots=True)
@@ -110,30 +102,22 @@ class Refinement:
 
     def __call__(self, assignment: Assignment) -> Refined | None:
         """The refined candidate; None where the time is over, nothing is quantized, or it cannot be done."""
-        refined: Refined | None = self._asked("refine", assignment)
-        if refined is not None:
-            self.once_s += refined.once_s
-        return refined
-
-    def rehearse(self, assignment: Assignment) -> Rehearsed | None:
-        """What refining a candidate takes and wins; None as for a finalist."""
-        rehearsed: Rehearsed | None = self._asked("rehearse", assignment)
-        return rehearsed
-
-    def _asked(self, method: str, assignment: Assignment) -> Any:
         if self.is_over or self.left_alone.issuperset(assignment.values()):
             return None
         start, before_s = time.perf_counter(), self.once_s
         try:
             with self._watched():
-                return self._called(method, assignment)
+                refined = self._refined(assignment)
         except Exception as error:  # whatever it is, the plain finalists are there
             self._is_over = True
             self.once_s = before_s + time.perf_counter() - start
             self.notes.append(f"refinement ended, the other finalists stay as they are: {self._reason(error)}")
             return None
+        if refined is not None:
+            self.once_s += refined.once_s
+        return refined
 
-    def _called(self, method: str, assignment: Assignment) -> Any:
+    def _refined(self, assignment: Assignment) -> Refined | None:
         start = time.perf_counter()
         if not self.worker.is_running:
             self.worker.ready(seconds=self._limit_s(self.left()))
@@ -141,9 +125,10 @@ class Refinement:
         left_s = self.left()
         if left_s <= 0:
             return None
-        found, notes = self.worker.call(method, assignment, left_s, seconds=self._limit_s(left_s))
+        refined: Refined
+        refined, notes = self.worker.call("refine", assignment, left_s, seconds=self._limit_s(left_s))
         self.notes.extend(notes)
-        return found
+        return refined
 
     @staticmethod
     def _limit_s(left_s: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Refines finalists, and candidates that could be: what a worker process does late in a search."""
+"""Refines finalists: what a worker process does at the end of a search."""
 
 import math
 import time
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refined
-from autoquant.api.rehearsal import Rehearsed
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
 from autoquant.domain.scheme import DType, Rounding, Scheme
@@ -34,8 +33,6 @@ _LEFT_SHARE = 0.5
 """Of the time, which a costly rounding has to leave: more finalists come before more versions of the first ones."""
 _COSTLY_TIMES = 6.0
 """As long as the first rounding, a costly one takes at most; 1.6 to 5.3 times on the models of ``reports/accuracy``."""
-_N_REHEARSED = 8
-"""Samples on which a plain and a refined candidate are compared before there are finalists."""
 _BIASES_SHARE = 0.1
 """Of the time, for the biases of one version of a finalist."""
 
@@ -87,7 +84,6 @@ class Refiner:
     _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
     _builders: dict[Rounding, Builder] = field(default_factory=dict)
     _bench: Bench | None = None
-    _is_recalling: bool = True
     _notes: list[str] = field(default_factory=list)
 
     def refine(self, assignment: Assignment, left_s: float) -> tuple[Refined, Sequence[str]]:
@@ -109,20 +105,6 @@ class Refiner:
             self.first_s = self.first_s or time.perf_counter() - start
             best = self._best(best, assignment, end)
         return replace(best, once_s=self.once_s - before_s), self._notes
-
-    def rehearse(self, assignment: Assignment, left_s: float) -> tuple[Rehearsed, Sequence[str]]:
-        """What refining a candidate takes and wins; arguments, sentences and errors as those of ``refine``.
-
-        Biases are observed even where they were before, so that the time is that of another candidate.
-        """
-        start, self._is_recalling = time.perf_counter(), False
-        refined, notes = self.refine(assignment, left_s)
-        seconds = time.perf_counter() - start - refined.once_s
-        with steps.running(self.setup.ingredients.prepared.source):
-            plain = self.setup.ingredients.builder(has_plain_sums=self.setup.has_plain_sums).build(assignment)
-            plain_db, refined_db = (self._snr_db(each, _N_REHEARSED) for each in (plain, refined.candidate))
-        is_whole = not self._failed and not any(rounded.late for rounded in self._rounded.values())
-        return Rehearsed(seconds=seconds, plain_db=plain_db, refined_db=refined_db, is_whole=is_whole), notes
 
     def _best(self, first: Refined, assignment: Assignment, end: float) -> Refined:
         """The best of the first version and the costly ones that there is time for; one that fails is not one."""
@@ -158,8 +140,9 @@ class Refiner:
         builder = self._builder(rounding, _ROUNDING_SHARE * max(0.0, end - time.perf_counter()))
         seconds = max(0.0, min(_BIASES_SHARE * self.setup.seconds, end - time.perf_counter()))
         prepared, calibration = self.setup.ingredients.prepared, self.setup.calibration
-        folder = self.setup.cache_folder if self._is_recalling else None
-        shifts = steps.observe_shifts(prepared, builder, assignment, calibration, seconds=seconds, cache_folder=folder)
+        shifts = steps.observe_shifts(
+            prepared, builder, assignment, calibration, seconds=seconds, cache_folder=self.setup.cache_folder
+        )
         candidate = builder.build(assignment, shifts)
         roundings = sorted(f"rounding {each}" for each in self._given(rounding, candidate))
         return Refined(candidate=candidate, algorithms=(*roundings, *(["bias observed"] if shifts else [])))
@@ -202,14 +185,13 @@ class Refiner:
         grid = weight, scale, zero_point, dtype
         return self._rounded[rounding](*grid, rounding) or self._rounded[_FIRST](*grid, _FIRST)
 
-    def _snr_db(self, candidate: Candidate, n_most: int | None = None) -> float:
+    def _snr_db(self, candidate: Candidate) -> float:
         start = time.perf_counter()
         if self._bench is None:
             self._bench = Bench(self.setup.ingredients.prepared.source, [Target()], self.setup.judged)
             self.once_s += time.perf_counter() - start
         opened = self._bench.open(candidate.skeleton, candidate.constants)
-        n_judged = len(self.setup.judged)
-        found = self._bench.untimed_quality(opened, min(n_judged, n_most or n_judged)).worst_db
+        found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start
         return found
 

@@ -18,12 +18,13 @@ from autoquant.api.folder import RunFolder, writing
 from autoquant.api.interrupts import Interrupts, interruptible
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
-from autoquant.api.refinement import rehearsal_of
+from autoquant.api.refinement import refine_of
 from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.api.warm import WarmSource, read_warm_start
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import Bounds
@@ -233,15 +234,7 @@ class Run:
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
-            rehearsal=rehearsal_of(
-                self.configuration,
-                ingredients,
-                self.data.shortened(opened.facts.n_samples),
-                self.deadline,
-                has_plain_sums=self.has_plain_sums,
-                memory_bytes=lambda: self._available_bytes,
-                is_ended=lambda: opened.interrupts.n_pressed > 0,
-            ),
+            is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
         )
@@ -284,7 +277,7 @@ class Run:
         assert self.data is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-        interrupts, ingredients = opened.interrupts, opened.ingredients
+        interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
         asked_s = self.configuration.budget.trial_seconds
 
@@ -296,16 +289,23 @@ class Run:
             finalists=Finalists(
                 ingredients=ingredients,
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
-                refine=None
-                if trials.rehearsal is None
-                else trials.rehearsal.for_finalists(max(0.0, trials.left), is_ended, self.notes),
+                refine=refine_of(
+                    ingredients,
+                    self.data.shortened(opened.facts.n_samples),
+                    self.deadline,
+                    has_plain_sums=self.has_plain_sums,
+                    memory_bytes=memory_bytes,
+                    cache_folder=self.configuration.cache or steps.user_cache(),
+                    is_ended=is_ended,
+                    notes=self.notes,
+                ),
                 folder=folder,
             ),
             facts=opened.facts,
             division=division,
             files=file_bench_setup(self.configuration, self.data, division),
             costs=opened.facts.file_costs(len(division), opened.evaluator.opening_s),
-            memory_bytes=self._available_bytes,
+            memory_bytes=memory_bytes,
             file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
             folder=folder,
             objectives=self.configuration.objectives,

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import MOST_SHARE, N_FINALISTS, Deadline
+from autoquant.api.deadline import MOST_SHARE, N_FINALISTS, REFINE_SHARE, Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.rehearsal import Rehearsal
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT
@@ -85,7 +84,7 @@ class Trials:
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         first: What is tried right after the uniform recipes.
-        rehearsal: Keeps time for refining finalists, where that is asked for; two versions of each are compared then.
+        is_refined: Whether finalists are refined: that takes time, and two versions of each are compared then.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
         n_finalists: Most of the candidates that are measured again.
@@ -106,7 +105,7 @@ class Trials:
     size_bytes: int
     is_structured: bool = True
     first: Sequence[Assignment] = ()
-    rehearsal: Rehearsal | None = None
+    is_refined: bool = False
     has_prior: bool = False
     n_finalists: int = N_FINALISTS
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
@@ -171,7 +170,7 @@ class Trials:
             return "lost"
 
     def _run(self, n_trials: int | None) -> str:
-        n_done, is_short, start = 0, not self._has_many, self.deadline.elapsed
+        n_done, is_short = 0, not self._has_many
         if is_short:
             self.n_rounds = _FEW_ROUNDS
         self._enqueue_first(n_trials, is_short=is_short)
@@ -182,11 +181,7 @@ class Trials:
                 probed = True
             if done := self._nothing_left():
                 return done
-            if self.left < 1.2 * max(self._seconds[-5:], default=self.first_seconds):
-                return "time"
-            if self.study.n_enqueued == 0 and self.deadline.elapsed - start >= self.left:
-                self._rehearse()
-            if not self._trial():
+            if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
                 return "time"
             n_done += 1
         return "trials"
@@ -201,16 +196,9 @@ class Trials:
         """One trial of this assignment; None where there was no time for it."""
         return self.study.evaluations[-1] if self._trial(assignment) else None
 
-    def _rehearse(self) -> None:
-        """Once, halfway; who watches may end it."""
-        if self.rehearsal is not None and self.rehearsal.is_due:
-            self._tell("refine")
-            self.rehearsal.rehearse(self.study.evaluations)
-            self._tell("search")
-
     @property
-    def left(self) -> float:
-        """Seconds for trials: what is left without the last measurement, and without refining finalists."""
+    def _left(self) -> float:
+        """Seconds for trials: what is left without the last measurement."""
         latency_s = sum(self.facts.float_s.values())
         n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
         finish_s = self.deadline.finish_seconds(
@@ -218,16 +206,12 @@ class Trials:
             latency_s,
             self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
             self.size_bytes,
-            is_refined=self._is_refined,
+            is_refined=self.is_refined,
             is_rough=not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations),
         )
-        if self.rehearsal is not None and self.deadline.seconds is not None:
-            finish_s = min(finish_s + self.rehearsal.kept_s, MOST_SHARE * self.deadline.seconds)
+        if self.is_refined and self.deadline.seconds is not None:
+            finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
         return self.deadline.left - finish_s
-
-    @property
-    def _is_refined(self) -> bool:
-        return self.rehearsal is not None and self.rehearsal.is_wanted
 
     @property
     def first_seconds(self) -> float:
@@ -242,7 +226,7 @@ class Trials:
         n_run = min(N_TELLING, self.facts.n_samples)
         scoring_s = self.facts.scoring.trial_s * n_run / self.facts.n_samples
         running_s = (n_run + 2 * self.n_rounds) * sum(self.facts.float_s.values())
-        return self.left >= _MANY_TRIALS * (self.evaluator.opening_s + running_s + scoring_s)
+        return self._left >= _MANY_TRIALS * (self.evaluator.opening_s + running_s + scoring_s)
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
@@ -253,7 +237,7 @@ class Trials:
         self._untimed.discard(key)
         least = self.least_ratios(trial.assignment) if assignment is None else ()
         by_target = dict(zip(self.facts.float_s, least, strict=False))
-        outcome = self.evaluator.evaluate(trial.assignment, n_rounds, by_target, left_s=self.left)
+        outcome = self.evaluator.evaluate(trial.assignment, n_rounds, by_target, left_s=self._left)
         if outcome is None:
             return False
         evaluation = Evaluation(trial=trial, outcome=outcome)
@@ -290,7 +274,7 @@ class Trials:
     def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
         recipes = [self._uniform(name) for name in self.space.schemes]
-        has_few = n_trials == 1 or self.left <= _FEW_TRIALS * self.first_seconds
+        has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         has_twins = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
         twins = {self._key(twin) for twin in self._twins()} - asked if has_twins else set()
@@ -321,7 +305,7 @@ class Trials:
         quantized = [region for region in self.space.choices if region in best]
         if not quantized:
             return
-        room = _PROBE_SHARE * min(self.left, 1e6) / max(self._probe_seconds, 1e-3)
+        room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
         size = max(1, -(-len(quantized) // max(1, int(min(room, _PROBE_SHARE * n_left)))))
         for start in range(0, len(quantized), size):
             probe = {region: best[region] for region in quantized[start : start + size]}
@@ -394,8 +378,5 @@ class Trials:
             for demand in self._best:
                 if ratio is not None and snr >= demand and outcome.is_complete:
                     self._best[demand] = min(self._best[demand], ratio)
-        self._tell("search")
-
-    def _tell(self, phase: str) -> None:
         left = None if self.deadline.seconds is None else self.deadline.left
-        self.on_progress(SearchProgress(phase, left, self.n_evaluations, dict(self._best)))
+        self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))

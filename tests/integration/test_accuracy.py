@@ -42,23 +42,6 @@ def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) ->
     assert len(ids) == len(members)
 
 
-@pytest.mark.usefixtures("workplace")
-def test_candidates_are_refined_between_trials_where_time_is_short() -> None:
-    phases: list[str] = []
-    search(
-        "example:digits",
-        sampler="random",
-        budget=Budget(seconds=20),
-        accuracy="full",
-        out="run",
-        on_progress=lambda progress: phases.append(progress.phase),
-    )
-    stages = [phase for phase, before in zip(phases, ["", *phases], strict=False) if phase != before]
-    assert stages.count("search") == 2
-    assert stages[stages.index("search") :][:3] == ["search", "refine", "search"]
-    assert sum(note.startswith("refinement: ") for note in run_json()["notes"]) == 1
-
-
 def test_a_refinement_that_fails_costs_no_finalist(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost(Worker):
         def call(self, *_: object, **__: object) -> None:

@@ -75,17 +75,6 @@ def test_the_version_with_the_highest_snr_is_given(setup: RefinerSetup) -> None:
     assert notes == []
 
 
-def test_a_rehearsal_compares_the_refined_version_with_the_plain_one(setup: RefinerSetup) -> None:
-    refiner = setup()
-    found, notes = refiner.rehearse(uniform(setup), math.inf)
-    plain = setup.ingredients.builder(has_plain_sums=False).build(uniform(setup))
-    refined, _ = setup().refine(uniform(setup), math.inf)
-    assert found.plain_db == pytest.approx(snr_db(setup, plain))
-    assert found.refined_db == pytest.approx(snr_db(setup, refined.candidate))
-    assert found.seconds > 0
-    assert notes == []
-
-
 def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: RefinerSetup) -> None:
     found, notes = replace(setup, seconds=1000.0)().refine(uniform(setup), 499.0)
     assert found.algorithms == ("rounding gptq", "bias observed")
