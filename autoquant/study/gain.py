@@ -14,6 +14,8 @@ _STEP_DB = 1.0
 _HIGHEST_DB = 64.0
 _LOWEST_DB = 8.0
 _ROOM_DB = 10.0
+_MISSED_DB = 0.01
+"""A decibel too few counts as so much of float's latency too much, where nothing is expected to gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class Gain:
         """What each point alone would add to the mean saving; shape (...,)."""
         saved = np.maximum(self.best - ratios[..., None], 0.0)
         return np.asarray((saved * (snr_db[..., None] >= self.demands_db)).mean(axis=-1))
+
+    def missed(self, snr_db: Floats, ratios: Floats) -> Floats:
+        """How far points are from what is of interest, as a share of float's latency; shape (n,)."""
+        missing_db = np.maximum(self.demands_db[0] - snr_db, 0.0)
+        return np.asarray(np.maximum(ratios - self.highest, 0.0) + _MISSED_DB * missing_db)
 
     def of_members(self, snr_db: Floats, ratios: Floats) -> npt.NDArray[np.int64]:
         """Which of the evaluations, shapes (n,), are the lowest at some demand."""

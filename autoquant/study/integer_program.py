@@ -58,6 +58,8 @@ def fastest_within(
     region, scheme = np.nonzero(layout.allowed[:, 1:])
     scheme += 1
     costs = np.concatenate([own[region, scheme], border])
+    if not costs.size:  # everything is float
+        return Fastest(np.zeros(len(layout.regions), dtype=np.int64), is_proven=True)
     noise = landscape.noise[:, region, scheme] / noise_limit
     limits = []
     if size is not None:

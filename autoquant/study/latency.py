@@ -82,13 +82,14 @@ class LatencyModel:
         design = self._features(codes)
         observed, spread = ratios - design @ self._mean, self._alike(design * self._spread)
         n_known = min(len(self._posterior.observed), len(codes)) if n_new is None else len(codes) - n_new
+        believed = spread * _SCALES[self._scale] @ self._posterior.mean
         self._n_seen += len(codes) - n_known
         if self._n_seen >= 1.1 * self._n_tuned:
             self._tune(spread, observed, errors)
             self._n_tuned = self._n_seen
         scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
         known = slice(n_known)
-        squares = np.square(observed - scaled @ self._posterior.mean)[known] / variances[known]
+        squares = np.square(observed - believed)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
         self._posterior = condition(scaled, observed, variances)
 

@@ -62,7 +62,7 @@ class StructureSampler(BaseSampler):
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
     categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals. Threads may share
-    one sampler: they ask one after another.
+    one sampler: they ask one after another. In a study of another name it begins anew.
 
     Args:
         layout: Regions, schemes and borders.
@@ -90,21 +90,28 @@ class StructureSampler(BaseSampler):
         self._rng = np.random.default_rng(seed)
         self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
         self._prior = prior
-        self._steering = Steering(layout, max_size_bytes=max_size_bytes, has_size=has_size)
+        self._max_size_bytes, self._has_size = max_size_bytes, has_size
+        self._lock = threading.RLock()
+        self._independent = RandomSampler(seed=seed)
+        self._generic = TPESampler(seed=seed, multivariate=True)
+        self._begin(None)
+
+    def _begin(self, study_name: str | None) -> None:
+        """Know nothing of any study."""
+        layout = self._layout
+        self._study_name = study_name
+        self._steering = Steering(layout, max_size_bytes=self._max_size_bytes, has_size=self._has_size)
         self._surrogate: Surrogate | None = None
         self._reader = Reader(layout)
         self._frontier = Frontier(layout)
         self._suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
         self._open: dict[int, bytes] = {}
-        self._lock = threading.RLock()
         self._trust = Trust()
         self._n_fitted = 0
         self._found: Observations | None = None
         self._pace = Pace()
         self._expected: dict[bytes, float] = {}
         self._next_gain = float("inf")
-        self._independent = RandomSampler(seed=seed)
-        self._generic = TPESampler(seed=seed, multivariate=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -143,7 +150,7 @@ class StructureSampler(BaseSampler):
         if self._surrogate is None or not self._n_fitted:
             return []
         found = self._surrogate.predict(self._layout.encode({str(k): v for k, v in assignment.items()})[None])
-        errors = self._trust.stretch[1] * found.ratio_errors[0]
+        errors = max(1.0, self._trust.stretch[1]) * found.ratio_errors[0]  # of proposals it knows more than of others
         return [float(ratio) for ratio in found.ratios[0] - _N_DEVIATIONS * errors]
 
     def infer_relative_search_space(
@@ -163,6 +170,8 @@ class StructureSampler(BaseSampler):
         fixes, a proposal may be a repetition.
         """
         with self._lock:
+            if study.study_name != self._study_name:
+                self._begin(study.study_name)
             trials = study.get_trials(deepcopy=False)
             told = self._reader.read(trials, study.directions)
             running = {other.number for other in trials if not other.state.is_finished()}
@@ -326,7 +335,9 @@ class StructureSampler(BaseSampler):
         normals = self._rng.standard_normal((_N_NORMALS, 2))
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
         expected = expected * self._chances(np.array(candidates), predicted)
-        chosen = int(np.argmax(expected / (_FIXED_COST + predicted.ratios @ weights)))
+        costs = predicted.ratios @ weights
+        order = np.lexsort((gain.missed(predicted.snr_db, costs), -expected / (_FIXED_COST + costs)))
+        chosen = int(order[0])
         self._next_gain = self._expected[candidates[chosen].tobytes()] = float(expected[chosen])
         return np.asarray(candidates[chosen])
 
@@ -353,8 +364,9 @@ class StructureSampler(BaseSampler):
         moved[np.arange(len(region)), region] = scheme
         landscape = self._surrogate.landscape(self._rng, 1.0)
         snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
-        gains = gain.of_points(snr_db, self._steering.costs(landscape.ratios_of(moved), moved) @ weights)
-        order = np.argsort(-gains * self._steering.chances(moved, snr_db), kind="stable")
+        costs = self._steering.costs(landscape.ratios_of(moved), moved) @ weights
+        gains = gain.of_points(snr_db, costs) * self._steering.chances(moved, snr_db)
+        order = np.lexsort((gain.missed(snr_db, costs), -gains))
         return moved[order[:_N_NEIGHBOURS]]
 
     def _mutated(self, best: Codes, seen: frozenset[bytes]) -> Codes:

@@ -16,8 +16,8 @@ _BASE, _REGION, _SCHEME, _BORDER = 0.02, 0.2, 0.01, 0.002
 _ERROR = 0.001
 _FIRST_ERROR, _LEAST_ERROR = 0.1, 0.002
 _N_RECENT = 10
-_MOST = 150
-"""Trials that are learned from: more say no more."""
+_MANY, _MOST = 150, 400
+"""So many files are learned from whatever they say; later ones, up to so many in all, where they were not predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class SizeModel:
         spreads = (_BASE, 1), (_REGION, n_regions), (_SCHEME, n_regions * n_schemes), (_BORDER, n_edges)
         self._spread = np.concatenate([np.full(n, spread) for spread, n in spreads])
         self._errors: list[float] = []
-        self._n_fitted = 0
+        self._learned: list[int] = []
+        self._n_seen = 0
         self.table = self._table(np.zeros(self._mean.size))
         self.largest_bytes = 1.0
 
@@ -77,13 +78,20 @@ class SizeModel:
             codes: Scheme numbers that they were built with; shape (n, R).
             size_bytes: Shape (n,).
         """
-        codes, size_bytes = codes[:_MOST], size_bytes[:_MOST]
-        new = slice(self._n_fitted, None)
-        if not len(codes[new]):
-            return
-        if self._n_fitted:
-            self._errors.extend(size_bytes[new] / self.largest_bytes - self.predict(codes[new]))
-        self._n_fitted, self.largest_bytes = len(codes), float(size_bytes.max())
+        new = np.arange(self._n_seen, len(codes))
+        errors = np.full(len(new), np.inf)
+        if self._n_seen:
+            errors = size_bytes[new] / self.largest_bytes - self.predict(codes[new])
+            self._errors.extend(errors)
+        self._n_seen, n_before = len(codes), len(self._learned)
+        for number, error in zip(new.tolist(), errors, strict=True):
+            if len(self._learned) < (_MOST if abs(error) > _LEAST_ERROR else _MANY):
+                self._learned.append(number)
+        if len(self._learned) > n_before:
+            self._condition(codes[self._learned], size_bytes[self._learned])
+
+    def _condition(self, codes: Codes, size_bytes: Floats) -> None:
+        self.largest_bytes = float(size_bytes.max())
         design = self._features(codes)
         observed = size_bytes / self.largest_bytes - design @ self._mean
         self.table = self._table(condition(design * self._spread, observed, np.full(len(codes), _ERROR**2)).mean)

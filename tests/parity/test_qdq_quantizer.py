@@ -29,6 +29,12 @@ def assert_equal_outputs(ours: onnx.ModelProto, theirs: onnx.ModelProto, case: C
         np.testing.assert_array_equal(a, b)
 
 
+def has_room(model: onnx.ModelProto) -> bool:
+    """Whether no bias takes more than half of int32: from there on our scales are others (decision 0003)."""
+    biases = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT32]
+    return all(np.abs(numpy_helper.to_array(bias).astype(np.int64)).max(initial=0) <= 2**30 for bias in biases)
+
+
 @settings(max_examples=60)
 @given(models(), st.sampled_from(UNIFORM))
 def test_a_uniformly_quantized_graph_has_the_numbers_and_outputs_of_onnxruntimes(
@@ -67,6 +73,7 @@ def test_other_types_have_the_numbers_and_outputs_of_onnxruntimes_where_nothing_
         weight=quant_types[1],
         options={"ActivationSymmetric": activation.endswith(":sym")},
     )
+    assume(has_room(theirs))
     assert uses(ours) == uses(theirs)
     assert_equal_outputs(ours, theirs, case)
 

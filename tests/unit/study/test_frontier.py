@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Scheme
 from autoquant.study.frontier import Frontier
 from autoquant.study.integer_program import fastest_within
@@ -182,3 +183,10 @@ def test_regions_that_all_touch_keep_a_size_too() -> None:
     integer = found[found.any(axis=1)]
     assert len(integer)
     assert (size.table.of(integer, layout) <= 0.5 + 1e-6).all()
+
+
+def test_where_nothing_may_be_quantized_the_integer_program_leaves_all_in_float() -> None:
+    layout = Layout.of({RegionId("r"): ("float",)}, SCHEMES, [], {RegionId("r"): 1.0})
+    found = fastest_within(a_landscape(layout), ONE, 1e-3, seconds=10)
+    assert found.codes.tolist() == [0]
+    assert found.is_proven

@@ -5,6 +5,7 @@ import pytest
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.scheme import TensorFormat
+from autoquant.study.gaussian import Posterior, condition
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Floats, Layout
 from autoquant.study.surrogate import Observations, Surrogate
@@ -70,6 +71,29 @@ def test_a_ratio_far_from_what_was_believed_counts_less() -> None:
         model.fit(codes, disturbed, errors)
         found.append(float(np.abs(model.predict(codes)[0] - ratios).mean()))
     assert found[-1] < 0.5 * found[0]
+
+
+def test_what_was_learned_counts_fully_also_where_the_scale_of_the_prior_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    truth, rng = a_landscape(LAYOUT, seed=3), np.random.default_rng(3)
+    codes = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(60)])
+    ratios, errors = truth.ratios_of(codes)[:, 0], np.full(60, 0.01)
+    model = LatencyModel(LAYOUT)
+    model.fit(codes[:50], ratios[:50], errors[:50])
+    weights: list[Floats] = []
+
+    def tune(self: LatencyModel, *_: Floats) -> None:
+        self._scale += 1 if self._scale == 0 else -1
+
+    def conditioned(design: Floats, observed: Floats, variances: Floats) -> Posterior:
+        weights.append(variances)
+        return condition(design, observed, variances)
+
+    monkeypatch.setattr(LatencyModel, "_tune", tune)
+    monkeypatch.setattr("autoquant.study.latency.condition", conditioned)
+    model.fit(codes, ratios, errors)
+    assert weights[-1] == pytest.approx(np.full(60, model.error**2 + 0.01**2), rel=0.5)
 
 
 def test_a_new_ratio_counts_fully_also_where_an_old_one_was_left_out() -> None:

@@ -154,6 +154,23 @@ def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
     assert share > 0.5 if min_snr_db else share < 0.4
 
 
+def test_a_demand_that_nothing_is_believed_to_keep_draws_proposals_to_what_comes_nearest() -> None:
+    layout, optimistic = a_layout(), 0.3
+    study = a_study(StructureSampler(layout, seed=0, max_latency_ratio=optimistic), 40)
+    ratios = [t.values[1] for t in study.trials]
+    assert min(ratios) > optimistic
+    assert float(np.median(ratios[20:])) < min(ratios) + 0.15
+
+
+def test_another_study_is_begun_anew() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    a_study(sampler, 30)
+    second = a_study(sampler, 5)
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 4
+    assert len(second.trials) == 5
+
+
 def test_a_space_that_was_searched_through_still_gets_a_proposal() -> None:
     layout = Layout.of({REGIONS[0]: ("float", "a")}, SCHEMES, [], {REGIONS[0]: 1.0})
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(layout))

@@ -41,8 +41,23 @@ def test_the_error_is_that_of_earlier_predictions() -> None:
     assert np.abs(model.predict(drawn(50, 3)) * model.largest_bytes / 1e6 - bytes_of(drawn(50, 3)) / 1e6).max() < 0.01
 
 
-def test_many_files_change_nothing_more() -> None:
-    first, second, codes = SizeModel(LAYOUT), SizeModel(LAYOUT), drawn(300, 4)
-    first.fit(codes[:150], bytes_of(codes[:150]))
-    second.fit(codes, bytes_of(codes))
-    assert np.allclose(first.predict(codes), second.predict(codes), rtol=0, atol=1e-9)
+def test_of_many_files_those_that_were_predicted_change_nothing_more() -> None:
+    model, codes = SizeModel(LAYOUT), drawn(300, 4)
+    model.fit(codes[:150], bytes_of(codes[:150]))
+    before = model.predict(codes)
+    model.fit(codes, bytes_of(codes))
+    assert np.array_equal(before, model.predict(codes))
+
+
+def test_of_many_files_those_that_were_not_predicted_are_learned_from() -> None:
+    model, codes = SizeModel(LAYOUT), drawn(300, 4)
+    codes[:150, -1] = 0  # of that region nothing is known
+    model.fit(codes[:150], bytes_of(codes[:150]))
+    errors = []
+    for n in range(151, 301):
+        errors.append(abs(model.predict(codes[n - 1 : n])[0] * model.largest_bytes - bytes_of(codes[n - 1 : n])[0]))
+        model.fit(codes[:n], bytes_of(codes[:n]))
+    share = np.array(errors) / model.largest_bytes
+    assert share[:10].max() > 0.01
+    assert share[-50:].max() < 0.002
+    assert model.error == 0.002
