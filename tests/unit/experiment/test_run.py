@@ -72,6 +72,13 @@ def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: py
     assert rows_of(run(TINY))["tiny"]["error"] == "this is a fault of autoquant: ZeroDivisionError: division by zero"
 
 
+@pytest.mark.parametrize("level", ["none", "full"])
+def test_the_level_of_accuracy_is_that_of_the_job(run: Run, level: str) -> None:
+    date = run(TINY, f'accuracy = "{level}"\n').summary_path.parent.name
+    document = json.loads(Path("reports", "_runs", "small", date, "tiny", "run.json").read_text())
+    assert document["configuration"]["accuracy"] == level
+
+
 def test_a_run_has_its_files(run: Run) -> None:
     outcome = run(TINY)
     folder = outcome.summary_path.parent
