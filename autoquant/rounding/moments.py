@@ -20,7 +20,7 @@ __all__ = ["MAX_INPUTS", "MAX_WEIGHTS", "Moment", "Moments", "readers_of"]
 MAX_INPUTS = 6144
 """Of a product: the moment of so many takes 151 MB, and rounding 1 GB for a while."""
 MAX_WEIGHTS = 1 << 26
-"""Of a tensor, such as a language model's head: rounding so many takes 1.5 GB, and a minute or more."""
+"""Of a tensor: rounding holds several copies of it, which would be too much for a language model's head."""
 
 _OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 _PRODUCTS_PER_INPUT = 4

@@ -108,20 +108,6 @@ def test_what_it_believes_is_tuned_also_after_evaluations_are_left_out(monkeypat
     assert surrogate.predict(every).ratio_errors.min() > 0.04
 
 
-def test_a_failed_assignment_is_not_proposed_again() -> None:
-    def ask(*failures: dict[str, str]) -> dict[str, str]:
-        study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
-        told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
-        for params in failures:
-            told(study, params, TrialState.FAIL)
-        return suggested(study.ask())
-
-    first = ask()
-    second = ask(first)
-    assert second != first
-    assert ask(first, second) not in (first, second)
-
-
 def test_enqueued_trials_are_taken_as_they_are() -> None:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout()))
     params: dict[str, str] = dict.fromkeys(map(str, REGIONS), "b") | {REGIONS[3]: "float"}
@@ -160,15 +146,6 @@ def test_a_demand_that_nothing_is_believed_to_keep_draws_proposals_to_what_comes
     ratios = [t.values[1] for t in study.trials]
     assert min(ratios) > optimistic
     assert float(np.median(ratios[20:])) < min(ratios) + 0.15
-
-
-def test_another_study_is_begun_anew() -> None:
-    sampler = StructureSampler(a_layout(), seed=0)
-    a_study(sampler, 30)
-    second = a_study(sampler, 5)
-    assert sampler.surrogate is not None
-    assert sampler.surrogate.n_observed == 4
-    assert len(second.trials) == 5
 
 
 def test_a_space_that_was_searched_through_still_gets_a_proposal() -> None:

@@ -117,3 +117,26 @@ def test_a_complete_trial_without_ratios_makes_no_gain_unknown() -> None:
     outlook = sampler.outlook()
     assert outlook is not None
     assert np.isfinite([outlook.saving, outlook.attainable, outlook.next_gain, outlook.noise]).all()
+
+
+def test_another_study_is_begun_anew() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    a_study(sampler, 30)
+    second = a_study(sampler, 5)
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 4
+    assert len(second.trials) == 5
+
+
+def test_a_failed_assignment_is_not_proposed_again() -> None:
+    def ask(*failures: dict[str, str]) -> dict[str, str]:
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
+        told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
+        for params in failures:
+            told(study, params, TrialState.FAIL)
+        return suggested(study.ask())
+
+    first = ask()
+    second = ask(first)
+    assert second != first
+    assert ask(first, second) not in (first, second)
