@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,19 @@ again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the
 up output by output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what
 the file takes.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """What was expected of a proposal.
+
+    Attributes:
+        gain: Of the mean saving.
+        weights: Of targets and size, shape (T,) or (T + 1,): what the saving was the mean of.
+    """
+
+    gain: float
+    weights: Floats
 
 
 class StructureSampler(BaseSampler):
@@ -110,7 +123,7 @@ class StructureSampler(BaseSampler):
         self._n_fitted = 0
         self._found: Observations | None = None
         self._pace = Pace()
-        self._expected: dict[bytes, float] = {}
+        self._promised: dict[bytes, _Promise] = {}
         self._next_gain = float("inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -186,6 +199,7 @@ class StructureSampler(BaseSampler):
         found, seen = told.found, told.seen.union(self._open.values())
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
+            self._promised.clear()
         if len(found) > self._n_fitted:
             self._learn(found, told.measured, told.asked)
         self._leave_out(told)
@@ -222,23 +236,24 @@ class StructureSampler(BaseSampler):
     def _leave_out(self, told: Told) -> None:
         """What never ran where it was asked for, and what makes trials fail."""
         for codes in told.failed:
-            expected = self._expected.pop(codes.tobytes(), None)
-            if expected is not None:
-                self._pace.count(expected, 0.0)
+            promise = self._promised.pop(codes.tobytes(), None)
+            if promise is not None:
+                self._pace.count(promise.gain, 0.0)
         self._suspects = Suspects.of(self._layout, told.failed, np.concatenate([told.asked, told.found.codes]))
         ran = effective(self._layout, told.asked, told.found.codes)
         self._frontier.narrow(ran & ~self._suspects.certain)
 
     def _count(self, found: Observations, n_before: int, asked: Codes) -> None:
-        """What the proposals among the new evaluations brought."""
-        weights, keeps = self._equal_weights, self._kept(found)
-        costs = self._steering.costs(found.ratios) @ weights
+        """What the proposals among the new evaluations brought, with the weights that they were chosen by."""
+        keeps, snr_db = self._kept(found), found.snr_db.min(axis=1)
         is_before = np.arange(len(found)) < n_before
-        gains = self._gain(found, weights, is_before).of_points(found.snr_db.min(axis=1), costs)
         for i in range(n_before, len(found)):
-            expected = self._expected.pop(asked[i].tobytes(), None)
-            if expected is not None:
-                self._pace.count(expected, float(gains[i]) if keeps[i] else 0.0)
+            promise = self._promised.pop(asked[i].tobytes(), None)
+            if promise is None:
+                continue
+            costs = self._steering.costs(found.ratios) @ promise.weights
+            brought = self._gain(found, promise.weights, is_before).of_points(snr_db[i], costs[i])
+            self._pace.count(promise.gain, float(brought) if keeps[i] else 0.0)
 
     def _gain(self, found: Observations, weights: Floats, chosen: npt.NDArray[np.bool_] | bool = True) -> Gain:
         """The front of the chosen evaluations that keep all demands and were not stopped early."""
@@ -338,7 +353,8 @@ class StructureSampler(BaseSampler):
         costs = predicted.ratios @ weights
         order = np.lexsort((gain.missed(predicted.snr_db, costs), -expected / (_FIXED_COST + costs)))
         chosen = int(order[0])
-        self._next_gain = self._expected[candidates[chosen].tobytes()] = float(expected[chosen])
+        self._next_gain = float(expected[chosen])
+        self._promised[candidates[chosen].tobytes()] = _Promise(self._next_gain, weights)
         return np.asarray(candidates[chosen])
 
     def _predict(self, codes: Codes) -> Prediction:

@@ -206,6 +206,19 @@ def test_the_outlook_closes_as_the_space_is_searched() -> None:
     assert StructureSampler(a_layout()).outlook() is None
 
 
+def test_gains_on_one_of_two_targets_count_where_the_other_one_loses_as_much() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
+    for _ in range(40):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        study.tell(trial, [snr_db, ratio, 2.0 - ratio])
+    outlook = sampler.outlook()
+    assert outlook is not None
+    assert outlook.saving < 0.01
+    assert outlook.next_gain > 2e-5
+
+
 def structured_sampler(n_trials: int) -> StructureSampler:
     """After so many trials of ratios that are known to 1 %."""
     sampler = StructureSampler(a_layout(), seed=0)
