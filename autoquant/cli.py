@@ -362,17 +362,10 @@ def _progress_line(is_quiet: bool) -> "Iterator[Callable[[SearchProgress], None]
     if is_quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console
-    from rich.live import Live
+    from autoquant.report.live import live_line
 
-    with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
-        yield lambda progress: live.update(_line(progress))
-
-
-def _line(progress: "SearchProgress") -> str:
-    left = "" if progress.seconds_left is None else f"  {max(0, progress.seconds_left):4.0f} s left"
-    best = "  ".join(f"{demand} dB: {ratio:.3f}" for demand, ratio in progress.best.items())
-    return f"{progress.phase}{left}  {progress.n_evaluations} evaluations  {best}"
+    with live_line() as line:
+        yield lambda at: line.tell(at.phase, at.seconds_left, at.n_evaluations, at.best)
 
 
 def _tell_result(result: "SearchResult", *, quiet: bool, as_json: bool) -> None:

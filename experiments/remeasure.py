@@ -79,7 +79,8 @@ def remeasure(
         threads: Threads inside an operator.
         rounds: How many rounds; fewer, but at least 5, where ``limit_s`` is over.
         limit_s: Seconds after which no round begins.
-        seed: Of the order within rounds and of the bootstrap.
+        seed: Of the order in which files are opened, which decides where they lie in memory, of the order within rounds
+            and of the bootstrap.
         has_snr: Whether the samples are run for the SNR, which is NaN otherwise.
 
     Returns:
@@ -95,17 +96,19 @@ def remeasure(
     judged = feeds if has_snr else feeds[:1]
     reference = [baseline.run(None, feed) for feed in judged]
     sessions, snr_db = {FLOAT: baseline}, {FLOAT: float("inf")}
-    for name, path in files.items():
+    rng, names = np.random.default_rng(seed), list(files)
+    for name in [names[i] for i in rng.permutation(len(names))]:
         try:
-            session = open_session(path, threads)
+            session = open_session(files[name], threads)
             snr_db[name] = worst_snr_db(reference, (session.run(None, feed) for feed in judged))
             sessions[name] = session
         except Exception as error:  # another tool's broken model is a result
             log.warning("%s doesn't run: %s", name, next(iter(str(error).splitlines()), "")[:200])
-    rng = np.random.default_rng(seed)
     seconds = _time_interleaved(sessions, feeds, rounds, limit_s, rng)
     return [
-        _row(name, snr_db[name] if has_snr else float("nan"), seconds[name], seconds[FLOAT], rng) for name in sessions
+        _row(name, snr_db[name] if has_snr else float("nan"), seconds[name], seconds[FLOAT], rng)
+        for name in (FLOAT, *names)
+        if name in sessions
     ]
 
 

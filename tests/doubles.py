@@ -15,11 +15,21 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
-from autoquant.measurement.files import FileBench, FileBenchSetup
+from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE, Outputs
 from autoquant.qdq.own_errors import OwnErrors
 
-__all__ = ["FailsOn", "FixedScorer", "Misbehaving", "MisbehavingSetup", "NeverRefines", "crash", "eat_memory", "hang"]
+__all__ = [
+    "FailsOn",
+    "FailsTogether",
+    "FixedScorer",
+    "Misbehaving",
+    "MisbehavingSetup",
+    "NeverRefines",
+    "crash",
+    "eat_memory",
+    "hang",
+]
 
 
 def crash() -> None:
@@ -122,6 +132,25 @@ class FailsOn:
                 if key_ == key:
                     _FAULTS[fault]()
                 return FileBench.open(self, key_, path)
+
+        return Failing(self.setup)
+
+
+class FailsTogether:
+    """Makes a bench that crashes or lacks memory when more than so many files, with the baseline, are compared."""
+
+    def __init__(self, most: int, fault: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]) -> None:
+        self.most, self.fault = most, fault
+        self.setup = FileBenchSetup(baseline=setup[0], feeds=setup[1], targets=setup[2], seed=setup[3])
+
+    def __call__(self) -> FileBench:
+        most, fault = self.most, self.fault
+
+        class Failing(FileBench):
+            def compare(self, target: str, samples: Sequence[int]) -> Compared:
+                if len(self._opened[target]) > most:
+                    _FAULTS[fault]()
+                return FileBench.compare(self, target, samples)
 
         return Failing(self.setup)
 

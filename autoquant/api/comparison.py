@@ -16,6 +16,7 @@ from autoquant.api.configuration import check_targets
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
+from autoquant.domain.objective import SNR_LIMIT_DB
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
@@ -112,12 +113,12 @@ class Comparison:
         return f"{latency.n_rounds} rounds in {latency.n_sessions} processes, {self.seconds:.0f} s"
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON: the table, what is not known as null, and the environment."""
+        """For JSON: the table, what is not known as null, and the environment.
+
+        An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, as in ``front.json``.
+        """
         rows = [
-            {
-                str(key): None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in row.items()
-            }
+            {str(name): _plain(str(name), value) for name, value in row.items()}
             for row in self.table.to_dict("records")
         ]
         return {
@@ -209,6 +210,13 @@ def _why_imprecise(paths: Sequence[Path], measured: Mapping[str, Measured], prec
 
 def _half_share(interval: SessionInterval) -> float:
     return (interval.high - interval.low) / (2 * interval.value)
+
+
+def _plain(column: str, value: object) -> object:
+    """As JSON can say it."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return math.copysign(SNR_LIMIT_DB, value) if column == "snr_db" and math.isinf(value) else None
 
 
 def _why_no_snr(paths: Sequence[Path], models: Sequence[Model]) -> list[str]:

@@ -15,6 +15,7 @@ from autoquant.api.evaluator import BenchFacts
 from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.steps import running
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Latency, Measurement
@@ -109,6 +110,10 @@ class Delivery:
         float_s = sum(self.facts.float_s.values())
         written = self.finalists.write(chosen, deadline, float_s=float_s, costs=self.costs)
         n_written = sum(finalist.plain is None for finalist in written.values())
+        if self.finalists.ingredients.definition.accuracy is Accuracy.FULL and written and n_written == len(written):
+            has_static = self.finalists.refine is not None
+            why = "there was no time, or nothing in them that it changes" if has_static else "all ranges are dynamic"
+            self.notes.append(f"refinement: no finalist has a refined version: {why}")
         if n_written < min(FEW_FINALISTS, len(chosen)):
             is_scoring = self.costs.is_scoring_most(float_s)
             other = "a faster metric, best one of a score a sample" if is_scoring else "fewer evaluation samples"

@@ -160,11 +160,13 @@ class Finalists:
 
     def _algorithms(self, assignment: Assignment, candidate: Candidate) -> tuple[str, ...]:
         schemes = {scheme.name: scheme for scheme in self.ingredients.definition.schemes}
-        taken = [schemes[name] for name in assignment.values()]
         found = [*self._of_form]
-        learned = {BiasCorrection.MEAN for scheme in taken if scheme.rounding is Rounding.ADAQUANT}
-        biases = learned | {scheme.bias for scheme in taken} - {BiasCorrection.NONE}
-        found += sorted(f"bias {bias}" for bias in biases)
+        corrected = {
+            region: name
+            for region, name in assignment.items()
+            if schemes[name].bias is BiasCorrection.MEAN or schemes[name].rounding is Rounding.ADAQUANT
+        }
+        found += [f"bias {BiasCorrection.MEAN}"] if self.builder.expected_shifts(corrected) else []
         found += sorted(f"rounding {rounding}" for rounding in candidate.roundings)
         return tuple(found)
 

@@ -206,7 +206,9 @@ class Preparing:
             statistics = self._calibrate(prepared, plain.definition, n_samples, seconds=seconds)
             if statistics.n_samples < n_samples:
                 return None, "there was no time for another calibration"
-            return replace(plain, prepared=prepared, statistics=statistics, form=Form.EQUALISED), found.note
+            exact = "equals it" if math.isinf(prepared.difference_db) else f"differs by {prepared.difference_db:.1f} dB"
+            note = f"{found.note}; in float the equalised model {exact}"
+            return replace(plain, prepared=prepared, statistics=statistics, form=Form.EQUALISED), note
 
     def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
         """The form with the highest mean gain of the uniform recipes; the first one where that is too little."""

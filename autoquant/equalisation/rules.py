@@ -234,7 +234,7 @@ def _linear(tracing: Tracing, node: Node) -> bool:
         tracing.ties.fix(made)
         tracing.ties.fix(tracing.of(bias))
     elif bias is not None:
-        tracing.scale(node, 2, over=made)
+        tracing.scale(node, 2, over=_at(made, graph.constant(bias).ndim))
     return True
 
 

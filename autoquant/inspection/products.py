@@ -109,7 +109,9 @@ def _bias_difference(inputs: dict[int, Quantization]) -> float:
     if any(scale is None for scale in scales):
         return 0.0
     entering, weight, bias = (np.asarray(scale, np.float64).ravel() for scale in scales)
+    if entering.size != 1:
+        return 0.0
     product = entering * weight
-    if entering.size != 1 or bias.size not in (1, product.size) or not np.all(product):
+    if bias.size not in (1, product.size) or not np.all(product):
         return 0.0
     return float(np.abs(bias / product - 1).max())

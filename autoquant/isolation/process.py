@@ -87,7 +87,12 @@ class Worker:
         )
         self._patience = Patience(None, process.kill)
         self._process = process
-        self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
+        try:
+            self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
+        except BaseException:  # half of a message is no beginning
+            self._kill()
+            self.close()
+            raise
 
     def ready(self, *, seconds: float | None = None) -> None:
         """Wait until the object is made.

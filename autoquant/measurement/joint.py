@@ -8,21 +8,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from autoquant.domain.division import Division
-from autoquant.domain.measurement import Footprint, Latency
-from autoquant.domain.metric import MemberMetric
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.measurement import Footprint
 from autoquant.errors import MetricError, ModelError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
+from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
 from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
-from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
-from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, are_narrow, intervals_by_target
-from autoquant.measurement.latency import REFERENCE, Timings
+from autoquant.measurement.intervals import are_narrow
+from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
 
 __all__ = ["JointMeasurement"]
@@ -34,7 +30,7 @@ _MOST_UNEXPLAINED = 2
 """Processes that were lost although no file ends one by itself."""
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
-Pair = tuple[str, str]
+_NO_MEMORY = "there is not enough memory"
 
 
 @dataclass(slots=True)
@@ -78,10 +74,8 @@ class JointMeasurement:
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
-    _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
-    _scores: dict[Pair, Mapping[str, MemberMetric]] = field(default_factory=dict)
-    _timings: dict[Pair, Timings] = field(default_factory=dict)
-    _footprints: dict[Pair, list[Footprint]] = field(default_factory=dict)
+    _begun: list[str] = field(default_factory=list)
+    _collected: Collected = field(init=False)
     _opening_s: float = 0.0
     _n_rounds: int = _MOST_ROUNDS
     _round_s: float = 0.0
@@ -97,50 +91,60 @@ class JointMeasurement:
             MetricError: A metric fails on the outputs of the baseline.
         """
         self._kept = list(self.files)
+        self._collected = Collected(self._targets, self.setup.seed, self.division, self.has_quality)
         watch = Watch()
         number = n_unexplained = 0
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
                 self._session(number)
             except WorkerLostError as error:
-                if number == 0:
-                    self._meters.clear()
-                if not self._blame(number):
-                    n_unexplained += 1
-                    self._check_losses(n_unexplained, number, str(error))
-                if n_unexplained == _MOST_UNEXPLAINED:
+                self._forget(number)
+                n_unexplained += not self._blame(number)
+                if n_unexplained == _MOST_UNEXPLAINED and not self._goes_on_with_fewer(number, str(error)):
+                    self._note_loss(number, str(error))
                     break
+                n_unexplained = min(n_unexplained, _MOST_UNEXPLAINED - 1)
                 continue
             except (ModelError, MemoryError) as error:
+                self._forget(number)
+                reason = str(error) or _NO_MEMORY
+                if self._goes_on_with_fewer(number, reason):
+                    continue
                 if number == 0:
                     raise
-                self._note_end(number, str(error) or "there is not enough memory")
+                self._note_end(number, reason)
                 break
             number += 1
             watch.look()
         self.notes += [*watch.sentences, *self._drift()]
-        ratios = self._ratios()
-        latency = self._latencies(ratios)
-        faster = [self._faster(target) for target in self._targets]
-        return {
-            key: Measured(
-                judged=self._judged(key),
-                latency={name: latency[key, name] for name in self._targets},
-                footprint={name: self._footprint(key, name) for name in self._targets},
-                ratio={name: ratios[key, name] for name in self._targets} if ratios else {},
-                faster_than=frozenset().union(*(found[key] for found in faster)),
-            )
-            for key in (*self._kept, REFERENCE)
-        }
+        return self._collected.measured(self._kept)
 
-    def _check_losses(self, n_unexplained: int, number: int, reason: str) -> None:
-        """A process that no file ends by itself is begun once more; what earlier ones measured is kept.
+    def _forget(self, number: int) -> None:
+        """What the process that is gone said of outputs, which the next one says again."""
+        if number == 0:
+            self._collected.forget_outputs()
+
+    def _goes_on_with_fewer(self, number: int, reason: str) -> bool:
+        """Drop the less important half where the first process came to no end: together they may be too many.
+
+        What earlier processes measured is better kept as it is.
+        """
+        if number or not self.may_drop or len(self._begun) < 2:
+            return False
+        self._kept = self._begun[: len(self._begun) // 2]
+        self.lost = {key: why for key, why in self.lost.items() if key not in self._kept}
+        self.notes.append(
+            f"{len(self._begun)} files could not be measured beside each other ({reason}):"
+            f" the {len(self._kept)} that matter most are"
+        )
+        return True
+
+    def _note_loss(self, number: int, reason: str) -> None:
+        """What earlier processes measured is kept.
 
         Raises:
             ModelError: There is nothing to keep.
         """
-        if n_unexplained < _MOST_UNEXPLAINED:
-            return
         if number == 0:
             raise ModelError(f"{self.setup.baseline}: measuring it beside the other files failed, {reason}; try again")
         self._note_end(number, reason)
@@ -169,10 +173,10 @@ class JointMeasurement:
         self._n_rounds = int(min(self._n_rounds, n_affordable))
         if n_done < self.least_sessions:
             return True
-        return not are_narrow(self._ratios().values(), self.narrow)
+        return not are_narrow(self._collected.ratios(self._kept).values(), self.narrow)
 
     def _session(self, number: int) -> None:
-        start = time.perf_counter()
+        start, self._begun = time.perf_counter(), self._kept
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
             footprints = self._open(worker, number)
@@ -189,8 +193,7 @@ class JointMeasurement:
         counted = [name for name, each in found if not each.is_repeated]
         if number and min(counted.count(target) for target in self._targets) < LEAST_ROUNDS:
             return  # the time was over: a few rounds must not count like a whole session
-        for pair, footprint in footprints.items():
-            self._footprints.setdefault(pair, []).append(footprint)
+        self._collected.open(footprints)
         for target, part in found:
             self._count(number, target, part)
 
@@ -210,8 +213,8 @@ class JointMeasurement:
             except (ModelError, MemoryError) as error:
                 if key == REFERENCE or number:  # what was measured before is not lost by this
                     raise
-                self.lost[key] = str(error) or "there is not enough memory"
-                self._kept.remove(key)
+                self.lost[key] = str(error) or _NO_MEMORY
+                self._kept = [other for other in self._kept if other != key]
                 worker.call("drop", [key])
                 continue
             found.update({(key, target): footprint for target, footprint in opened.items()})
@@ -250,7 +253,7 @@ class JointMeasurement:
             self._compare(worker, target)
             if self.setup.make_scorer is not None:
                 self._score(worker, target)
-        superseded = self.superseded({key: self._judged(key) for key in self._kept})
+        superseded = self.superseded({key: self._collected.judged(key) for key in self._kept})
         self._keep(worker, [key for key in self._kept if key not in superseded])
 
     def _keep(self, worker: Worker, kept: Sequence[str]) -> None:
@@ -266,11 +269,7 @@ class JointMeasurement:
             found: Compared = worker.call("compare", target, part, seconds=self._session_limit_s)
             self.lost.update(found.failed)
             self._kept = [key for key in self._kept if key not in found.failed]
-            for key, meter in found.meters.items():
-                if (key, target) in self._meters:
-                    self._meters[key, target].merge(meter)
-                else:
-                    self._meters[key, target] = meter
+            self._collected.compare(target, found.meters)
             seconds = (time.perf_counter() - start) / len(part)
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
@@ -288,7 +287,7 @@ class JointMeasurement:
 
     def _score(self, worker: Worker, target: str) -> None:
         """Metrics of the baseline and of every file; a file that there is no time for or that has none is dropped."""
-        self._scores[REFERENCE, target] = worker.call("score", target, REFERENCE)
+        self._collected.score(target, REFERENCE, worker.call("score", target, REFERENCE))
         scored: list[str] = []
         for number, key in enumerate(self._kept):
             if scored and self.may_drop and self._left < 0:
@@ -296,7 +295,7 @@ class JointMeasurement:
                 self.notes.append(f"there was no time for the metrics of {late}, which are left out; give more --time")
                 break
             try:
-                self._scores[key, target] = worker.call("score", target, key)
+                self._collected.score(target, key, worker.call("score", target, key))
                 scored.append(key)
             except MetricError as error:
                 self.lost[key] = str(error)
@@ -330,7 +329,7 @@ class JointMeasurement:
         if self.file_s is None:
             return None
         most_s = self.file_s * n_files
-        return min(most_s, self.file_s + max(0.0, self._left)) if self._timings else most_s
+        return min(most_s, self.file_s + max(0.0, self._left)) if self._collected.timings else most_s
 
     @property
     def _session_limit_s(self) -> float | None:
@@ -339,70 +338,4 @@ class JointMeasurement:
 
     def _count(self, number: int, target: str, found: Round) -> None:
         self.rounds.append((number, target, found))
-        if found.is_repeated:
-            return
-        for key in (*self._kept, REFERENCE):
-            timings = self._timings.setdefault((key, target), Timings())
-            timings.add(found.seconds[key], found.seconds[REFERENCE], number)
-
-    @property
-    def _kept_timings(self) -> dict[Pair, Timings]:
-        return {pair: timings for pair, timings in self._timings.items() if pair[0] in (*self._kept, REFERENCE)}
-
-    def _ratios(self) -> dict[Pair, SessionInterval]:
-        """Empty from a single process."""
-        found = {pair: timings.ratio_by_session() for pair, timings in self._kept_timings.items()}
-        return intervals_by_target(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
-
-    def _faster(self, target: str) -> dict[str, frozenset[str]]:
-        kept = {key: self._timings[key, target] for key in (*self._kept, REFERENCE)}
-        return shown_faster(kept, self.setup.seed)
-
-    def _latencies(self, ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
-        kept = self._kept_timings
-        found = {pair: timings.latency(self.setup.seed) for pair, timings in kept.items()}
-        if not ratios:
-            return found
-        own = intervals_by_target({pair: timings.seconds_by_session() for pair, timings in kept.items()})
-        return {
-            pair: replace(
-                latency,
-                median_ms=own[pair].value * 1e3,
-                low_ms=own[pair].next_low * 1e3,
-                high_ms=own[pair].next_high * 1e3,
-                ratio=ratios[pair].value,
-                ratio_low=ratios[pair].next_low,
-                ratio_high=ratios[pair].next_high,
-            )
-            for pair, latency in found.items()
-        }
-
-    def _judged(self, key: str) -> Judged:
-        """By the SNRs of the target on which it is lowest."""
-        metrics = self._metrics(key)
-        if not self.has_quality or key == REFERENCE:
-            return Judged(metrics=metrics)
-        parts = self.division
-        meters = [self._meters[key, name] for name in self._targets]
-        pooled = [meter if parts is None else meter.part(parts.pooled) for meter in meters]
-        worst = min(range(len(meters)), key=lambda i: pooled[i].quality().worst_db)
-        held_out = None if parts is None else meters[worst].part(parts.held_out)
-        return Judged(
-            quality=pooled[worst].quality(),
-            snr_search=None if parts is None else meters[worst].part(parts.search).interval(self.setup.seed),
-            snr_held_out=held_out.interval(self.setup.seed) if held_out and held_out.noise else None,
-            metrics=metrics,
-        )
-
-    def _metrics(self, key: str) -> dict[str, MemberMetric]:
-        found = [self._scores[key, name] for name in self._targets if (key, name) in self._scores]
-        names = found[0] if found else ()
-        return {name: max((each[name] for each in found), key=lambda m: m.drop.all.value) for name in names}
-
-    def _footprint(self, key: str, target: str) -> Footprint:
-        found = self._footprints[key, target]
-        memory = [footprint.memory_mb for footprint in found if footprint.memory_mb is not None]
-        return Footprint(
-            opening_ms=float(np.median([footprint.opening_ms for footprint in found])),
-            memory_mb=float(np.median(memory)) if memory else None,
-        )
+        self._collected.count(self._kept, number, target, found)

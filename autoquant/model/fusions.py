@@ -72,7 +72,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         given, weight = graph.shape(node.inputs[0]), graph.shape(node.inputs[1])
         if given is None or weight is None or len(weight) != 2 or len(given) < 2:
             continue
-        if node.inputs[0] not in graph.float_tensors:
+        if node.inputs[0] not in graph.float_tensors or 0 in (*given, *weight):  # to Reshape a 0 is another size
             continue
         add = _bias_add(graph, node, weight[1])
         if add is None and opset_of(model) < _GEMM_WITHOUT_BIAS:

@@ -123,7 +123,10 @@ class Graph:
     @cached_property
     def size_tensors(self) -> frozenset[TensorName]:
         """What says how large other tensors are: see ``autoquant.model.sizes``."""
-        return size_tensors(self.nodes)
+        pairs = zip(self.nodes, self.model.graph.node, strict=True)
+        return size_tensors(
+            [each for node, proto in pairs for each in (node, *(_node(node.index, p) for p in _nodes_in_bodies(proto)))]
+        )
 
     def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
         """The same with None for each dimension that is not known or not static; None where their number is not."""

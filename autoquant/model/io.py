@@ -1,6 +1,7 @@
 """Reading and writing ONNX files."""
 
 import hashlib
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,12 @@ _QUANTIZED_OPS = re.compile(
     r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
     r"|DynamicQuantize\w+|MatMulNBits"
 )
+_PACKED = frozenset(
+    value
+    for name, value in onnx.TensorProto.DataType.items()
+    if re.fullmatch(r"UNDEFINED|STRING|U?INT[24]|FLOAT[46]\w+", name)
+)
+"""Types with several elements a byte, or of no fixed size."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -55,11 +62,21 @@ def load_any(path: Path) -> onnx.ModelProto:
         model = onnx.load(path, format="protobuf")  # a name ending in .json would mean another format
     except DecodeError as error:
         raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
-    except (OSError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"{path}: external data cannot be read ({error}); put them beside the model") from error
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: external data cannot be read ({error}); put all of them beside the model") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
+    cut = next((tensor.name for tensor in model.graph.initializer if _is_cut_off(tensor)), None)
+    if cut is not None:
+        raise ModelError(f"{path}: external data cannot be read ('{cut}' is cut off); put all of them beside the model")
     return model
+
+
+def _is_cut_off(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has fewer bytes than its shape wants, which not every version of onnx says."""
+    if not tensor.raw_data or tensor.data_type in _PACKED:
+        return False
+    return len(tensor.raw_data) < math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:

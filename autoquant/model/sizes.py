@@ -43,7 +43,7 @@ def size_tensors(nodes: Sequence["Node"]) -> frozenset[TensorName]:
     Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be.
 
     Args:
-        nodes: In topological order.
+        nodes: In topological order; those in the body of a node come after it.
     """
     found: set[TensorName] = set()
     for node in reversed(nodes):

@@ -28,7 +28,7 @@ class KnownRegion:
 def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict[RegionId, RegionId]:
     """Find each region of now in an earlier run.
 
-    It is the one of the same id and nodes; else, of those that are nobody's, the next one of the same pattern.
+    It is the one of the same nodes; else, of those that are nobody's, the next one of the same pattern.
 
     Args:
         earlier: In topological order.
@@ -37,11 +37,12 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
     Returns:
         Its id there, for each region that was found.
     """
-    nodes_of = {region.id: region.nodes for region in earlier}
-    found = {region.id: region.id for region in now if nodes_of.get(region.id) == region.nodes}
+    id_of = {region.nodes: region.id for region in earlier}
+    found = {region.id: id_of[region.nodes] for region in now if region.nodes in id_of}
+    taken = set(found.values())
     waiting: defaultdict[str, deque[RegionId]] = defaultdict(deque)
     for known in earlier:
-        if known.id not in found:
+        if known.id not in taken:
             waiting[known.pattern].append(known.id)
     for region in now:
         if region.id not in found and waiting[region.pattern]:

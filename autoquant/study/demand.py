@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
+from autoquant.study.failing import Suspects
 from autoquant.study.integer_program import Fastest, fastest_within
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.observed import effective, is_measured, observe
@@ -55,7 +56,7 @@ def fastest_predicted(
 
     That is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
     standard deviation too, an assignment that was evaluated. What was measured to the end and misses the demand,
-    or failed, is neither.
+    or failed, is neither; nor is in the solution what alone can be the cause of failures, or never ran as asked.
 
     Args:
         study: With at least one measured trial.
@@ -68,9 +69,11 @@ def fastest_predicted(
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
     beliefs = _Beliefs(*believe(layout, found, prior), found)
     below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
-    failed = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
+    told = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
+    failed = np.array(told, dtype=np.int64).reshape(-1, len(layout.regions))
     missed = {codes.tobytes() for codes in (*failed, *asked[below], *found.codes[below]) if codes.any()}
-    narrowed = replace(layout, allowed=effective(layout, asked, found.codes))
+    fails = Suspects.of(layout, failed, np.concatenate([asked, found.codes])).certain
+    narrowed = replace(layout, allowed=effective(layout, asked, found.codes) & ~fails)
     solved = beliefs.solve(narrowed, min_snr_db, missed, seconds)
     codes, predicted, i = solved.codes, beliefs.predict(solved.codes[None]), 0
     known = beliefs.evaluated()

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["Outlook", "Pace"]
+from autoquant.study.layout import Floats
+
+__all__ = ["Outlook", "Pace", "Promise"]
 
 _N_RECENT = 60
 _PRIOR = 1e-3
@@ -30,6 +32,19 @@ class Outlook:
     def share(self) -> float:
         """Of what is attainable, so much is reached."""
         return 1.0 if self.attainable <= 0 else self.saving / self.attainable
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What was expected of a proposal.
+
+    Attributes:
+        gain: Of the mean saving.
+        weights: Of targets and size, which the saving was the mean of; shape (T,) or (T + 1,).
+    """
+
+    gain: float
+    weights: Floats
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.observed import Reader, Told, effective
-from autoquant.study.outlook import Outlook, Pace
+from autoquant.study.outlook import Outlook, Pace, Promise
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -31,6 +31,7 @@ __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 _N_DRAWS = 3
 _N_NORMALS = 32
 _N_NEIGHBOURS = 60
+_N_MOVES = 100
 _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
@@ -46,19 +47,6 @@ again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the
 up output by output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what
 the file takes.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _Promise:
-    """What was expected of a proposal.
-
-    Attributes:
-        gain: Of the mean saving.
-        weights: Of targets and size, shape (T,) or (T + 1,): what the saving was the mean of.
-    """
-
-    gain: float
-    weights: Floats
 
 
 class StructureSampler(BaseSampler):
@@ -123,7 +111,7 @@ class StructureSampler(BaseSampler):
         self._n_fitted = 0
         self._found: Observations | None = None
         self._pace = Pace()
-        self._promised: dict[bytes, _Promise] = {}
+        self._promised: dict[bytes, Promise] = {}
         self._next_gain = float("inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,7 +194,7 @@ class StructureSampler(BaseSampler):
         is_whole = search_space.keys() >= self._layout.choices.keys()
         if self._rng.random() < self._trust.generic_share and is_whole:
             generic = self._generic.sample_relative(study, trial, search_space)
-            if generic and self._layout.encode(generic).tobytes() not in seen:
+            if generic and self._is_new(self._layout.encode(generic), seen):
                 return generic
         return self._layout.decode(self._propose(found, seen))
 
@@ -351,10 +339,11 @@ class StructureSampler(BaseSampler):
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
         expected = expected * self._chances(np.array(candidates), predicted)
         costs = predicted.ratios @ weights
-        order = np.lexsort((gain.missed(predicted.snr_db, costs), -expected / (_FIXED_COST + costs)))
+        times = _FIXED_COST + predicted.ratios[:, : self._n_targets].mean(axis=1)
+        order = np.lexsort((gain.missed(predicted.snr_db, costs), -expected / times))
         chosen = int(order[0])
         self._next_gain = float(expected[chosen])
-        self._promised[candidates[chosen].tobytes()] = _Promise(self._next_gain, weights)
+        self._promised[candidates[chosen].tobytes()] = Promise(self._next_gain, weights)
         return np.asarray(candidates[chosen])
 
     def _predict(self, codes: Codes) -> Prediction:
@@ -389,11 +378,16 @@ class StructureSampler(BaseSampler):
         start = (
             best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
         )
-        allowed = self._layout.allowed & ~self._suspects.certain
-        for _ in range(100):
+        narrowed, wide = self._frontier.layout.allowed, self._layout.allowed & ~self._suspects.certain
+        for allowed in (*_N_MOVES * [narrowed], *_N_MOVES * [wide]):
             changed = start.copy()
             for region in self._rng.integers(len(start), size=1 + self._rng.integers(3)):
                 changed[region] = self._rng.choice(np.flatnonzero(allowed[region]))
             if changed.tobytes() not in seen:
                 break
         return changed
+
+    def _is_new(self, codes: Codes, seen: frozenset[bytes]) -> bool:
+        """Whether it was not proposed yet, and has nothing that never ran or made trials fail."""
+        may = self._frontier.layout.allowed[np.arange(len(codes)), codes]
+        return bool(may.all()) and codes.tobytes() not in seen

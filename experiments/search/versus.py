@@ -124,7 +124,7 @@ def run_seed(
     subject: Subject, out: Path, samplers: Sequence[str], *, seconds: Mapping[str, float], seed: int
 ) -> list[dict[str, Any]]:
     """All samplers in random order, each for its seconds, and their files together."""
-    order = random.Random(seed).sample(samplers, len(samplers))
+    order = random.Random(f"{subject.name} {seed}").sample(samplers, len(samplers))
     runs = {}
     for name in order:
         folder = out / f"seed{seed}" / name

@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from autoquant import AutoquantError, Target, compare
 from autoquant.api.comparison import Verdict
@@ -104,6 +106,21 @@ def test_the_command_prints_a_table_and_json(models: tuple[Path, Path, Path], co
     assert [row["verdict"] for row in document["rows"]] == ["baseline", "slower"]
     assert document["environment"]["versions"]["onnxruntime"]
     assert isinstance(document["notes"], list)
+
+
+def test_equal_outputs_and_useless_ones_have_an_snr_in_json_too(
+    models: tuple[Path, Path, Path], command: Command
+) -> None:
+    useless = onnx.load(models[0])
+    node = next(node for node in useless.graph.node if node.output[0] == useless.graph.output[0].name)
+    node.output[0] = "finite"
+    zero = numpy_helper.from_array(np.zeros((), dtype=np.float32), "zero")
+    useless.graph.initializer.append(zero)
+    useless.graph.node.append(onnx.helper.make_node("Div", ["finite", "zero"], [useless.graph.output[0].name]))
+    onnx.save(useless, "useless.onnx")
+    arguments = ["bench", "little.onnx", "little.onnx", "useless.onnx", "--data", "eval.npz", "--time", "2s"]
+    document = json.loads(command(*arguments, "--json").stdout)
+    assert [row["snr_db"] for row in document["rows"]] == [None, 200.0, -200.0]
 
 
 def test_what_disturbs_is_told(

@@ -9,8 +9,10 @@ import pytest
 from onnx import numpy_helper
 
 from autoquant.api import steps
+from autoquant.domain.feed import Feed
 from autoquant.domain.scheme import Rounding
 from autoquant.model.fragments import inline_external
+from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
 from tests.graphs import run
 from tests.models import Floats, floats, model_of, saved
@@ -36,8 +38,7 @@ def dead() -> Floats:
     return weight
 
 
-@pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize(
+odd_models = pytest.mark.parametrize(
     ("model", "scale"),
     [
         (a_model(dead()), 1.0),
@@ -48,6 +49,18 @@ def dead() -> Floats:
     ],
     ids=["dead channels", "a weight that is an output", "tiny weights", "huge weights", "inputs of zeros"],
 )
+
+
+def check_finite(candidate: Candidate, feed: Feed) -> None:
+    whole = inline_external(candidate.skeleton, candidate.constants, {})
+    for tensor in whole.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        assert values.dtype.kind != "f" or np.isfinite(values).all(), tensor.name
+    assert all(np.isfinite(out).all() for out in run(whole, feed))
+
+
+@pytest.mark.parametrize("rounding", Rounding)
+@odd_models
 def test_every_constant_is_finite(model: onnx.ModelProto, scale: float, rounding: Rounding, tmp_path: Path) -> None:
     path = saved(model, tmp_path / "model.onnx")
     data = np.concatenate([floats(1, 3, 6, 6, seed=seed) for seed in range(3)]) * np.float32(scale)
@@ -61,9 +74,26 @@ def test_every_constant_is_finite(model: onnx.ModelProto, scale: float, rounding
     rounder = steps.round_weights(prepared, regions, statistics, samples, space=space)
     builder = steps.builder_of(prepared, regions, statistics, space=space, rounder=rounder)
     for scheme in schemes:
-        candidate = builder.build({region.id: scheme.name for region in regions})
-        whole = inline_external(candidate.skeleton, candidate.constants, {})
-        for tensor in whole.graph.initializer:
-            values = numpy_helper.to_array(tensor)
-            assert values.dtype.kind != "f" or np.isfinite(values).all(), (scheme.name, tensor.name)
-        assert all(np.isfinite(out).all() for out in run(whole, samples.feeds[0]))
+        check_finite(builder.build({region.id: scheme.name for region in regions}), samples.feeds[0])
+
+
+@odd_models
+def test_every_constant_is_finite_after_equalisation_and_with_observed_biases(
+    model: onnx.ModelProto, scale: float, tmp_path: Path
+) -> None:
+    path = saved(model, tmp_path / "model.onnx")
+    data = np.concatenate([floats(1, 3, 6, 6, seed=seed) for seed in range(3)]) * np.float32(scale)
+    samples = steps.read_data(path, {"x": data})
+    plain = steps.prepare(path, samples)
+    statistics = steps.calibrate(plain, samples, cache_folder=tmp_path)
+    equalised = steps.equalise(plain, statistics)
+    if equalised.tensors:
+        plain = steps.compared(equalised.prepared, samples)
+        statistics = steps.calibrate(plain, samples, cache_folder=tmp_path)
+    regions = steps.find_regions(plain)
+    builder = steps.builder_of(plain, regions, statistics)
+    for scheme in (scheme for scheme in read_space("default", ep="cpu").schemes if not scheme.is_dynamic):
+        assignment = {region.id: scheme.name for region in regions}
+        shifts = steps.observe_shifts(plain, builder, assignment, samples)
+        assert all(np.isfinite(shift).all() for shift in shifts.values())
+        check_finite(builder.build(assignment, shifts), samples.feeds[0])

@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from optuna.samplers import RandomSampler
+from optuna.samplers import BaseSampler, RandomSampler
 
-from autoquant import Budget
+from autoquant import Budget, Demands
 from autoquant import search as search_in_python
+from autoquant.api.trials import Trials
+from autoquant.study.samplers import make_sampler
 from tests.integration.conftest import Command
 
 
@@ -53,6 +55,45 @@ def test_a_sampler_of_optuna_is_taken_in_python() -> None:
         sampler=RandomSampler(seed=1),
     )
     assert run_document()["configuration"]["sampler"] == "<RandomSampler>"
+
+
+@pytest.mark.usefixtures("workplace")
+def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    opened: list[Trials] = []
+
+    def make(*arguments: Any, **named: Any) -> BaseSampler | None:
+        asked.update(named)
+        return make_sampler(*arguments, **named)
+
+    def open_trials(**named: Any) -> Trials:
+        opened.append(Trials(**named))
+        return opened[-1]
+
+    monkeypatch.setattr("autoquant.api.run.make_sampler", make)
+    monkeypatch.setattr("autoquant.api.run.Trials", open_trials)
+    monkeypatch.setattr("autoquant.api.run.sentences.outlook_sentences", lambda *_: ["so much is left"])
+    result = search_in_python(
+        "model.onnx",
+        calibration="calib.npz",
+        evaluation="eval.npz",
+        out="run",
+        budget=Budget(trials=14),
+        space="quick",
+        demands=Demands(min_snr_db=12.0, max_latency_ratio=1.0, max_size_bytes=10**9),
+        objectives=("latency", "size", "snr"),
+    )
+    assert (asked["min_snr_db"], asked["max_latency_ratio"], asked["max_size_bytes"]) == (12.0, 1.0, 10**9)
+    assert asked["has_size"]
+    assert asked["prior"] is not None
+    (trials,) = opened
+    assert trials.has_prior
+    outlook = trials.outlook()
+    assert outlook is not None
+    assert outlook.saving >= 0
+    (first, *_) = trials.study.evaluations
+    assert len(trials.least_ratios(first.trial.assignment)) == 1
+    assert "so much is left" in result.record.notes
 
 
 def test_what_regions_and_borders_cost_is_told_by_who_has_a_model_of_it(search: Command) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.api.steps.caching import recalled
+from autoquant.api.steps.passes import in_passes
 from autoquant.calibration.drift import channel_means, residual_shifts
 from autoquant.calibration.timed import TimedFeeds
 from autoquant.domain.feed import Feed, Samples
@@ -81,10 +82,14 @@ def _observed(
 ) -> tuple[Shifts, bool]:
     """Shifts of a candidate that takes off the expected ones, and whether there was time for everything."""
     start = time.perf_counter()
-    feeds = TimedFeeds(samples, _FLOAT_SHARE * seconds)
     nodes = [node for node in prepared.graph.nodes if node.name in expected]
-    outputs = {node.outputs[0]: channel_axes(node)[1] for node in nodes}
-    means = channel_means(prepared.graph.model, outputs, feeds)
+    axes = {node.outputs[0]: channel_axes(node)[1] for node in nodes}
+    first, *others = passes = in_passes(prepared.graph, axes)
+    feeds = TimedFeeds(samples, _FLOAT_SHARE / len(passes) * seconds)
+    means = dict(channel_means(prepared.graph.model, {name: axes[name] for name in first}, feeds))
+    for names in others:
+        taken = samples[: feeds.n_taken]
+        means.update(channel_means(prepared.graph.model, {name: axes[name] for name in names}, taken))
     residual = residual_shifts(
         inline_external(candidate.skeleton, candidate.constants, {}),
         {node.name: means[node.outputs[0]] for node in nodes},

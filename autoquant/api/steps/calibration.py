@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from autoquant.api.steps.caching import memory_of, user_cache
+from autoquant.api.steps.passes import in_passes
 from autoquant.api.steps.preparation import definition_of, find_regions
 from autoquant.calibration.collect import collect
 from autoquant.calibration.timed import CutOffError, TimedFeeds
@@ -25,8 +26,6 @@ from autoquant.runtime.session import open_session
 __all__ = ["calibrate"]
 
 _CALIBRATION = Target()
-_PASS_BYTES = 1 << 30
-"""Of the activations of one sample that a pass fetches, as far as their shapes are known."""
 
 
 def calibrate(
@@ -112,7 +111,7 @@ def _statistics(
             on_sample=on_sample if is_first else None,
         )
 
-    first, *others = passes = _passes(graph, dict.fromkeys((*alike.values(), *axes)))
+    first, *others = passes = in_passes(graph, dict.fromkeys((*alike.values(), *axes)))
     timed = TimedFeeds(feeds.feeds, feeds.seconds / len(passes))
     found = observe(first, timed, is_first=True)
     observed, channels = dict(found.tensors), dict(found.channels)
@@ -123,20 +122,6 @@ def _statistics(
     found = replace(found, tensors={name: observed[alike[name]] for name in tensors}, channels=channels)
     if timed.is_cut_off:
         raise CutOffError(replace(found, digest=_part_digest(found.digest, found.n_samples)))
-    return found
-
-
-def _passes(graph: Graph, names: Iterable[TensorName]) -> list[list[TensorName]]:
-    """At least one."""
-    found: list[list[TensorName]] = [[]]
-    fetched = 0
-    for name in names:
-        n_bytes = 4 * math.prod(graph.shape(name) or (0,))
-        if found[-1] and fetched + n_bytes > _PASS_BYTES:
-            found.append([])
-            fetched = 0
-        found[-1].append(name)
-        fetched += n_bytes
     return found
 
 

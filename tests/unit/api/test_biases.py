@@ -1,3 +1,4 @@
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -5,11 +6,13 @@ import numpy.typing as npt
 import pytest
 
 from autoquant.api.steps import builder_of, calibrate, find_regions, observe_shifts, prepare, read_data
+from autoquant.calibration.drift import channel_means
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.feed import Samples
-from autoquant.domain.region import Assignment
+from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.region import Assignment, TensorName
 from autoquant.model.fragments import inline_external
 from autoquant.model.prepared import PreparedModel
+from autoquant.model.rewrite import Model
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
@@ -17,6 +20,7 @@ from tests.graphs import run
 from tests.models import a_convnet, floats, saved
 
 TENSOR = "u8s8-tensor-minmax"
+Floats = npt.NDArray[np.float64]
 
 
 @pytest.fixture
@@ -94,6 +98,28 @@ def test_shifts_that_were_observed_are_found_again(
     for other, n_samples in (({one: assignment[one]}, 24), (assignment, 12)):
         with pytest.raises(NotImplementedError):
             observe_shifts(prepared, builder, other, samples, n_samples=n_samples, cache_folder=tmp_path)
+
+
+def test_means_that_are_fetched_in_several_passes_are_the_same(
+    prepared: PreparedModel,
+    builder: Builder,
+    assignment: Assignment,
+    samples: Samples,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = observe_shifts(prepared, builder, assignment, samples)
+    n_fetched: list[int] = []
+
+    def fetch(model: Model, axes: Mapping[TensorName, int], feeds: Iterable[Feed]) -> Mapping[TensorName, Floats]:
+        n_fetched.append(len(axes))
+        return channel_means(model, axes, feeds)
+
+    monkeypatch.setattr("autoquant.api.steps.biases.channel_means", fetch)
+    monkeypatch.setattr("autoquant.api.steps.passes._PASS_BYTES", 1)
+    found = observe_shifts(prepared, builder, assignment, samples)
+    assert n_fetched == [1] * len(whole)
+    for name, shift in whole.items():
+        np.testing.assert_array_equal(found[name], shift)
 
 
 def test_a_float_assignment_has_nothing_to_correct(prepared: PreparedModel, builder: Builder, samples: Samples) -> None:

@@ -1,14 +1,17 @@
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery, _likely_sentences
 from autoquant.api.finalists import Finalist
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Quality, SnrInterval
-from autoquant.domain.objective import NO_BOUNDS, Bounds, Standing
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Standing
 from autoquant.measurement.measured import Judged
 from tests.records import a_latency, a_measured
 
@@ -60,3 +63,26 @@ def test_a_refined_version_stays_where_held_out_samples_say_so(
         finalists[name] = Finalist(evaluation=a_measured(), path=path, sha256="", algorithms=(), plain=plain_id)
     delivery = a_delivery(division=Division(n_search=2, n_held_out=n_held_out), bounds=NO_BOUNDS, notes=[])
     assert delivery._superseded(finalists, {"t1": plain, "t1-refined": refined}) == [superseded]
+
+
+@pytest.mark.parametrize(("has_refiner", "why"), [(False, "all ranges are dynamic"), (True, "there was no time, or")])
+def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, has_refiner: bool, why: str) -> None:
+    written = {"t1": Finalist(evaluation=a_measured(), path=tmp_path / "t1.onnx", sha256="", algorithms=())}
+    finalists = SimpleNamespace(
+        ingredients=SimpleNamespace(definition=SimpleNamespace(accuracy=Accuracy.FULL)),
+        refine=(lambda _: None) if has_refiner else None,
+        write=lambda *_, **__: written,
+    )
+    source = tmp_path / "model.onnx"
+    source.write_bytes(b"")
+    delivery = a_delivery(
+        prepared=SimpleNamespace(source=source),
+        facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
+        finalists=finalists,
+        objectives=DEFAULT_OBJECTIVES,
+        bounds=NO_BOUNDS,
+        notes=[],
+    )
+    assert delivery._write_finalists([], Deadline(None)) == written
+    (note,) = delivery.notes
+    assert note.startswith(f"refinement: no finalist has a refined version: {why}")

@@ -17,6 +17,7 @@ from autoquant.domain.measurement import Evaluation, Measurement, Quality, State
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Rounding
 from autoquant.measurement.costs import FileCosts
+from autoquant.qdq.builder import Builder
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
@@ -203,6 +204,13 @@ def test_roundings_are_named_that_some_weight_took(ingredients: Ingredients, fol
     late = replace(asked, rounder=RoundedWeights({}))
     found = written(late, folder, None)
     assert {finalist.algorithms for finalist in found.values()} == {("bias mean",)}
+
+
+def test_biases_are_named_where_some_operator_takes_one(
+    ingredients: Ingredients, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Builder, "expected_shifts", lambda *_: {})
+    assert {finalist.algorithms for finalist in written(ingredients, folder, None).values()} == {()}
 
 
 def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients, folder: RunFolder) -> None:

@@ -359,7 +359,7 @@ def test_activations_that_take_much_memory_are_observed_in_several_passes_over_t
 ) -> None:
     prepared, told = prepare(model, samples), list[int]()
     at_once = calibrate(prepared, samples, cache_folder=tmp_path / "once", n_samples=n_samples)
-    monkeypatch.setattr("autoquant.api.steps.calibration._PASS_BYTES", 1)
+    monkeypatch.setattr("autoquant.api.steps.passes._PASS_BYTES", 1)
     found = calibrate(prepared, samples, cache_folder=tmp_path / "often", seconds=seconds, on_sample=told.append)
     assert (found.n_samples, found.digest) == (n_samples, at_once.digest)
     assert told == list(range(1, n_samples + 1))

@@ -56,3 +56,14 @@ def test_a_constant_that_is_a_graph_output_stays() -> None:
     graph = a_graph("a = Conv(x, w) y = Conv(a, wy)", "float[1,4,6,6] y, float[4,4,1,1] w")
     changed = rescaled(graph, trace(graph, RULES).constants, np.array([0, 1, 1, 1, 1]))
     assert changed.nodes[0].inputs[1] == "w_a"
+
+
+def test_a_bias_of_one_number_without_dimensions_is_rescaled() -> None:
+    constants = {"w": floats(4, 1), "c": np.array(0.5, np.float32), "v": floats(1, 3), "b": floats(3)}
+    body = "h = Gemm(x, w, c) r = Relu(h) y = Gemm(r, v, b)"
+    graph = Graph(model_of("(float[2,4] x) => (float[2,3] y)", body, constants))
+    channels = trace(graph, RULES)
+    changed = constants_of(rescaled(graph, channels.constants, np.array([0, *[1] * (channels.n - 1)])).model)
+    np.testing.assert_array_equal(changed["w"], constants["w"] / 2)
+    assert changed["c"].shape == ()
+    assert changed["c"] == 0.25

@@ -132,6 +132,19 @@ def test_an_activation_per_channel_fails_when_the_model_runs(tmp_path: Path) -> 
     assert remark.text == "input 0 is quantized per channel, activations must be per tensor: this integer kernel fails"
 
 
+def test_an_activation_per_channel_says_nothing_of_the_scale_of_a_bias(tmp_path: Path) -> None:
+    """There are three scales of the input and eight of the weight."""
+    constants = {"w": Constant((8, 3, 3, 3), axis=0), "b": Constant((8,), "s32", scale=0.001)}
+    model = Wrapped("Conv(x, w, b)", {"x": (1, 3, 6, 6)}, constants, output="").model
+    for tensor in model.graph.initializer:
+        if tensor.name in ("x_s", "x_z"):
+            tensor.CopyFrom(numpy_helper.from_array(np.repeat(numpy_helper.to_array(tensor), 3), tensor.name))
+    for node in model.graph.node:
+        if node.input[0] in ("x", "x_q") or node.output[0] in ("x_q", "x_d"):
+            node.attribute.append(onnx.helper.make_attribute("axis", 1))
+    assert not any("bias" in remark.text for remark in inspected(model, tmp_path).remarks)
+
+
 def test_nothing_is_said_of_the_channels_of_an_activation_whose_shape_is_not_known() -> None:
     model = Wrapped("Conv(x, k)", {**IMAGE, "k": (2, 4, 3, 3)}).model
     model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "N"

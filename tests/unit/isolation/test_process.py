@@ -1,5 +1,6 @@
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -109,6 +110,16 @@ def test_what_the_factory_raised_is_raised_by_every_call() -> None:
     for _ in range(2):
         with pytest.raises(DataError, match="nothing can be made"):
             worker.call("count")
+    worker.close()
+
+
+def test_a_process_that_cannot_be_told_what_to_make_is_not_left_behind() -> None:
+    worker = Worker(lambda: None)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        worker.start()
+    assert not worker.is_running
+    worker.factory = Servant
+    assert worker.call("count") == 1
     worker.close()
 
 

@@ -18,7 +18,7 @@ from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
-from tests.doubles import FailsOn, FixedScorer
+from tests.doubles import FailsOn, FailsTogether, FixedScorer
 from tests.models import Array, a_convnet, floats, model_of, saved
 
 N_FEEDS = 7
@@ -246,6 +246,32 @@ def test_a_baseline_that_cannot_be_opened_is_a_model_error(files: dict[str, Path
     files["baseline"].write_bytes(b"")
     with pytest.raises(ModelError, match=r"float\.onnx"):
         measurement(files).run()
+
+
+@pytest.mark.parametrize("fault", ["lack", "crash"])
+def test_where_files_are_too_many_for_one_process_the_important_half_is_measured(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """The baseline is opened when there is no room left for it, or the system ends the process without a reason."""
+    several = {**files, "third": files["other"], "fourth": files["other"]}
+    fails = FailsTogether, (4, fault, _plain(setup_of(files)))
+    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
+    final = measurement(several, n_sessions=2)
+    found = final.run()
+    assert found.keys() == {"same", "other", REFERENCE}
+    assert found["other"].latency["cpu-1t"].n_sessions == 2
+    assert not final.lost
+    assert "4 files could not be measured beside each other (" in final.notes[0]
+    assert final.notes[0].endswith("): the 2 that matter most are")
+
+
+def test_files_that_may_not_be_dropped_are_not_halved(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = FailsTogether, (2, "lack", _plain(setup_of(files)))
+    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
+    final = measurement(files, n_sessions=1)
+    final.may_drop = False
+    with pytest.raises(MemoryError):
+        final.run()
 
 
 def test_processes_that_are_lost_for_no_reason_of_a_file_leave_what_was_measured(

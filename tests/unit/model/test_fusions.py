@@ -132,6 +132,12 @@ def test_a_summand_that_is_no_bias_stays_an_add(bias_shape: tuple[int, ...]) -> 
     assert_equal_outputs(model, lowered)
 
 
+def test_a_product_without_elements_stays_as_it_is() -> None:
+    """A size of 0 in a Reshape is the size that the tensor had."""
+    model = matmul_model((2, 0, 3), None)
+    assert lower_matmul(model) == model
+
+
 def test_a_product_that_is_read_twice_keeps_its_bias_apart() -> None:
     model = model_of(
         "(float[2,3] x) => (float[2,5] y, float[2,5] p)",

@@ -84,6 +84,13 @@ def test_missing_external_data_are_reported(external: Path) -> None:
         load_model(external)
 
 
+def test_external_data_that_end_too_early_are_reported(external: Path) -> None:
+    """What a checkout without git-lfs leaves in their place."""
+    external.with_name("weights.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ModelError, match="external data cannot be read"):
+        load_model(external)
+
+
 def test_the_size_of_a_model_counts_its_external_data(external: Path) -> None:
     data = external.with_name("weights.bin")
     assert list(files_of(external)) == [external, data]
@@ -153,3 +160,13 @@ def test_any_model_is_read_quantized_or_not(tmp_path: Path) -> None:
         assert load_any(saved(model, tmp_path / f"{i}.onnx")) == model
     with pytest.raises(ModelError, match="no such file"):
         load_any(tmp_path / "gone.onnx")
+
+
+def test_a_tensor_that_is_cut_off_is_reported_where_onnx_does_not(tmp_path: Path) -> None:
+    model = a_convnet()
+    model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:-4]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    name = model.graph.initializer[0].name
+    with pytest.raises(ModelError, match=f"'{name}' is cut off"):
+        load_model(path)

@@ -75,6 +75,18 @@ def test_the_trip_count_of_a_loop_is_a_size() -> None:
     assert TensorName("r") not in graph.size_tensors
 
 
+def test_what_says_how_large_something_in_a_body_is_is_a_size() -> None:
+    branch = "float[?,?,?,?] {name}) {{ k = Floor(n) {name} = Resize(r, , k) }}"
+    bodies = ", ".join(
+        f"{name} = {name}_body () => ({branch.format(name=f'{name}_y').replace('k', f'{name}_k')}"
+        for name in ("then_branch", "else_branch")
+    )
+    graph = graph_of(f"n = Concat<axis=0>(ones, m) g = ReduceMin<keepdims=0>(x) c = Cast<to=9>(g) y = If(c) <{bodies}>")
+    assert TensorName("m") in graph.size_tensors
+    assert TensorName("r") not in graph.size_tensors
+    assert TensorName("g") not in graph.size_tensors
+
+
 @pytest.mark.parametrize(
     "body",
     [

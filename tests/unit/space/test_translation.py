@@ -28,6 +28,14 @@ def scheme(
     )
 
 
+def test_a_region_is_the_one_of_the_same_nodes_whatever_its_id() -> None:
+    """Ids count positions: after a region that was cut otherwise all others have new ones."""
+    now = [a_region("00-conv"), a_region("01-conv"), a_region("02-conv")]
+    earlier = [known("00-block", nodes=("other",)), known("01-conv", nodes=now[0].nodes)]
+    earlier += [known("02-conv", nodes=now[1].nodes), known("03-conv", nodes=now[2].nodes)]
+    assert match_regions(earlier, now) == {"00-conv": "01-conv", "01-conv": "02-conv", "02-conv": "03-conv"}
+
+
 def test_a_region_is_the_one_of_the_same_id_and_nodes() -> None:
     assert match_regions([known("r1"), known("r0")], [a_region("r0"), a_region("r1")]) == {"r0": "r0", "r1": "r1"}
 

@@ -23,13 +23,18 @@ def a_latency(ratio: float) -> Latency:
     )
 
 
-def a_study(path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60) -> Study:
-    """Random trials of an additive problem, with 0.2 dB and half a percent of noise."""
+def a_study(
+    path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60, failing: RegionId | None = None
+) -> Study:
+    """Random trials of an additive problem, with 0.2 dB and half a percent of noise; a region may fail with one."""
     choices = {RegionId(r): CHOICES for r in layout.regions} | {RegionId(layout.regions[-1]): ("float", "b")}
     study = Study(path / "study.journal", SearchSpace(choices=choices, schemes=SCHEMES), RandomSampler(seed=0))
     rng = np.random.default_rng(0)
     for _ in range(n_trials):
         trial = study.ask()
+        if failing is not None and trial.assignment[failing] == "a":
+            study.tell(Evaluation(trial=trial, outcome=Failure(stage="run", reason="")))
+            continue
         codes = layout.encode({str(k): v for k, v in trial.assignment.items()})[None]
         snr_db = -10 * np.log10(landscape.noise_of(codes)[0, 0]) + 0.2 * rng.standard_normal()
         ratio = float(landscape.ratios_of(codes)[0, 0] + 0.005 * rng.standard_normal())
@@ -100,6 +105,19 @@ def test_what_missed_the_demand_or_failed_is_not_predicted_again(tmp_path: Path)
             study.tell(Evaluation(trial=trial, outcome=Failure(stage="run", reason="")))
         else:
             tell(study, trial, 29.9, found.ratios[0])
+
+
+def test_what_alone_makes_trials_fail_is_in_no_prediction(tmp_path: Path) -> None:
+    """A scheme that nothing but the prior speaks of, as every trial with it in a region failed."""
+    layout = a_layout(N_REGIONS)
+    region = RegionId(layout.regions[0])
+    study = a_study(tmp_path, layout, a_landscape(layout), failing=region)
+    for i in range(2):
+        alone = study.ask_for({region: "a", RegionId(layout.regions[1]): CHOICES[i]})
+        study.tell(Evaluation(trial=alone, outcome=Failure(stage="run", reason="")))
+    for min_snr_db in (20.0, 25.0, 30.0, 35.0, 40.0):
+        found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=10)
+        assert found.assignment.get(region) != "a"
 
 
 def test_what_missed_the_demand_is_not_taken_either_where_the_time_is_over(tmp_path: Path) -> None:

@@ -89,6 +89,35 @@ def test_a_generic_proposal_is_no_repetition_either(monkeypatch: pytest.MonkeyPa
     assert len({tuple(trial.params.values()) for trial in study.trials}) == 25
 
 
+@pytest.mark.parametrize("n_regions", [2, 12])
+def test_a_generic_proposal_has_nothing_that_never_ran_or_fails(
+    monkeypatch: pytest.MonkeyPatch, n_regions: int
+) -> None:
+    """With two regions what may be proposed is soon exhausted."""
+    monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", 1.0)
+    regions = REGIONS[:n_regions]
+    layout = Layout.of(dict.fromkeys(regions, CHOICES), SCHEMES, [], dict.fromkeys(regions, 1 / n_regions))
+    sampler = StructureSampler(layout, seed=0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    everywhere = dict.fromkeys(map(str, REGIONS), "float")
+    for _ in range(2):
+        study.enqueue_trial({**everywhere, REGIONS[0]: "a"})
+        trial = study.ask()
+        suggested(trial)
+        study.tell(trial, state=TrialState.FAIL)
+        study.enqueue_trial({**everywhere, REGIONS[1]: "b"})
+        trial = study.ask()
+        suggested(trial)
+        trial.set_user_attr("effective", everywhere)
+        study.tell(trial, objectives(everywhere))
+    for _ in range(3 if n_regions == 2 else 30):
+        trial = study.ask()
+        found = {region: trial.suggest_categorical(region, CHOICES) for region in regions}
+        assert found[REGIONS[0]] != "a"
+        assert found[REGIONS[1]] != "b"
+        study.tell(trial, objectives(everywhere | found))
+
+
 def test_a_highest_ratio_counts_on_every_target() -> None:
     """On the second target everything is as slow as float, so that the mean alone is low enough."""
     sampler = StructureSampler(a_layout(), seed=0, max_latency_ratio=0.9)
