@@ -49,6 +49,7 @@ class Row:
         ratio: Median of the ratios of latency to the float model's, round by round.
         ratio_low: Lower end of the ratio's 95 % interval.
         ratio_high: Upper end.
+        process_ratios: The ratio in each process.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Row:
     ratio: float
     ratio_low: float
     ratio_high: float
+    process_ratios: tuple[float, ...]
 
 
 def remeasure(
@@ -124,6 +126,7 @@ def together(rows: Sequence[Row]) -> Row:
         ratio=float(np.median([row.ratio for row in rows])),
         ratio_low=min(row.ratio_low for row in rows),
         ratio_high=max(row.ratio_high for row in rows),
+        process_ratios=tuple(ratio for row in rows for ratio in row.process_ratios),
     )
 
 
@@ -230,4 +233,5 @@ def _row(name: str, snr_db: float, seconds: np.ndarray, baseline: np.ndarray, rn
         ratio=float(np.median(ratios)),
         ratio_low=float(low),
         ratio_high=float(high),
+        process_ratios=(float(np.median(ratios)),),
     )

@@ -25,6 +25,7 @@ from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
 from autoquant.rounding.rounded import RoundedWeights
+from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout
 
 __all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "Ingredients", "ScoringTimes"]
@@ -203,17 +204,14 @@ class Evaluator:
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
-        end, choices = time.perf_counter() + seconds, found.layout().choices
+        end, space = time.perf_counter() + seconds, resolve(found.definition, found.regions)
         measured: list[float] = []
-        taken = [
-            scheme for scheme in found.definition.schemes if any(scheme.name in names for names in choices.values())
-        ]
+        taken = [scheme for scheme in found.definition.schemes if space.uniform(scheme.name)]
         for scheme in ([scheme for scheme in taken if not scheme.is_dynamic] or taken)[:n_most]:
             if measured and time.perf_counter() > end:
                 break
             try:
-                uniform = {region: scheme.name for region, names in choices.items() if scheme.name in names}
-                candidate = self._builder.build(uniform)
+                candidate = self._builder.build(space.uniform(scheme.name))
                 opened = self.bench.open(candidate.skeleton, candidate.constants)
                 measured.append(self.bench.untimed_quality(opened, N_FORM_SAMPLES).worst_db)
             except Exception as error:  # onnxruntime raises its own types from run

@@ -268,12 +268,9 @@ class Trials:
     def _key(self, assignment: Assignment) -> tuple[str, ...]:
         return tuple(assignment.get(region, FLOAT) for region in self.space.choices)
 
-    def _uniform(self, scheme: str) -> Assignment:
-        return {region: scheme for region, names in self.space.choices.items() if scheme in names}
-
     def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
-        recipes = [self._uniform(name) for name in self.space.schemes]
+        recipes = [self.space.uniform(name) for name in self.space.schemes]
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         has_twins = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
@@ -288,7 +285,7 @@ class Trials:
         found: list[Assignment] = []
         seen = {tuple[object, ...](None for _ in self.space.choices)}
         for name, scheme in self.space.schemes.items():
-            assignment = self._uniform(name)
+            assignment = self.space.uniform(name)
             kernels = tuple(scheme.kernels if region in assignment else None for region in self.space.choices)
             if assignment and kernels in seen:
                 found.append(assignment)
@@ -317,7 +314,7 @@ class Trials:
 
         They are always the most accurate, and tell little of the schemes that save more.
         """
-        recipes = {self._key(self._uniform(name)): scheme for name, scheme in self.space.schemes.items()}
+        recipes = {self._key(self.space.uniform(name)): scheme for name, scheme in self.space.schemes.items()}
         recipes.pop(self._key({}), None)  # no region may take it
         best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
         for evaluation in self.study.evaluations:

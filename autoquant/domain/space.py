@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.region import RegionId
+from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import DType, Rounding, Scheme
 
 __all__ = [
@@ -120,3 +120,7 @@ class SearchSpace:
 
     choices: Mapping[RegionId, tuple[str, ...]]
     schemes: Mapping[str, Scheme]
+
+    def uniform(self, scheme: str) -> Assignment:
+        """The recipe: every region that may take the scheme does."""
+        return {region: scheme for region, names in self.choices.items() if scheme in names}

@@ -73,8 +73,8 @@ class Task:
     @property
     def assignment(self) -> Assignment:
         """The uniform one."""
-        (scheme,), choices = self.definition.schemes, resolve(self.definition, self.regions).choices
-        return {region: scheme.name for region, names in choices.items() if scheme.name in names}
+        (scheme,) = self.definition.schemes
+        return resolve(self.definition, self.regions).uniform(scheme.name)
 
     def builder(self, *, rounder: Rounder | None = None, **changes: object) -> Builder:
         """Of candidates with a changed scheme."""
@@ -89,6 +89,7 @@ class _Judge:
 
     rounder: WeightRounder
     ratios: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    n_lost: int = 0
 
     def __call__(
         self, weight: TensorName, scale: Floats, zero_point: Integers, dtype: DType, rounding: Rounding
@@ -101,6 +102,7 @@ class _Judge:
             nearest = problem.errors(problem.nearest(problem.weight)).ravel()
             rounded = replace(problem, scale=scales).errors(columns).ravel()
             self.ratios.append(rounded[nearest > 0] / nearest[nearest > 0])
+            self.n_lost += int((rounded[nearest == 0] > 0).sum())
         return found
 
 
@@ -113,7 +115,7 @@ def _round(rounding: Rounding, task: Task) -> Callable[[], dict[str, float]]:
         task.builder(rounder=judge, rounding=rounding).build(task.assignment)
         ratios = np.concatenate(judge.ratios)
         mean = float(np.exp(np.mean(np.log(np.maximum(ratios, np.finfo(np.float32).tiny)))))
-        return {"objective": mean, "largest_objective": float(ratios.max())}
+        return {"objective": mean, "largest_objective": float(ratios.max()), "n_exact_lost": judge.n_lost}
 
     return judged
 
@@ -165,7 +167,13 @@ def _line(model: str, costs: Sequence[Mapping[str, Any]]) -> list[str]:
     by_name = {each["algorithm"]: each for each in costs}
     cells = [f"{by_name[n]['cpu_s']:.1f}, {by_name[n]['peak_mb']:.0f}" if n in by_name else "" for n in ALGORITHMS]
     left = [each for each in (by_name.get(str(rounding)) for rounding in list(Rounding)[1:]) if each is not None]
-    return [model, *cells, *(f"{each['objective']:.3f}, at most {each['largest_objective']:.3f}" for each in left)]
+    return [model, *cells, *map(_left, left)]
+
+
+def _left(found: Mapping[str, Any]) -> str:
+    """Of the objective; channels that the nearest integers meet exactly are in no ratio."""
+    lost = f"; {found['n_exact_lost']} exact channels lost" if found.get("n_exact_lost") else ""
+    return f"{found['objective']:.3f}, at most {found['largest_objective']:.3f}{lost}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

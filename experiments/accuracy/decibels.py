@@ -76,8 +76,7 @@ class Judge:
 
 def assignments(setting: Setting, scheme: str, n_mixes: int, seed: int = 0) -> Iterator[Assignment]:
     """A scheme wherever it is allowed, then in random halves of the regions."""
-    choices = resolve(setting.definition, setting.regions).choices
-    uniform = {region: scheme for region, names in choices.items() if scheme in names}
+    uniform = resolve(setting.definition, setting.regions).uniform(scheme)
     yield uniform
     rng = random.Random(seed)
     for _ in range(n_mixes):
@@ -148,6 +147,8 @@ def _ceiling_rows(model: str, part: Mapping[str, Any]) -> Iterator[dict[str, Any
     uniform = [record for record in (*part["decibels"], *part.get("ceilings", ())) if record["mix"] == 0]
     for scheme in dict.fromkeys(record["scheme"] for record in part.get("ceilings", ())):
         db = {record["algorithm"]: record["snr_db"] for record in uniform if record["scheme"] == scheme}
+        if None in (db[name] for name in (PLAIN, *CEILINGS)) or db.get(BEST, 0.0) is None:
+            continue  # equal to float, or useless
         attainable = max(db[name] for name in FLOAT_WEIGHTS) - db[WRITTEN]
         won = db[BEST] - db[PLAIN] if BEST in db else None
         share = won / attainable if won is not None and attainable >= _LEAST_ATTAINABLE_DB else None
@@ -173,9 +174,17 @@ def _uniform_rows(model: str, part: Mapping[str, Any], names: Sequence[str]) -> 
     found = [record for record in part["decibels"] if record["mix"] == 0]
     for scheme in dict.fromkeys(record["scheme"] for record in found):
         by_name = {record["algorithm"]: record for record in found if record["scheme"] == scheme}
-        plain = by_name[PLAIN]["snr_db"]
-        gains = [f"{by_name[name]['snr_db'] - plain:+.1f}" if name in by_name else "" for name in names]
-        yield [model, scheme, f"{plain:.1f}", *gains, _yes(all(r["same_kernels"] for r in by_name.values()))]
+        plain, found_db = by_name[PLAIN]["snr_db"], {name: by_name[name]["snr_db"] for name in names if name in by_name}
+        gains = [
+            "" if plain is None or found_db.get(name) is None else f"{found_db[name] - plain:+.1f}" for name in names
+        ]
+        yield [
+            model,
+            scheme,
+            "" if plain is None else f"{plain:.1f}",
+            *gains,
+            _yes(all(r["same_kernels"] for r in by_name.values())),
+        ]
 
 
 def _mix_rows(model: str, part: Mapping[str, Any], names: Sequence[str]) -> Iterator[list[str]]:

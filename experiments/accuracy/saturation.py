@@ -42,8 +42,7 @@ def measure(subject: Subject, ranges: RangeMethod, cache: Path) -> Iterator[dict
     builder = steps.builder_of(prepared, regions, statistics, space=definition)
     bench = steps.open_bench(subject.model, evaluation, targets=(Target(),))
     for scheme in definition.schemes:
-        choices = resolve(definition, regions).choices
-        assignment = {region: scheme.name for region, names in choices.items() if scheme.name in names}
+        assignment = resolve(definition, regions).uniform(scheme.name)
         if not assignment:
             return
         found = steps.measure(bench, builder.build(assignment), assignment, regions, n_rounds=_N_ROUNDS)

@@ -30,6 +30,7 @@ from experiments.believe.subjects import Subject, subject_of
 __all__ = ["holds", "main", "measure_copies", "render_aa"]
 
 MOST_SHOWN = 0.05
+LEAST_DECIDED = 0.95
 LARGEST_SHOWN = 0.02
 SHOWN = (Verdict.FASTER, Verdict.SLOWER)
 
@@ -82,10 +83,12 @@ def render_aa(document: Mapping[str, Any]) -> str:
 
 
 def holds(part: Mapping[str, Any]) -> bool:
-    """Whether at most 5 % are shown, and none above 2 %."""
+    """Whether at most 5 % are shown, none above 2 %, and nearly all had the time to be decided."""
     comparisons = _comparisons(part["measurements"])
+    n_all = sum(len(each["comparisons"]) for each in part["measurements"])
     shown = _sizes(comparisons, only_shown=True)
-    return len(shown) <= MOST_SHOWN * len(comparisons) and max(shown, default=0.0) <= LARGEST_SHOWN
+    is_decided = len(comparisons) >= LEAST_DECIDED * n_all
+    return is_decided and len(shown) <= MOST_SHOWN * len(comparisons) and max(shown, default=0.0) <= LARGEST_SHOWN
 
 
 def _row(condition: str, name: str, measurements: Sequence[Mapping[str, Any]]) -> list[str]:

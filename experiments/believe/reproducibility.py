@@ -3,7 +3,8 @@
 ``python -m experiments.believe.reproducibility OUT.json FOLDER MODEL [MODEL ...] [--time 60s] [--seeds 5]`` searches
 each model with several seeds, each with an empty cache, into FOLDER. The yardstick is the mean latency saving over the
 SNR demands 10, 15, ..., 60 dB. Then ``experiments.remeasure``, which has nothing of autoquant, measures every delivered
-file in fresh processes: whether its ratio lies in the interval that the search stated, and its SNR within 0.1 dB.
+file in fresh processes: whether its ratio in each of them lies in the interval that the search stated, which is that of
+one further process, and its SNR within 0.1 dB. The 95 % interval of the share is as if processes were independent.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from experiments.believe.subjects import Subject, subject_of
 from experiments.remeasure import FLOAT, mean_saving
 from experiments.results import SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
 
-__all__ = ["is_inside", "main", "render_reproducibility"]
+__all__ = ["are_inside", "main", "render_reproducibility"]
 
 SNR_TOLERANCE_DB = 0.1
 
@@ -81,14 +82,21 @@ def _member(member: Mapping[str, Any], row: Any) -> dict[str, Any]:
             "ratio": row.ratio,
             "ratio_low": row.ratio_low,
             "ratio_high": row.ratio_high,
+            "process_ratios": row.process_ratios,
         },
     }
 
 
-def is_inside(member: Mapping[str, Any]) -> bool:
-    """Whether the ratio that was measured again lies in the interval that the search stated."""
+def are_inside(member: Mapping[str, Any]) -> list[bool]:
+    """Whether the ratio of each further process lies in the interval that the search stated for one.
+
+    In reports of before there is no more than the median of three, which varies less.
+    """
     claimed, measured = member["claimed"], member["measured"]
-    return measured is not None and bool(claimed["ratio_low"] <= measured["ratio"] <= claimed["ratio_high"])
+    if measured is None:
+        return [False]
+    ratios = measured.get("process_ratios", [measured["ratio"]])
+    return [bool(claimed["ratio_low"] <= ratio <= claimed["ratio_high"]) for ratio in ratios]
 
 
 def _is_near(member: Mapping[str, Any]) -> bool:
@@ -108,7 +116,7 @@ def render_reproducibility(document: Mapping[str, Any]) -> str:
     everyone = [member for runs in parts.values() for run in runs for member in run["members"]]
     rows.append(["all", "", "", "", "", "", *_holding(everyone)])
     headings = ("model", "searches", "mean saving claimed", "measured again", "max - min", "standard deviation")
-    return markdown((*headings, "members", "ratio in its interval", "95 %", "SNR within 0.1 dB"), rows)
+    return markdown((*headings, "members", "ratios of processes in their interval", "95 %", "SNR within 0.1 dB"), rows)
 
 
 def _cells(runs: Sequence[Mapping[str, Any]], n_asked: int) -> list[str]:
@@ -127,11 +135,13 @@ def _cells(runs: Sequence[Mapping[str, Any]], n_asked: int) -> list[str]:
 
 
 def _holding(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    n, n_inside = len(members), sum(map(is_inside, members))
-    low, high = share_interval(n_inside, n)
-    if not n:
+    if not members:
         return ["0", "", "", ""]
-    return [str(n), f"{n_inside / n:.0%}", f"{low:.0%} to {high:.0%}", f"{sum(map(_is_near, members)) / n:.0%}"]
+    inside = [is_inside for member in members for is_inside in are_inside(member)]
+    n, n_inside = len(inside), sum(inside)
+    low, high = share_interval(n_inside, n)
+    near = f"{sum(map(_is_near, members)) / len(members):.0%}"
+    return [str(len(members)), f"{n_inside / n:.0%}", f"{low:.0%} to {high:.0%}", near]
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

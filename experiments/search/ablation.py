@@ -125,8 +125,8 @@ def render_real(document: Mapping[str, Any]) -> str:
 
 
 def _difference(run: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[float, float]:
-    """Of the saving, and of the hypervolume as a share of that of the whole."""
-    area = run["hypervolume"] / whole["hypervolume"] - 1 if whole["hypervolume"] else 0.0
+    """Of the saving, and of the hypervolume as a share of that of the whole, NaN where the whole has none."""
+    area = run["hypervolume"] / whole["hypervolume"] - 1 if whole["hypervolume"] else float("nan")
     return run["saving"] - whole["saving"], area
 
 
@@ -142,7 +142,10 @@ def _differences(found: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    """Mean and its standard error, in percent; of one value no error is known."""
+    """Mean of what is known and its standard error, in percent; of one value no error is known."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return ""
     error = f" ({values.std(ddof=1) / np.sqrt(len(values)):.1%})" if len(values) > 1 else ""
     return f"{values.mean():+.1%}{error}"
 

@@ -1,9 +1,9 @@
 """What asking the sampler costs, by the number of regions, trials, targets and outputs.
 
-``python -m experiments.search.asking OUT.json`` fills studies with evaluations of an additive problem made at random
-and takes the processor time of the proposals after them, which one thread makes: the first one fits all evaluations,
-the following ones each one more. Exit code 1: with 40 regions and 500 trials a proposal takes 50 ms or more in the
-median, with 200 regions 500 ms.
+``python -m experiments.search.asking OUT.json`` fills studies with evaluations of an additive problem made at random,
+in which every region may take every scheme of the default space, and takes the processor time of the proposals after
+them, which one thread makes: the first one fits all evaluations, the following ones each one more. Exit code 1: with 40
+regions and 500 trials a proposal takes 50 ms or more in the median, with 200 regions 500 ms.
 """
 
 import argparse
@@ -22,13 +22,15 @@ from optuna.trial import FrozenTrial, create_trial
 from threadpoolctl import threadpool_limits
 
 from autoquant.domain.region import RegionId
+from autoquant.space.schema import read_space
 from autoquant.study.layout import Codes, Layout
 from autoquant.study.sampler import StructureSampler
 from experiments.believe.document import markdown, new_part, read_document, write_part
 
 __all__ = ["main", "measure_asking", "render_asking"]
 
-N_SCHEMES = 9
+SCHEMES = read_space("default", ep="cpu").schemes
+N_SCHEMES = 1 + len(SCHEMES)
 N_PROPOSALS = 20
 Case = tuple[int, int, int, int, int]
 CASES: tuple[Case, ...] = (
@@ -76,15 +78,14 @@ def _layout(n_regions: int, reach: int, rng: np.random.Generator) -> Layout:
     """With a reach of 1 a chain where every third region also touches the one after the next."""
     edges = [(i, i + k) for k in range(1, reach + 1) for i in range(n_regions - k)]
     edges += [(i, i + 2) for i in range(0, n_regions - 2, 3) if reach == 1]
-    return Layout(
-        regions=tuple(RegionId(f"r{i:03d}") for i in range(n_regions)),
-        schemes=("float", *(f"s{i}" for i in range(1, N_SCHEMES))),
-        kinds=np.array([0, *(1 + i % 2 for i in range(N_SCHEMES - 1))]),
-        formats=np.array([0] * (N_SCHEMES - 1) + [1]),
-        allowed=np.ones((n_regions, N_SCHEMES), dtype=bool),
-        edges=np.array(edges),
-        work=rng.dirichlet(np.ones(n_regions)),
-        patterns=np.arange(n_regions) % (n_regions // 5),
+    regions = [RegionId(f"r{i:03d}") for i in range(n_regions)]
+    schemes = {scheme.name: scheme for scheme in SCHEMES}
+    return Layout.of(
+        dict.fromkeys(regions, ("float", *schemes)),
+        schemes,
+        [(regions[a], regions[b]) for a, b in edges],
+        dict(zip(regions, rng.dirichlet(np.ones(n_regions)).tolist(), strict=True)),
+        patterns={region: str(i % (n_regions // 5)) for i, region in enumerate(regions)},
     )
 
 

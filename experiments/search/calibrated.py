@@ -58,7 +58,7 @@ class Forecasts:
 
 
 def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
-    """Predict every evaluation of a graph that was not measured before, and learn each evaluation.
+    """Predict what no evaluation of the same graph has said before, and learn each evaluation.
 
     Standard deviations are stretched by what earlier evaluations said, and contain the measurement's own error.
 
@@ -75,21 +75,22 @@ def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
         new = run.found.of(slice(n, n + 1))
         predicted, (snr_stretch, ratio_stretch) = forecaster.predict(new.codes), trust.stretch
         trust.compare(predicted, new)
-        if run.is_new[n]:
-            measured = min(new.snr_db.min(), HIGHEST_DB), new.ratios[0, 0]
+        if run.is_new[n] or run.is_newly_timed[n]:
+            snr_db = min(new.snr_db.min(), HIGHEST_DB) if run.is_new[n] else math.nan
+            ratio = new.ratios[0, 0] if run.is_newly_timed[n] else math.nan
             ratio_error = math.hypot(predicted.ratio_errors[0, 0], new.errors[0])
             rows.append(
                 (
                     n,
-                    measured[0] - min(predicted.snr_db[0], HIGHEST_DB),
+                    snr_db - min(predicted.snr_db[0], HIGHEST_DB),
                     snr_stretch * predicted.snr_error_db[0],
-                    measured[1] - predicted.ratios[0, 0],
+                    ratio - predicted.ratios[0, 0],
                     ratio_stretch * ratio_error,
                 )
             )
     every = np.array(rows, dtype=float).reshape(-1, 5)
-    timed = every[np.isfinite(every[:, 3])]
-    return {"snr": Forecasts(*every[:, [0, 1, 2]].T), "ratio": Forecasts(*timed[:, [0, 3, 4]].T)}
+    found = {"snr": every[:, [0, 1, 2]], "ratio": every[:, [0, 3, 4]]}
+    return {name: Forecasts(*rows[np.isfinite(rows[:, 1])].T) for name, rows in found.items()}
 
 
 def scores(found: Forecasts) -> dict[str, Any]:
@@ -146,17 +147,18 @@ def render_calibrated(document: Mapping[str, Any]) -> str:
     models = {name: [run for run in runs if run["model"] == name] for name in dict.fromkeys(r["model"] for r in runs)}
     groups = {**models, "all": runs}
     shares = [
-        [name, str(len(group)), str(together(group, MODELS, "snr")["n"])]
+        [name, str(len(group))]
         + [cell for quantity in QUANTITIES for cell in _share(together(group, MODELS, quantity))]
         for name, group in groups.items()
     ]
     headings = (
         "model",
         "runs",
-        "predictions",
-        "SNR in its 90 % interval",
+        "SNRs",
+        "in their 90 % interval",
         "95 %",
-        "ratio in its 90 % interval",
+        "ratios",
+        "in their 90 % interval",
         "95 %",
     )
     parts = [markdown(headings, shares)]
@@ -178,7 +180,7 @@ def render_calibrated(document: Mapping[str, Any]) -> str:
 def _share(found: Mapping[str, Any]) -> list[str]:
     n, n_inside = found["n"], found["n_inside"]
     low, high = share_interval(n_inside, n)
-    return [f"{n_inside / n:.0%}", f"{low:.0%} to {high:.0%}"] if n else ["", ""]
+    return [str(n), *([f"{n_inside / n:.0%}", f"{low:.0%} to {high:.0%}"] if n else ["", ""])]
 
 
 def _errors(found: Mapping[str, Any], n_digits: int) -> list[str]:

@@ -93,6 +93,7 @@ class LeastSquares:
         return np.concatenate([columns, np.full((len(codes), 1), _LEAST_NOISE)], axis=1).astype(float)
 
     def _kinds(self, codes: Codes) -> Floats:
-        kinds, edges = self.layout.kinds[codes], self.layout.edges
-        unlike = (kinds > 0)[:, edges[:, 0]] != (kinds > 0)[:, edges[:, 1]]
-        return np.concatenate([np.ones((len(codes), 1)), kinds == 1, kinds == 2, unlike], axis=1).astype(float)
+        kinds = self.layout.kinds[codes]
+        by_kind = [kinds == kind for kind in range(1, self.layout.n_kinds + 1)]
+        terms = [np.ones((len(codes), 1)), *by_kind, self.layout.unlike(codes)]
+        return np.concatenate(terms, axis=1).astype(float)

@@ -40,6 +40,7 @@ class Recorded:
         prior: What was expected of latencies; None without profiles.
         found: Its trials that were measured, in their order.
         is_new: Whether the graph of each had not been measured before; shape (n,).
+        is_newly_timed: Whether it was timed, and had not been before; shape (n,).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Recorded:
     prior: LatencyPrior | None
     found: Observations
     is_new: npt.NDArray[np.bool_]
+    is_newly_timed: npt.NDArray[np.bool_]
 
 
 def read_recorded(folder: Path) -> Recorded:
@@ -76,15 +78,18 @@ def read_recorded(folder: Path) -> Recorded:
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
     work = {region.id: region.work for region in regions}
-    layout = Layout.of(choices, earlier.schemes, touching, work, own_errors=document["own_errors"])
-    runs = [(trial.user_attrs["digest"], bool(trial.user_attrs.get("ratios"))) for trial in trials]
+    patterns = {region.id: region.pattern for region in regions}
+    layout = Layout.of(choices, earlier.schemes, touching, work, patterns=patterns, own_errors=document["own_errors"])
+    digests = [trial.user_attrs["digest"] for trial in trials]
+    timed = [digest if trial.user_attrs.get("ratios") else None for digest, trial in zip(digests, trials, strict=True)]
     return Recorded(
         name=_name(Path(document["configuration"]["model"])),
         about=_about(document),
         layout=layout,
         prior=None if plain is None else LatencyPrior.parse(plain),
         found=observe(layout, trials),
-        is_new=np.array([run not in runs[:i] for i, run in enumerate(runs)]),
+        is_new=np.array([digest not in digests[:i] for i, digest in enumerate(digests)]),
+        is_newly_timed=np.array([digest is not None and digest not in timed[:i] for i, digest in enumerate(timed)]),
     )
 
 

@@ -27,6 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autoquant import AutoquantError, Budget, SearchResult, Target, search
 from autoquant.domain.measurement import Measurement, Trial
+from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.study import Study
 from experiments.believe.document import markdown, new_part, read_document, write_part
@@ -93,14 +94,15 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> n
 
 @contextmanager
 def timed_asks() -> Iterator[list[float]]:
-    """Processor seconds of each proposal of the studies inside."""
+    """Processor seconds of each proposal of the studies inside; what was enqueued is none."""
     seconds: list[float] = []
     ask = Study.ask
 
     def timed(study: Study) -> Trial:
-        start = time.process_time()
+        start, is_proposal = time.process_time(), study.n_enqueued == 0
         trial = ask(study)
-        seconds.append(time.process_time() - start)
+        if is_proposal:
+            seconds.append(time.process_time() - start)
         return trial
 
     with mock.patch.object(Study, "ask", timed):
@@ -152,13 +154,13 @@ def _members(result: SearchResult, target: Target) -> list[Point]:
 
 
 def _recipes(result: SearchResult, target: Target) -> list[Point]:
-    """Of the uniform recipes, which are tried right after float, as they were estimated."""
-    n_recipes = len(read_space("default", ep=target.ep).schemes)
-    outcomes = [evaluation.outcome for evaluation in result.record.evaluations[1 : 1 + n_recipes]]
+    """Of the uniform recipes that were timed, as they were estimated."""
+    space = resolve(read_space("default", ep=target.ep), result.record.regions)
+    recipes = [space.uniform(scheme) for scheme in space.schemes]
     return [
         (min(found.quality.worst_db, 200.0), found.latency[target.name].ratio)
-        for found in outcomes
-        if isinstance(found, Measurement)
+        for found in (each.outcome for each in result.record.evaluations if each.quantized in recipes)
+        if isinstance(found, Measurement) and target.name in found.latency
     ]
 
 
@@ -175,8 +177,8 @@ def render_scale(document: Mapping[str, Any]) -> str:
                     target,
                     f"{part['settings']['seconds']:.0f}",
                     str(part["n_trials"]),
-                    f"{1e3 * statistics.median(last):.0f}",
-                    f"{1e3 * max(last):.0f}",
+                    f"{1e3 * statistics.median(last):.0f}" if last else "",
+                    f"{1e3 * max(last):.0f}" if last else "",
                     f"{part['peak_mb']:.0f}",
                     f"{part['peak_measuring_mb']:.0f}",
                     f"{mean_saving(part['recipes'][target]):.3f}",

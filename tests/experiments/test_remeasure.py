@@ -2,12 +2,23 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
-from experiments.remeasure import DEMANDS_DB, FLOAT, Row, mean_saving, remeasure, saving_at, together, worst_snr_db
+from experiments.remeasure import (
+    DEMANDS_DB,
+    FLOAT,
+    Row,
+    mean_saving,
+    open_session,
+    remeasure,
+    saving_at,
+    together,
+    worst_snr_db,
+)
 
 SCALER = """<ir_version: 8, opset_import: ["" : 13]>
 scaler (float[batch, 4] x) => (float[batch, 4] y)
@@ -86,11 +97,38 @@ def test_without_the_snr_latencies_alone_are_measured(tmp_path: Path) -> None:
 def test_of_several_processes_the_median_counts_and_every_interval() -> None:
     def a_row(ratio: float, snr_db: float = math.nan) -> Row:
         return Row(
-            name="a", snr_db=snr_db, median_ms=2 * ratio, ratio=ratio, ratio_low=ratio - 0.1, ratio_high=ratio + 0.1
+            name="a",
+            snr_db=snr_db,
+            median_ms=2 * ratio,
+            ratio=ratio,
+            ratio_low=ratio - 0.1,
+            ratio_high=ratio + 0.1,
+            process_ratios=(ratio,),
         )
 
     found = together([a_row(0.6, 40.0), a_row(0.9), a_row(0.5)])
-    assert found == Row(name="a", snr_db=40.0, median_ms=1.2, ratio=0.6, ratio_low=0.4, ratio_high=1.0)
+    assert (found.snr_db, found.median_ms) == (40.0, 1.2)
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (0.6, 0.4, 1.0)
+    assert found.process_ratios == (0.6, 0.9, 0.5)
+
+
+def test_files_are_opened_in_another_order_in_each_process_and_told_in_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, samples = save_scaler(tmp_path / "float.onnx", 2.0), save_samples(tmp_path / "samples.npz")
+    files = {f"{i}": save_scaler(tmp_path / f"{i}.onnx", 2.0 + i) for i in range(8)}
+    opened: list[str] = []
+
+    def opening(path: Path, threads: int) -> Any:
+        opened.append(path.stem)
+        return open_session(path, threads)
+
+    monkeypatch.setattr("experiments.remeasure.open_session", opening)
+    for seed in range(2):
+        rows = remeasure(model, samples, files, rounds=5, seed=seed)
+        assert [row.name for row in rows] == [FLOAT, *files]
+    assert sorted(opened[1:9]) == sorted(opened[10:]) == sorted(files)
+    assert opened[1:9] != opened[10:]
 
 
 def test_a_file_that_does_not_load_is_logged_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

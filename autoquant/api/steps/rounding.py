@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autoquant.api.steps.caching import recalled
 from autoquant.api.steps.candidates import builder_of
-from autoquant.api.steps.preparation import definition_of, layout_of
+from autoquant.api.steps.preparation import definition_of
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.scheme import Rounding
@@ -20,6 +20,7 @@ from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import Asked, Rounded, RoundedWeights
 from autoquant.rounding.rounder import Recall, WeightRounder
 from autoquant.runtime.session import Session, open_session
+from autoquant.space.resolve import resolve
 
 __all__ = ["round_weights", "rounder_of"]
 
@@ -60,10 +61,10 @@ def round_weights(
     if cache_folder is not None:
         rounder.recall = _recalling(cache_folder, (prepared.digest, samples.digest, _rounder_version()))
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
-    choices = layout_of(prepared, found, definition).choices
+    choices = resolve(definition, found)
     for scheme in definition.schemes:
         if scheme.rounding is not Rounding.NEAREST:
-            builder.build({region: scheme.name for region, names in choices.items() if scheme.name in names})
+            builder.build(choices.uniform(scheme.name))
     return RoundedWeights(rounder.found, frozenset(rounder.unfinished), frozenset(rounder.unfit))
 
 

@@ -21,6 +21,7 @@ def test_every_algorithm_has_its_costs_and_no_rounding_is_above_the_nearest_inte
         assert found[name]["peak_mb"] >= 0
     for name in ROUNDINGS[:2]:  # learned scales of a tensor let single channels lose
         assert found[name]["largest_objective"] <= 1
+        assert found[name]["n_exact_lost"] == 0
     assert all(found[name]["objective"] < 0.9 for name in ROUNDINGS)
     assert "| digits |" in capsys.readouterr().out
 

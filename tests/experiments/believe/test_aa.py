@@ -32,6 +32,12 @@ def test_comparisons_without_an_interval_are_no_answers() -> None:
     assert "| 20 in 2 | 1 | 5.0% |" in render_aa({"parts": {"idle": part}})
 
 
+def test_what_was_hardly_decided_does_not_hold() -> None:
+    part = a_part(1, 19)
+    part["measurements"].append(a_measurement(*[1.0] * 5, verdict=Verdict.UNKNOWN))
+    assert not holds(part)
+
+
 def test_models_have_lines_and_one_together() -> None:
     part = a_part(1, 9)
     part["measurements"].append(a_measurement(1.001) | {"model": "other"})

@@ -18,6 +18,7 @@ def a_row(name: str, snr_db: float, ratio: float, half_width: float = 0.01) -> R
         ratio=ratio,
         ratio_low=ratio - half_width,
         ratio_high=ratio + half_width,
+        process_ratios=(ratio,),
     )
 
 

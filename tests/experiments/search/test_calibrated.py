@@ -24,7 +24,10 @@ def a_run(n: int = 60, seed: int = 0) -> Recorded:
         is_quick=np.zeros(n, dtype=bool),
     )
     is_new = np.arange(n) % 10 != 5
-    return Recorded(name="chain", about={"seed": seed}, layout=LAYOUT, prior=None, found=found, is_new=is_new)
+    about = {"seed": seed}
+    return Recorded(
+        name="chain", about=about, layout=LAYOUT, prior=None, found=found, is_new=is_new, is_newly_timed=is_new.copy()
+    )
 
 
 class Spy:
@@ -53,6 +56,14 @@ def test_each_evaluation_is_predicted_from_those_before_it_and_graphs_known_do_n
     assert found["snr"].deviations[0] == 1.0
     np.testing.assert_allclose(found["ratio"].deviations[0], np.hypot(0.005, 0.005))
     assert found["ratio"].deviations[-1] > found["ratio"].deviations[0]
+
+
+def test_what_was_measured_untimed_has_a_new_ratio_and_no_new_snr() -> None:
+    run = a_run()
+    run.is_newly_timed[15] = True
+    found = forecast(run, Spy(lambda n: (run.found.snr_db[n, 0], run.found.ratios[n, 0])))
+    assert 15 not in found["snr"].numbers
+    assert 15 in found["ratio"].numbers
 
 
 def test_what_was_not_timed_says_nothing_of_ratios() -> None:
@@ -100,6 +111,6 @@ def test_intervals_hold_where_about_nine_in_ten_lie_inside() -> None:
 
 def test_the_tables_have_a_line_for_each_model_and_one_for_all() -> None:
     text = render_calibrated({"parts": {"calibrated": {"runs": [with_shares(90, 86), with_shares(80, 94)]}}})
-    assert "| chain | 2 | 200 | 85% | 79% to 89% | 90% | 85% to 93% |" in text
+    assert "| chain | 2 | 200 | 85% | 79% to 89% | 200 | 90% | 85% to 93% |" in text
     assert "| all | 2 | 200 | 85% |" in text
     assert "| chain | least squares |" in text

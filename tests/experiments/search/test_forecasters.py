@@ -5,7 +5,7 @@ import numpy as np
 from autoquant.study.landscape import Landscape
 from autoquant.study.surrogate import Observations, Surrogate
 from experiments.search.forecasters import LeastSquares, PriorOnly
-from tests.unit.study.layouts import a_landscape, a_layout, every_assignment
+from tests.unit.study.layouts import WITH_DYNAMIC, a_landscape, a_layout, every_assignment
 
 LAYOUT = a_layout(4)
 EVERY = np.random.default_rng(0).permutation(every_assignment(LAYOUT))
@@ -46,3 +46,12 @@ def test_the_prior_learns_nothing() -> None:
     before = forecaster.predict(EVERY)
     forecaster.fit(found)
     np.testing.assert_array_equal(forecaster.predict(EVERY).snr_db, before.snr_db)
+
+
+def test_least_squares_has_a_term_for_schemes_with_ranges_at_run_time() -> None:
+    layout = a_layout(4, schemes=WITH_DYNAMIC)
+    every = np.random.default_rng(0).permutation(every_assignment(layout))
+    landscape, forecaster = a_landscape(layout), LeastSquares(layout)
+    forecaster.fit(observed(landscape, every[:80]))
+    predicted = forecaster.predict(every[80:])
+    np.testing.assert_allclose(predicted.ratios, landscape.ratios_of(every[80:]), atol=1e-6)

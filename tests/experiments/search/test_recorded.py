@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,18 @@ def test_a_run_is_read_as_its_sampler_saw_it(run: Path) -> None:
     assert len(found.found) == len(trials)
     np.testing.assert_allclose(found.found.ratios[:, 0], trials["ratio"], rtol=1e-5)
     np.testing.assert_array_equal(found.is_new, ~trials["digest"].duplicated())
+    timed = trials["digest"].where(trials["ratio"].notna())
+    np.testing.assert_array_equal(found.is_newly_timed, timed.notna() & ~timed.duplicated())
+
+
+def test_regions_of_one_pattern_are_alike(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    document = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    document["regions"][1]["pattern"] = document["regions"][0]["pattern"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    first, second, *others = read_recorded(tmp_path / "run").layout.patterns
+    assert first == second
+    assert first not in others
 
 
 def test_runs_of_other_versions_are_refused(run: Path, tmp_path: Path) -> None:

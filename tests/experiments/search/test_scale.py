@@ -7,7 +7,7 @@ import pytest
 from autoquant.api import steps
 from autoquant.space.schema import read_space
 from autoquant.study.study import Study
-from experiments.search.scale import CHANNELS, SIDE, large_model, main, render_scale, timed_asks
+from experiments.search.scale import CHANNELS, SIDE, large_model, main, measure_scale, render_scale, timed_asks
 from tests.models import feed_of, outputs_of
 
 
@@ -47,6 +47,13 @@ def test_proposals_are_timed_only_inside() -> None:
         assert Study.ask is not before
     assert Study.ask is before
     assert seconds == []
+
+
+def test_what_was_enqueued_is_no_proposal_and_recipes_are_known_by_what_they_quantize() -> None:
+    found = measure_scale(2, 6, 12.0)
+    n_recipes = len(read_space("default", ep="cpu").schemes)
+    assert len(found["asks_s"]) < found["n_trials"]
+    assert all(0 < len(found["recipes"][name]) <= n_recipes for name in found["targets"])
 
 
 def test_a_line_for_each_target() -> None:
