@@ -11,31 +11,17 @@ from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed, shapes_of
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
-from autoquant.isolation.process import WorkerLostError
-from autoquant.measurement.blame import NOT_TRIED
 from autoquant.measurement.costs import LEAST_ROUNDS
 from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
-from tests.doubles import FailsOn, FailsTogether, FixedScorer
-from tests.models import Array, a_convnet, floats, model_of, saved
+from tests.doubles import FixedScorer
+from tests.models import Array, floats, model_of, saved
 
 N_FEEDS = 7
 FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(N_FEEDS)]
 TARGETS = [Target(threads=1), Target(threads=2)]
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
-    other = a_convnet()
-    (bias,) = (t for t in other.graph.initializer if t.name == "by")
-    bias.raw_data = (floats(5) + 0.1).tobytes()
-    return {
-        "baseline": saved(a_convnet(), tmp_path / "float.onnx"),
-        "same": saved(a_convnet(), tmp_path / "same.onnx"),
-        "other": saved(other, tmp_path / "other.onnx"),
-    }
 
 
 def setup_of(files: dict[str, Path]) -> FileBenchSetup:
@@ -106,57 +92,6 @@ def test_every_round_is_kept(files: dict[str, Path]) -> None:
     assert len(counted) == found["other"].latency["cpu-1t"].n_rounds
     assert {number for number, _, _ in final.rounds} == {0, 1, 2}
     assert all(r.seconds.keys() == {"same", "other", REFERENCE} for r in counted)
-
-
-@pytest.mark.parametrize(
-    ("fault", "file_s", "reason"), [("crash", None, "SIGSEGV"), ("hang", 5.0, "no answer"), ("lack", None, "memory")]
-)
-def test_a_file_that_ends_its_process_is_dropped_with_its_reason_and_the_others_are_measured(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str, file_s: float | None, reason: str
-) -> None:
-    monkeypatch.setattr(
-        FileBenchSetup, "__reduce__", lambda setup: (FailsOn, ("other", fault, _plain(setup))), raising=False
-    )
-    final = measurement(files, n_sessions=2)
-    final.file_s = file_s
-    found = final.run()
-    assert found.keys() == {"same", REFERENCE}
-    assert reason in final.lost["other"]
-    assert found["same"].latency["cpu-1t"].n_sessions == 2
-
-
-def test_where_a_process_is_lost_and_the_time_is_over_the_most_important_file_is_tried_alone(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fails = (FailsOn, ("other", "crash", _plain(setup_of(files))))
-    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-    final = measurement({**files, "third": files["same"]}, seconds=-1)
-    assert final.run().keys() == {"same", REFERENCE}
-    assert final.lost == {"other": NOT_TRIED, "third": NOT_TRIED}
-
-
-@pytest.mark.parametrize("fault", ["crash", "lack"])
-def test_a_file_that_was_measured_is_not_lost_by_a_later_process(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    final = measurement(files)
-    whole = JointMeasurement._session
-
-    def failing_from_the_second_on(joint: JointMeasurement, number: int) -> None:
-        if number:
-            fails = (FailsOn, ("other", fault, _plain(final.setup)))
-            monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-            monkeypatch.setattr(final, "deadline", time.perf_counter() - 1)
-        whole(joint, number)
-
-    monkeypatch.setattr(JointMeasurement, "_session", failing_from_the_second_on)
-    found = final.run()
-    assert found.keys() == {"same", "other", REFERENCE}
-    assert found["other"].latency["cpu-1t"].n_sessions == 1
-
-
-def _plain(setup: FileBenchSetup) -> tuple[object, ...]:
-    return setup.baseline, setup.feeds, setup.targets, setup.seed
 
 
 def test_metrics_and_parts_are_of_the_first_process_and_a_file_without_a_number_is_dropped(
@@ -233,61 +168,6 @@ def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
     found = final.run()
     assert found["same"].latency["cpu-1t"].n_sessions == 1
     assert {number for number, _, _ in final.rounds} == {0}
-
-
-def test_a_file_that_cannot_be_opened_is_dropped_with_its_reason(files: dict[str, Path]) -> None:
-    files["same"].write_bytes(b"")
-    final = measurement(files, n_sessions=1)
-    assert final.run().keys() == {"other", REFERENCE}
-    assert "same.onnx: onnxruntime cannot open it" in final.lost["same"]
-
-
-def test_a_baseline_that_cannot_be_opened_is_a_model_error(files: dict[str, Path]) -> None:
-    files["baseline"].write_bytes(b"")
-    with pytest.raises(ModelError, match=r"float\.onnx"):
-        measurement(files).run()
-
-
-@pytest.mark.parametrize("fault", ["lack", "crash"])
-def test_where_files_are_too_many_for_one_process_the_important_half_is_measured(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    """The baseline is opened when there is no room left for it, or the system ends the process without a reason."""
-    several = {**files, "third": files["other"], "fourth": files["other"]}
-    fails = FailsTogether, (4, fault, _plain(setup_of(files)))
-    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-    final = measurement(several, n_sessions=2)
-    found = final.run()
-    assert found.keys() == {"same", "other", REFERENCE}
-    assert found["other"].latency["cpu-1t"].n_sessions == 2
-    assert not final.lost
-    assert "4 files could not be measured beside each other (" in final.notes[0]
-    assert final.notes[0].endswith("): the 2 that matter most are")
-
-
-def test_files_that_may_not_be_dropped_are_not_halved(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = FailsTogether, (2, "lack", _plain(setup_of(files)))
-    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-    final = measurement(files, n_sessions=1)
-    final.may_drop = False
-    with pytest.raises(MemoryError):
-        final.run()
-
-
-def test_processes_that_are_lost_for_no_reason_of_a_file_leave_what_was_measured(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    final, session = measurement(files, n_sessions=4), JointMeasurement._session
-
-    def fragile(self: JointMeasurement, number: int) -> None:
-        if number == 2:
-            raise WorkerLostError("its process was ended by SIGKILL")
-        session(self, number)
-
-    monkeypatch.setattr(JointMeasurement, "_session", fragile)
-    found = final.run()
-    assert found["same"].latency["cpu-1t"].n_sessions == 2
-    assert final.notes[0] == "after 2 processes no further one could be measured: its process was ended by SIGKILL"
 
 
 def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: dict[str, Path]) -> None:
@@ -369,19 +249,6 @@ def test_a_file_that_fails_where_it_is_timed_is_named(tmp_path: Path) -> None:
     assert len(bench.time("cpu-1t", [0])) == 1
     with pytest.raises(ModelError, match=r"b\.onnx: onnxruntime cannot run it"):
         bench.time("cpu-1t", [1])
-
-
-def test_where_outputs_cannot_be_compared_a_lost_process_is_explained_by_running_each_file(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        FileBenchSetup, "__reduce__", lambda setup: (FailsOn, ("other", "crash", _plain(setup))), raising=False
-    )
-    more = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", "y = Relu(x) z = Sin(x)", {})
-    final = measurement({**files, "more": saved(more, files["same"].with_name("more.onnx"))}, n_sessions=1)
-    final.has_quality = False
-    assert final.run().keys() == {"same", "more", REFERENCE}
-    assert "SIGSEGV" in final.lost["other"]
 
 
 @pytest.mark.parametrize(("division", "n_compared"), [(Division(n_search=6, n_held_out=1), 6), (None, N_FEEDS)])
