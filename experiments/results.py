@@ -27,6 +27,7 @@ from experiments.remeasure import FLOAT, Row, mean_saving, remeasure, together
 from experiments.results_table import render_results
 
 __all__ = [
+    "N_PROCESSES",
     "SNR_LIMIT_DB",
     "Search",
     "measure_model",

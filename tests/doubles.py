@@ -137,18 +137,28 @@ class FailsOn:
 
 
 class FailsTogether:
-    """Makes a bench that crashes or lacks memory when more than so many files, with the baseline, are compared."""
+    """Makes a bench that crashes or lacks memory where more than so many files, with the baseline, are open at once.
 
-    def __init__(self, most: int, fault: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]) -> None:
-        self.most, self.fault = most, fault
+    It does so when they are opened, or when they are compared.
+    """
+
+    def __init__(
+        self, method: str, most: int, fault: str, setup: tuple[Path, Sequence[Feed], Sequence[Target], int]
+    ) -> None:
+        self.method, self.most, self.fault = method, most, fault
         self.setup = FileBenchSetup(baseline=setup[0], feeds=setup[1], targets=setup[2], seed=setup[3])
 
     def __call__(self) -> FileBench:
-        most, fault = self.most, self.fault
+        method, most, fault = self.method, self.most, self.fault
 
         class Failing(FileBench):
+            def open(self, key: str, path: Path) -> dict[str, Footprint]:
+                if method == "open" and len(self._opened[self.setup.targets[0].name]) >= most:
+                    _FAULTS[fault]()
+                return FileBench.open(self, key, path)
+
             def compare(self, target: str, samples: Sequence[int]) -> Compared:
-                if len(self._opened[target]) > most:
+                if method == "compare" and len(self._opened[target]) > most:
                     _FAULTS[fault]()
                 return FileBench.compare(self, target, samples)
 

@@ -214,9 +214,9 @@ def _half_share(interval: SessionInterval) -> float:
 
 def _plain(column: str, value: object) -> object:
     """As JSON can say it."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return math.copysign(SNR_LIMIT_DB, value) if column == "snr_db" and math.isinf(value) else None
+    if isinstance(value, float) and column == "snr_db" and not math.isnan(value):
+        return min(max(value, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _why_no_snr(paths: Sequence[Path], models: Sequence[Model]) -> list[str]:

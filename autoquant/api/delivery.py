@@ -14,6 +14,7 @@ from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
+from autoquant.api.refinement import ENDED
 from autoquant.api.steps import running
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
@@ -110,7 +111,9 @@ class Delivery:
         float_s = sum(self.facts.float_s.values())
         written = self.finalists.write(chosen, deadline, float_s=float_s, costs=self.costs)
         n_written = sum(finalist.plain is None for finalist in written.values())
-        if self.finalists.ingredients.definition.accuracy is Accuracy.FULL and written and n_written == len(written):
+        has_failed = any(note.startswith(ENDED) for note in self.notes)
+        is_full = self.finalists.ingredients.definition.accuracy is Accuracy.FULL
+        if is_full and written and n_written == len(written) and not has_failed:
             has_static = self.finalists.refine is not None
             why = "there was no time, or nothing in them that it changes" if has_static else "all ranges are dynamic"
             self.notes.append(f"refinement: no finalist has a refined version: {why}")
@@ -123,14 +126,18 @@ class Delivery:
             )
         return written
 
-    def _superseded(self, finalists: Mapping[str, Finalist], judged: Mapping[str, Judged]) -> list[str]:
+    def _superseded(
+        self, finalists: Mapping[str, Finalist], said: list[str], judged: Mapping[str, Judged]
+    ) -> list[str]:
         """Of each finalist and its refinement one: the other keeps the demands, or has the higher SNR where both do.
 
         SNRs are those of the held-out samples, or of all where none are held out; neither version was fitted to them.
         Where held-out ones were not run, the plain version stays.
-        Both have the same kernels, so that nothing of their latencies could decide.
+        Both have the same kernels, so that nothing of their latencies could decide. What is to be said of the gains is
+        all that ``said`` holds then.
         """
         found, gains = [], []
+        said.clear()
         for name, finalist in finalists.items():
             if finalist.plain is None or not {name, finalist.plain} <= judged.keys():
                 continue
@@ -145,7 +152,7 @@ class Delivery:
         if gains:
             n_better, median = sum(gain > 0 for gain in gains), statistics.median(gains)
             where = "held-out" if self.division.n_held_out else "evaluation"
-            self.notes.append(
+            said.append(
                 f"refinement: better on the {where} samples in {n_better} of {len(gains)} finalists, by"
                 f" {median:.1f} dB in the median of all"
             )
@@ -159,20 +166,21 @@ class Delivery:
 
     def _measure(self, finalists: Mapping[str, Finalist], deadline: float) -> dict[str, Measured]:
         files = {name: finalist.path for name, finalist in finalists.items()}
+        said: list[str] = []
         final = JointMeasurement(
             self.files,
             files,
             deadline if files else -math.inf,
             self.is_ended,
             has_quality=bool(files) or self.files.make_scorer is not None,
-            superseded=partial(self._superseded, finalists),
+            superseded=partial(self._superseded, finalists, said),
             memory_bytes=self.memory_bytes,
             file_s=self.file_s,
             division=self.division,
         )
         with running(self.files.baseline):
             measured = final.run()
-        self.notes.extend(f"last measurement: {sentence}" for sentence in final.notes)
+        self.notes.extend([*said, *(f"last measurement: {sentence}" for sentence in final.notes)])
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
         self.folder.write_text(

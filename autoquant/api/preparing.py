@@ -206,8 +206,11 @@ class Preparing:
             statistics = self._calibrate(prepared, plain.definition, n_samples, seconds=seconds)
             if statistics.n_samples < n_samples:
                 return None, "there was no time for another calibration"
-            exact = "equals it" if math.isinf(prepared.difference_db) else f"differs by {prepared.difference_db:.1f} dB"
-            note = f"{found.note}; in float the equalised model {exact}"
+            is_equal = prepared.difference_db == math.inf
+            kept = (
+                "its float outputs are equal" if is_equal else f"its float outputs keep {prepared.difference_db:.1f} dB"
+            )
+            note = f"{found.note}; {kept}"
             return replace(plain, prepared=prepared, statistics=statistics, form=Form.EQUALISED), note
 
     def _best(self, forms: Mapping[_Form, Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:

@@ -18,7 +18,10 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
 from autoquant.isolation.process import Worker
 
-__all__ = ["Refinement", "refine_of"]
+__all__ = ["ENDED", "Refinement", "refine_of"]
+
+ENDED = "refinement ended"
+"""So begins what is said where it failed or the user wanted no more of it."""
 
 _MOST_CALIBRATING, _MOST_JUDGED = 256, 32
 """Samples that are sent to the process."""
@@ -111,7 +114,7 @@ class Refinement:
         except Exception as error:  # whatever it is, the plain finalists are there
             self._is_over = True
             self.once_s = before_s + time.perf_counter() - start
-            self.notes.append(f"refinement ended, the other finalists stay as they are: {self._reason(error)}")
+            self.notes.append(f"{ENDED}, the other finalists stay as they are: {self._reason(error)}")
             return None
         if refined is not None:
             self.once_s += refined.once_s

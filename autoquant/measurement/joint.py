@@ -75,6 +75,8 @@ class JointMeasurement:
     notes: list[str] = field(default_factory=list)
     _kept: list[str] = field(default_factory=list)
     _begun: list[str] = field(default_factory=list)
+    _halved: dict[str, str] = field(default_factory=dict)
+    _n_unexplained: int = 0
     _collected: Collected = field(init=False)
     _opening_s: float = 0.0
     _n_rounds: int = _MOST_ROUNDS
@@ -93,64 +95,70 @@ class JointMeasurement:
         self._kept = list(self.files)
         self._collected = Collected(self._targets, self.setup.seed, self.division, self.has_quality)
         watch = Watch()
-        number = n_unexplained = 0
+        number = 0
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
                 self._session(number)
-            except WorkerLostError as error:
-                self._forget(number)
-                n_unexplained += not self._blame(number)
-                if n_unexplained == _MOST_UNEXPLAINED and not self._goes_on_with_fewer(number, str(error)):
-                    self._note_loss(number, str(error))
-                    break
-                n_unexplained = min(n_unexplained, _MOST_UNEXPLAINED - 1)
-                continue
-            except (ModelError, MemoryError) as error:
-                self._forget(number)
-                reason = str(error) or _NO_MEMORY
-                if self._goes_on_with_fewer(number, reason):
+            except (WorkerLostError, ModelError, MemoryError) as error:
+                if self._begins_anew(number, error):
                     continue
-                if number == 0:
-                    raise
-                self._note_end(number, reason)
+                self._end(number, error)
                 break
             number += 1
             watch.look()
-        self.notes += [*watch.sentences, *self._drift()]
+        self.notes += [*self._too_many, *watch.sentences, *self._drift()]
         return self._collected.measured(self._kept)
 
-    def _forget(self, number: int) -> None:
-        """What the process that is gone said of outputs, which the next one says again."""
+    def _begins_anew(self, number: int, error: Exception) -> bool:
+        """Whether another process is to do what this one did not come to the end of.
+
+        One that no file ends by itself is begun once more as it was. What the first one said is said again.
+        """
         if number == 0:
             self._collected.forget_outputs()
+            self.notes.clear()
+        if isinstance(error, WorkerLostError):
+            if self._blame(number):
+                return True
+            self._n_unexplained += 1
+            if self._n_unexplained < _MOST_UNEXPLAINED:
+                return True
+        if not self._goes_on_with_fewer(number, str(error) or _NO_MEMORY):
+            return False
+        self._n_unexplained = 0
+        return True
+
+    def _end(self, n_done: int, error: Exception) -> None:
+        """What earlier processes measured is kept; where there is nothing to keep the error is raised."""
+        if n_done:
+            reason = str(error) or _NO_MEMORY
+            self.notes.append(f"after {n_done} processes no further one could be measured: {reason}")
+        elif isinstance(error, WorkerLostError):
+            where = f"{self.setup.baseline}: measuring it beside the other files failed"
+            raise ModelError(f"{where}, {error}; try again") from error
+        else:
+            raise error
 
     def _goes_on_with_fewer(self, number: int, reason: str) -> bool:
         """Drop the less important half where the first process came to no end: together they may be too many.
 
         What earlier processes measured is better kept as it is.
         """
-        if number or not self.may_drop or len(self._begun) < 2:
+        whole = [key for key in self._begun if self.lost.get(key, _NO_MEMORY) == _NO_MEMORY]
+        if number or not self.may_drop or len(whole) < 2:
             return False
-        self._kept = self._begun[: len(self._begun) // 2]
-        self.lost = {key: why for key, why in self.lost.items() if key not in self._kept}
-        self.notes.append(
-            f"{len(self._begun)} files could not be measured beside each other ({reason}):"
-            f" the {len(self._kept)} that matter most are"
-        )
+        self._kept = whole[: 1 if self.is_ended() or self._left < 0 else len(whole) // 2]
+        for key in whole:
+            self.lost.pop(key, None)
+        self._halved.update({key: reason for key in whole if key not in self._kept})
         return True
 
-    def _note_loss(self, number: int, reason: str) -> None:
-        """What earlier processes measured is kept.
-
-        Raises:
-            ModelError: There is nothing to keep.
-        """
-        if number == 0:
-            raise ModelError(f"{self.setup.baseline}: measuring it beside the other files failed, {reason}; try again")
-        self._note_end(number, reason)
-
-    def _note_end(self, n_done: int, reason: str) -> None:
-        self.notes.append(f"after {n_done} processes no further one could be measured: {reason}")
+    @property
+    def _too_many(self) -> list[str]:
+        """What was left out so that the others could be measured."""
+        reasons = list(dict.fromkeys(self._halved.values()))
+        n = f"{len(self._halved)} of {len(self.files)} files"
+        return [f"left out, as together they could not be measured: {n}, {'; '.join(reasons)}"] if reasons else []
 
     def _drift(self) -> list[str]:
         """What the baseline's latencies say on the first target, beside those of samples of the same shapes."""

@@ -74,7 +74,7 @@ def load_any(path: Path) -> onnx.ModelProto:
 
 def _is_cut_off(tensor: onnx.TensorProto) -> bool:
     """Whether a tensor has fewer bytes than its shape wants, which not every version of onnx says."""
-    if not tensor.raw_data or tensor.data_type in _PACKED:
+    if not tensor.HasField("raw_data") or tensor.data_type in _PACKED:
         return False
     return len(tensor.raw_data) < math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 

@@ -21,7 +21,7 @@ _NEVER = 1e9
 
 
 class Frontier:
-    """Minimises latency plus a price times the noise power, for all prices at once and exactly.
+    """Minimises latency plus a price times the noise power, for all prices at once, exactly where there is one output.
 
     With several outputs the worst one counts, so the noise is a weighted sum whose weights move towards the worst
     output of the solution before (multiplicative weights).

@@ -52,8 +52,8 @@ the file takes.
 class StructureSampler(BaseSampler):
     """Proposes the assignment with the highest expected gain of hypervolume for the time that its evaluation takes.
 
-    Candidates are the fronts that draws from the surrogate believe in, each solved exactly (Thompson sampling), and
-    neighbours of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
+    Candidates are the hulls of the fronts that draws from the surrogate believe in (Thompson sampling), and neighbours
+    of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler. What may be the cause of failed trials is proposed the less, the surer it is.
 
     Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no

@@ -21,7 +21,7 @@ import numpy as np
 from experiments.believe.document import markdown, new_part, read_document, share_interval, write_part
 from experiments.believe.subjects import Subject, subject_of
 from experiments.remeasure import FLOAT, mean_saving
-from experiments.results import SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
+from experiments.results import N_PROCESSES, SNR_LIMIT_DB, read_members, remeasure_alone, run_python, seconds_of
 
 __all__ = ["are_inside", "main", "render_reproducibility"]
 
@@ -94,7 +94,7 @@ def are_inside(member: Mapping[str, Any]) -> list[bool]:
     """
     claimed, measured = member["claimed"], member["measured"]
     if measured is None:
-        return [False]
+        return [False] * N_PROCESSES
     ratios = measured.get("process_ratios", [measured["ratio"]])
     return [bool(claimed["ratio_low"] <= ratio <= claimed["ratio_high"]) for ratio in ratios]
 

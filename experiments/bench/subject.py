@@ -56,8 +56,7 @@ class Subject:
 
     def uniform_assignments(self) -> list[Assignment]:
         """Each scheme wherever it is allowed: together they need every weight in every format."""
-        choices = self.space.choices
-        return [{r: name for r, names in choices.items() if name in names} for name in self.space.schemes]
+        return [self.space.uniform(name) for name in self.space.schemes]
 
 
 def open_subject(folder: Path, cache: Path) -> Subject:

@@ -156,7 +156,7 @@ def _members(result: SearchResult, target: Target) -> list[Point]:
 def _recipes(result: SearchResult, target: Target) -> list[Point]:
     """Of the uniform recipes that were timed, as they were estimated."""
     space = resolve(read_space("default", ep=target.ep), result.record.regions)
-    recipes = [space.uniform(scheme) for scheme in space.schemes]
+    recipes = [recipe for scheme in space.schemes if (recipe := space.uniform(scheme))]
     return [
         (min(found.quality.worst_db, 200.0), found.latency[target.name].ratio)
         for found in (each.outcome for each in result.record.evaluations if each.quantized in recipes)

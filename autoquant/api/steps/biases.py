@@ -44,8 +44,8 @@ def observe_shifts(
 
     The expected shifts of ``bias = "mean"`` are where it starts, whatever the schemes say; then each operator is
     observed in the quantized model with all operators before it corrected, so that what noise does on its way, through
-    Relu and clipping, counts too. That takes two inferences a sample in all, one of them float, and a short session
-    for each operator.
+    Relu and clipping, counts too. That takes two inferences a sample, one of them float (more where what operators
+    write takes more than a gigabyte), and a short session for each operator.
 
     Args:
         prepared: The preprocessed model.

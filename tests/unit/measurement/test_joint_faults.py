@@ -1,6 +1,8 @@
 """Files that fail, processes that are lost, and too many files for one."""
 
+import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,26 +70,53 @@ def test_a_file_that_was_measured_is_not_lost_by_a_later_process(
 
 
 @pytest.mark.parametrize("fault", ["lack", "crash"])
+@pytest.mark.parametrize("method", ["open", "compare"])
 def test_where_files_are_too_many_for_one_process_the_important_half_is_measured(
-    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, fault: str
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, method: str, fault: str
 ) -> None:
-    """The baseline is opened when there is no room left for it, or the system ends the process without a reason."""
+    """The baseline is opened last: there is no room left for it, or the system ends the process without a reason."""
     several = {**files, "third": files["other"], "fourth": files["other"]}
-    fails = FailsTogether, (4, fault, _plain(setup_of(files)))
-    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-    final = measurement(several, n_sessions=2)
+    final = too_many(several, monkeypatch, method, fault, most=3)
     found = final.run()
     assert found.keys() == {"same", "other", REFERENCE}
     assert found["other"].latency["cpu-1t"].n_sessions == 2
     assert not final.lost
-    assert "4 files could not be measured beside each other (" in final.notes[0]
-    assert final.notes[0].endswith("): the 2 that matter most are")
+    assert final.notes[0].startswith("left out, as together they could not be measured: 2 of 4 files, ")
+    assert sum("together" in note for note in final.notes) == 1
+
+
+def test_files_are_halved_until_there_is_room_and_without_those_that_are_broken(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files["same"].write_bytes(b"")
+    several = {**files, **dict.fromkeys(("third", "fourth", "fifth"), files["other"])}
+    final = too_many(several, monkeypatch, "compare", "lack", most=2)
+    assert final.run().keys() == {"other", REFERENCE}
+    assert final.lost.keys() == {"same"}
+    assert final.notes[0].startswith("left out, as together they could not be measured: 3 of 5 files, ")
+
+
+def order_of(keys: list[str], seed: int) -> list[str]:
+    random.Random(seed).shuffle(keys)
+    return keys
+
+
+def too_many(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, method: str, fault: str, most: int
+) -> JointMeasurement:
+    """Of two processes; in the first one the baseline is opened last."""
+    final = measurement(files, n_sessions=2)
+    seed = 0
+    while order_of([REFERENCE, *final.files], seed)[-1] != REFERENCE:
+        seed += 1
+    final.setup = replace(final.setup, seed=seed)
+    fails = FailsTogether, (method, most, fault, _plain(final.setup))
+    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
+    return final
 
 
 def test_files_that_may_not_be_dropped_are_not_halved(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = FailsTogether, (2, "lack", _plain(setup_of(files)))
-    monkeypatch.setattr(FileBenchSetup, "__reduce__", lambda _: fails, raising=False)
-    final = measurement(files, n_sessions=1)
+    final = too_many(files, monkeypatch, "compare", "lack", most=2)
     final.may_drop = False
     with pytest.raises(MemoryError):
         final.run()

@@ -84,9 +84,10 @@ def test_missing_external_data_are_reported(external: Path) -> None:
         load_model(external)
 
 
-def test_external_data_that_end_too_early_are_reported(external: Path) -> None:
+@pytest.mark.parametrize("left", [b"version https://git-lfs.github.com/spec/v1\n", b""])
+def test_external_data_that_end_too_early_are_reported(external: Path, left: bytes) -> None:
     """What a checkout without git-lfs leaves in their place."""
-    external.with_name("weights.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    external.with_name("weights.bin").write_bytes(left)
     with pytest.raises(ModelError, match="external data cannot be read"):
         load_model(external)
 
