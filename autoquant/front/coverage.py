@@ -44,29 +44,33 @@ class Demands:
         return np.where(shares <= weight, inside, self.least - uniform + self.tail * np.log(np.maximum(beyond, 1e-12)))
 
 
-def covering(losses: Floats, errors: Floats, demands: Sequence[Demands], limit: int) -> list[int]:
+def covering(
+    losses: Floats, errors: Floats, demands: Sequence[Demands], limit: int, alternatives: Sequence[int] = ()
+) -> list[int]:
     """Points of which together as many demands as possible are expected to be met, the most important first.
 
-    A point meets a demand if it is no worse in any column. Each next point is the one that adds most to what those
-    before it are expected to meet, which is at least 63 % of what the best choice of as many points would. What
-    adds nothing comes by how little it is beyond what anybody accepts, then in its order.
+    A point meets a demand if it is no worse in any column that it is about. Each next point is the one that adds most
+    to what those before it are expected to meet, which is at least 63 % of what the best choice of as many points
+    would. What adds nothing comes by how little it is beyond what anybody accepts, then in its order.
 
     Args:
         losses: Estimates, shape (n, d), smaller is better in every column.
         errors: Their standard deviations, of the same shape; errors of different points are independent.
         demands: For each column; demands in different columns are independent.
         limit: Most points.
+        alternatives: Columns of which half of the demands are about one alone, each as often as another.
 
     References:
         Zitzler, Brockhoff and Thiele, "The hypervolume indicator revisited", EMO 2007 (weighted hypervolume).
         Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions", 1978.
     """
-    drawn = evenly_spread(_N_DEMANDS, len(demands))
+    drawn, asked = evenly_spread(_N_DEMANDS, len(demands)), _asked(len(demands), alternatives)
     meets = np.ones((len(losses), _N_DEMANDS), dtype=np.float32)
     excess = np.zeros(len(losses))
     for column, demand in enumerate(demands):
         left, error = demand.at(drawn[:, column])[None] - losses[:, column, None], errors[:, column, None]
-        meets *= np.where(error > 0, ndtr(left / np.where(error > 0, error, 1.0)), left >= 0).astype(np.float32)
+        met = np.where(error > 0, ndtr(left / np.where(error > 0, error, 1.0)), left >= 0)
+        meets *= np.where(asked[:, column], met, 1.0).astype(np.float32)
         excess += np.maximum(0.0, losses[:, column] - demand.least) / (abs(demand.least - demand.usual) or 1.0)
     unmet = np.ones(_N_DEMANDS, dtype=np.float32)
     remaining = list(range(len(losses)))
@@ -77,6 +81,15 @@ def covering(losses: Floats, errors: Floats, demands: Sequence[Demands], limit: 
         unmet *= 1 - meets[remaining[i]]
         chosen.append(remaining.pop(i))
     return chosen
+
+
+def _asked(n_columns: int, alternatives: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Which columns each demand is about, shape (_N_DEMANDS, n_columns)."""
+    found = np.ones((_N_DEMANDS, n_columns), dtype=bool)
+    kinds = np.arange(_N_DEMANDS) % (2 * max(1, len(alternatives)))
+    for kind, own in enumerate(alternatives):
+        found[np.ix_(kinds == kind, [column for column in alternatives if column != own])] = False
+    return found
 
 
 def evenly_spread(n: int, n_columns: int) -> Floats:

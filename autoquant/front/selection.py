@@ -38,7 +38,8 @@ def choose_finalists(
 ) -> list[Evaluation]:
     """At most ``limit`` evaluations, the most important first: those that should meet most of what could be asked for.
 
-    Estimates err, so some of those that nothing beats leave room for some that are hardly beaten.
+    Estimates err, so some of those that nothing beats leave room for some that are hardly beaten. Who asks for one of
+    several targets alone counts as much as who asks for all of them.
 
     Evaluations are of no interest that are not faster than float on any target and, where the size is an objective, not
     smaller either; nor those further beyond the least SNR or the largest file than an estimate may err. Those that
@@ -95,7 +96,9 @@ def _covering(
     order = np.argsort(layers(losses, n_compared), kind="stable")[:n_compared]
     demands = _demands(losses[order], objectives, bounds, float_bytes)
     errors = np.array([_errors(found[i][1], objectives, bounds) for i in order])
-    return [found[order[i]][0] for i in covering(losses[order], errors, demands, limit)]
+    first = objectives.n_qualities
+    latencies = range(first, losses.shape[1] - objectives.has_size)
+    return [found[order[i]][0] for i in covering(losses[order], errors, demands, limit, latencies)]
 
 
 def _errors(standing: Standing, objectives: Objectives, bounds: Bounds) -> list[float]:

@@ -80,3 +80,18 @@ def test_what_is_known_exactly_and_asked_for_by_everybody_leaves_no_half_of_a_de
     assert covering(
         np.column_stack([[-40.0, -40.1, -10.0], losses]), np.zeros((3, 3)), [SNR, Demands(0.0, 0.0), RATIO], 2
     ) == [1, 0]
+
+
+def test_half_of_the_demands_are_about_one_of_several_alternatives() -> None:
+    """The second point is slow in one column, and the only accurate one that saves in the other."""
+    found = np.array([(-26.0, 0.7, 0.8), (-43.0, 0.85, 1.1), (-28.0, 0.72, 0.82), (-30.0, 0.8, 0.9)])
+    slow = Demands(1.1, 0.7)
+    asked = [SNR, slow, slow]
+    assert covering(found, np.zeros(found.shape), asked, 2) == [0, 3]
+    assert covering(found, np.zeros(found.shape), asked, 2, [1, 2]) == [0, 1]
+
+
+def test_a_single_alternative_is_always_asked_for() -> None:
+    found = np.array([(-26.0, 0.7), (-43.0, 0.85), (-50.0, 1.2)])
+    plain = covering(found, np.zeros(found.shape), [SNR, RATIO], 3)
+    assert covering(found, np.zeros(found.shape), [SNR, RATIO], 3, [1]) == plain

@@ -206,16 +206,29 @@ def test_finalists_of_hardly_any_noise_are_different() -> None:
     assert len(set(chosen)) == len(chosen) == 4
 
 
-def test_finalists_on_two_targets_are_different() -> None:
-    latencies = [(40, 0.5, 0.9), (30, 0.6, 0.8), (20, 0.7, 0.7), (10, 0.8, 0.6)]
+def on_several_targets(found: Sequence[tuple[float, ...]]) -> list[Evaluation]:
+    """Of SNRs and the ratios on each target."""
     evaluations = []
-    for i, (snr, *found) in enumerate(latencies):
+    for i, (snr, *ratios_of_one) in enumerate(found):
         outcome = a_measured(i, snr_db=snr).outcome
         assert isinstance(outcome, Measurement)
-        both = {f"t{k}": a_latency(ratio) for k, ratio in enumerate(found)}
-        evaluations.append(Evaluation(trial=a_measured(i).trial, outcome=dataclasses.replace(outcome, latency=both)))
-    chosen = numbers(finalists(evaluations, 3))
+        latency = {f"t{k}": a_latency(ratio) for k, ratio in enumerate(ratios_of_one)}
+        evaluations.append(Evaluation(trial=a_measured(i).trial, outcome=dataclasses.replace(outcome, latency=latency)))
+    return evaluations
+
+
+def test_finalists_on_two_targets_are_different() -> None:
+    latencies = [(40, 0.5, 0.9), (30, 0.6, 0.8), (20, 0.7, 0.7), (10, 0.8, 0.6)]
+    chosen = numbers(finalists(on_several_targets(latencies), 3))
     assert len(set(chosen)) == 3
+
+
+def test_what_saves_on_one_target_alone_is_a_finalist_too() -> None:
+    """As recipes and mixes were estimated on one thread, on two and in two streams, with time for few finalists."""
+    found = [(26.4, 0.68, 0.84, 0.78), (26.8, 0.68, 0.86, 0.77), (27.7, 0.7, 0.88, 0.8), (29.3, 0.75, 0.95, 0.85)]
+    found += [(42.8, 0.84, 1.08, 0.94), (43.2, 0.86, 1.06, 0.93), (29.7, 0.8, 0.96, 0.9)]
+    chosen = numbers(finalists(on_several_targets(found), 3))
+    assert {4, 5} & set(chosen)
 
 
 def test_evaluations_that_clearly_drop_too_much_come_after_the_others() -> None:
