@@ -138,7 +138,7 @@ def render_ceilings(document: Mapping[str, Any]) -> str:
     medians = dict(
         zip(("won", "attainable", "share"), (float(np.median(c)) if c else None for c in columns), strict=True)
     )
-    blank = {"model": f"median of {len(found)}", "assignment": "", **dict.fromkeys((PLAIN, *CEILINGS))}
+    blank = {"model": f"median of {len(columns[1])}", "assignment": "", **dict.fromkeys((PLAIN, *CEILINGS))}
     headings = ["model", "assignment", PLAIN, *CEILINGS, f"won by {BEST}", "attainable", "share"]
     return markdown(headings, [_ceiling_texts(row) for row in (*found, {**blank, **medians})])
 
@@ -147,12 +147,13 @@ def _ceiling_rows(model: str, part: Mapping[str, Any]) -> Iterator[dict[str, Any
     uniform = [record for record in (*part["decibels"], *part.get("ceilings", ())) if record["mix"] == 0]
     for scheme in dict.fromkeys(record["scheme"] for record in part.get("ceilings", ())):
         db = {record["algorithm"]: record["snr_db"] for record in uniform if record["scheme"] == scheme}
-        if None in (db[name] for name in (PLAIN, *CEILINGS)) or db.get(BEST, 0.0) is None:
-            continue  # equal to float, or useless
+        row = {name: db[name] for name in (PLAIN, *CEILINGS)}
+        if None in row.values() or db.get(BEST, 0.0) is None:  # something is equal to float, or useless
+            yield {"model": model, "assignment": scheme, **row, **dict.fromkeys(("won", "attainable", "share"))}
+            continue
         attainable = max(db[name] for name in FLOAT_WEIGHTS) - db[WRITTEN]
         won = db[BEST] - db[PLAIN] if BEST in db else None
         share = won / attainable if won is not None and attainable >= _LEAST_ATTAINABLE_DB else None
-        row = {name: db[name] for name in (PLAIN, *CEILINGS)}
         yield {"model": model, "assignment": scheme, **row, "won": won, "attainable": attainable, "share": share}
 
 

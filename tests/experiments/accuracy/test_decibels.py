@@ -61,6 +61,16 @@ def test_what_was_won_is_a_share_of_what_float_weights_would_win_where_that_is_s
     assert rows[2].endswith("| +1.0 | +2.2 | 75% |")
 
 
+def test_a_recipe_with_an_snr_that_is_no_number_has_a_row_and_is_in_no_median() -> None:
+    """As JSON has it where outputs are equal or useless."""
+    odd = a_part(20.0, 26.0, 28.0)
+    odd["ceilings"][0]["snr_db"] = odd["decibels"][0]["snr_db"] = None
+    parts = {"a": a_part(20.0, 26.0, 28.0), "odd": odd}
+    rows = render_ceilings({"parts": parts}).splitlines()[2:]
+    assert [row.split("|")[1].strip() for row in rows] == ["a", "odd", "median of 1"]
+    assert "| odd |" in render_decibels({"parts": {"odd": odd}})
+
+
 def test_without_ceilings_there_is_no_table_of_them() -> None:
     assert render_ceilings({"parts": {"digits": {"decibels": [a_record(PLAIN, 30.0)]}}}) == ""
 
