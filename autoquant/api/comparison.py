@@ -16,7 +16,7 @@ from autoquant.api.configuration import check_targets
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
-from autoquant.domain.objective import SNR_LIMIT_DB
+from autoquant.domain.objective import clamped_db
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
@@ -215,7 +215,7 @@ def _half_share(interval: SessionInterval) -> float:
 def _plain(column: str, value: object) -> object:
     """As JSON can say it."""
     if isinstance(value, float) and column == "snr_db" and not math.isnan(value):
-        return min(max(value, -SNR_LIMIT_DB), SNR_LIMIT_DB)
+        return clamped_db(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

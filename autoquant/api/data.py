@@ -21,7 +21,6 @@ __all__ = ["SearchData", "read_search_data"]
 
 _LEAST_TO_DIVIDE = 16
 """Different evaluation samples; of fewer all are searched on, as a handful is too few to search on and to hold out."""
-_SEARCH_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +125,7 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
     if n_different < _LEAST_TO_DIVIDE:
         notes.append(f"nothing is held out: that takes {_LEAST_TO_DIVIDE} different evaluation samples")
         return _data(calibration, evaluation, evaluation, None, notes)
-    search, rest = hold_out(evaluation, _SEARCH_SHARE)
+    search, rest = hold_out(evaluation)
     notes.append(
         f"{len(search)} of the {len(evaluation)} evaluation samples guide the search,"
         f" the other {len(rest)} are held out for the last measurement"

@@ -14,7 +14,7 @@ from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
-from autoquant.domain.objective import SNR_LIMIT_DB
+from autoquant.domain.objective import clamped_db
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.measurement.costs import FileCosts
@@ -207,7 +207,7 @@ class Finalists:
         assert isinstance(outcome, Measurement)
         ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
         measured = {
-            "snr_db": round(min(max(outcome.quality.worst_db, -SNR_LIMIT_DB), SNR_LIMIT_DB), 3),
+            "snr_db": round(clamped_db(outcome.quality.worst_db), 3),
             "n_samples": outcome.quality.n_samples,
             "ratio": ratios,
         }

@@ -10,7 +10,7 @@ import numpy as np
 from autoquant.calibration.files import HELD_BYTES, Array, FileArray
 from autoquant.calibration.sources import Arrays, DataSource, Feeds, did_you_mean, read_parts, source_name
 from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
-from autoquant.errors import DataError, UsageError
+from autoquant.errors import DataError
 
 __all__ = ["batched", "check_samples", "overlap", "read_samples", "select", "split"]
 
@@ -71,21 +71,17 @@ def check_samples(samples: Samples, inputs: Sequence[InputSignature], *, role: s
         _check_feed(feed, inputs, where, index)
 
 
-def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
+def split(samples: Samples) -> tuple[Samples, Samples]:
     """Divide samples into a calibration and an evaluation part, interleaved.
 
     Samples of equal content go to the same part, so that the parts never overlap.
 
     Args:
         samples: At least two that differ.
-        share: Of the different samples that calibrates, in (0, 1); each part gets at least one.
 
     Raises:
         DataError: There are fewer than two different samples.
-        UsageError: ``share`` is out of its range.
     """
-    if not 0 < share < 1:
-        raise UsageError(f"share is {share}, give a number between 0 and 1")
     digests = samples.feed_digests
     position = {digest: index for index, digest in enumerate(dict.fromkeys(digests))}
     n_different = len(position)
@@ -94,9 +90,7 @@ def split(samples: Samples, share: float = 0.5) -> tuple[Samples, Samples]:
             f"data {samples.source}: a split into calibration and evaluation needs at least 2 different samples, not"
             f" {n_different}, give more or evaluation data of their own"
         )
-    n_calibration = min(max(int(n_different * share + 0.5), 1), n_different - 1)
-    # Bresenham's line: exactly n_calibration of n_different positions, evenly spread, the first among them
-    calibrates = [position[digest] * n_calibration % n_different < n_calibration for digest in digests]
+    calibrates = [position[digest] % 2 == 0 for digest in digests]
     return (
         select(samples, [i for i, chosen in enumerate(calibrates) if chosen], "calibration"),
         select(samples, [i for i, chosen in enumerate(calibrates) if not chosen], "evaluation"),

@@ -9,7 +9,7 @@ from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeKind, RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
 
-__all__ = ["choose_range", "expected_error", "relative_error"]
+__all__ = ["choose_range", "relative_error"]
 
 _HALF = N_BINS // 2
 
@@ -38,7 +38,7 @@ def choose_range(statistics: TensorStatistics, method: RangeMethod, tensor_forma
     - percentile: ``percent`` % of the values. The rest is cut at both ends, at each in proportion to its share of the
       sum of magnitudes, so that a one-sided tensor loses only its largest values. For symmetric formats the values of
       largest magnitude are cut.
-    - MSE: the least ``expected_error`` among ranges whose ends shrink independently; never more than that of min-max.
+    - MSE: the least ``relative_error`` among ranges whose ends shrink independently; never more than that of min-max.
     - entropy: the least Kullback-Leibler divergence between the histogram, values outside counted in its outermost
       bins, and itself averaged over 128 levels of magnitude for symmetric, 255 signed levels for asymmetric formats.
       Exact zeros are left out, as every format represents them exactly; at least 95 % of the others are kept.
@@ -67,10 +67,10 @@ def choose_range(statistics: TensorStatistics, method: RangeMethod, tensor_forma
     return _least_error(statistics, tensor_format)
 
 
-def expected_error(
+def relative_error(
     statistics: TensorStatistics, calibration_range: CalibrationRange, tensor_format: TensorFormat
 ) -> float:
-    """Mean squared error of quantizing and dequantizing a tensor.
+    """Squared error of quantizing and dequantizing a tensor, expected as a share of the sum of its squares.
 
     Exact for values spread evenly within each bin, whether bins are finer or coarser than the step of the integers:
     rounding to the grid, saturation and the rounded zero point are in it. Exact zeros cost nothing.
@@ -81,18 +81,11 @@ def expected_error(
         tensor_format: How the tensor is quantized, per tensor.
 
     Returns:
-        Squared units of the tensor.
+        0 where all values are 0.
 
     References:
         Bennett, "Spectra of Quantized Signals", BSTJ 27(3), 1948: the limit of step^2 / 12 for fine bins and steps.
     """
-    return _Bins.of(statistics).error(calibration_range, tensor_format) / max(statistics.n_values, 1)
-
-
-def relative_error(
-    statistics: TensorStatistics, calibration_range: CalibrationRange, tensor_format: TensorFormat
-) -> float:
-    """``expected_error`` as a share of the mean square of the values; 0 where all of them are 0."""
     bins = _Bins.of(statistics)
     power = bins.power()
     return bins.error(calibration_range, tensor_format) / power if power else 0.0

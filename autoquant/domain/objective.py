@@ -1,5 +1,6 @@
 """What models are compared in, and what is demanded of them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,12 +20,18 @@ __all__ = [
     "Goal",
     "Objectives",
     "Standing",
+    "clamped_db",
     "standing_of",
 ]
 
 LATENCY, SIZE, SNR = "latency", "size", "snr"
 SNR_LIMIT_DB = 200.0
 """Equal outputs count as this much, so that every objective is finite."""
+
+
+def clamped_db(snr_db: float) -> float:
+    """Within plus and minus ``SNR_LIMIT_DB``; NaN stays."""
+    return snr_db if math.isnan(snr_db) else min(max(float(snr_db), -SNR_LIMIT_DB), SNR_LIMIT_DB)
 
 
 class Goal(StrEnum):
@@ -97,9 +104,8 @@ class Objectives:
         Raises:
             KeyError: A metric was not measured.
         """
-        snr = standing.quality.worst_db
         return [
-            *([-min(max(snr, -SNR_LIMIT_DB), SNR_LIMIT_DB)] if self.has_snr else []),
+            *([-clamped_db(standing.quality.worst_db)] if self.has_snr else []),
             *(standing.drops[metric.name] for metric in self.metrics),
             *(latency.ratio for latency in standing.latency.values()),
             *([float(standing.size_bytes)] if self.has_size else []),

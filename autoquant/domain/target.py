@@ -40,7 +40,3 @@ class Target:
         batch = f"-b{self.batch}" if self.batch > 1 else ""
         streams = f"-s{self.streams}" if self.streams > 1 else ""
         return f"{self.ep}-{self.threads}t{batch}{streams}"
-
-    def throughput(self, latency_ms: float) -> float:
-        """Samples a second."""
-        return 1e3 * self.batch * self.streams / latency_ms

@@ -25,14 +25,12 @@ class Equalised:
         prepared: The model: same nodes, same tensors, other constants; the one that was given where nothing could be
             gained.
         tensors: Activations that hold other values than before, in topological order.
-        n_constants: Initializers that were changed or copied.
         largest_exponent: The largest scale, or one over the smallest, is this power of two.
         note: The same in a sentence.
     """
 
     prepared: PreparedModel
     tensors: tuple[TensorName, ...]
-    n_constants: int
     largest_exponent: int
     note: str
 
@@ -55,14 +53,12 @@ def equalise(prepared: PreparedModel, statistics: Mapping[TensorName, ChannelSta
     tensors = tuple(name for name, labels in channels.labels.items() if exponents[labels].any())
     if not tensors:
         note = _IMPOSSIBLE if channels.n == 1 else "rescaling channels would gain nothing"
-        return Equalised(prepared=prepared, tensors=(), n_constants=0, largest_exponent=0, note=note)
+        return Equalised(prepared=prepared, tensors=(), largest_exponent=0, note=note)
     graph = rescaled(prepared.graph, channels.constants, exponents)
-    n_constants = sum(prepared.graph.constants.get(name) != tensor for name, tensor in graph.constants.items())
     largest = int(abs(exponents).max())
     return Equalised(
         prepared=replace(prepared, graph=graph, digest=model_digest(graph.model)),
         tensors=tensors,
-        n_constants=n_constants,
         largest_exponent=largest,
         note=f"channels of {len(tensors)} activations are rescaled by powers of two, up to 2^{largest}",
     )

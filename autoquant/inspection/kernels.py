@@ -18,6 +18,7 @@ __all__ = [
     "Runs",
     "base_op",
     "dequantized_constants",
+    "is_dynamic",
     "runs_as",
 ]
 
@@ -104,16 +105,17 @@ def runs_as(node: Node, graph: Graph) -> Runs:
     if op in ("MatMulNBits", "GatherBlockQuantized"):
         return Runs.WEIGHT_ONLY
     if is_integer_op(op):
-        return Runs.DYNAMIC if _is_dynamic(node, graph) else Runs.INTEGER
+        return Runs.DYNAMIC if is_dynamic(node, graph) else Runs.INTEGER
     if node.inputs and _carries_integers(node.inputs[0], graph):
         return Runs.INTEGER
     types = {graph.dtype(name) for name in node.outputs if name} - {None}
     return Runs.FLOAT if not types or types & _FLOATS else Runs.OTHER
 
 
-def _is_dynamic(node: Node, graph: Graph) -> bool:
-    producers = [graph.producer[name] for name in node.inputs if name in graph.producer]
-    return base_op(node).startswith("DynamicQuantize") or any(base_op(p) == "DynamicQuantizeLinear" for p in producers)
+def is_dynamic(node: Node, graph: Graph) -> bool:
+    """Whether an integer operator quantizes its activations at run time, or reads what does."""
+    producers = [base_op(graph.producer[name]) for name in node.inputs if name in graph.producer]
+    return base_op(node).startswith("DynamicQuantize") or "DynamicQuantizeLinear" in producers
 
 
 def _carries_integers(tensor: TensorName, graph: Graph) -> bool:

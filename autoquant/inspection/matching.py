@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
+from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name
 
@@ -125,5 +126,5 @@ def _leader(op: str, nodes: list[Node], named: Node | None) -> Node:
     alike = [node for node in computing if base_op(node) in op or op in base_op(node)]
     if named is not None and (named in alike or not alike):
         return named
-    linear = [node for node in computing if base_op(node) in ("Conv", "ConvTranspose", "Gemm", "MatMul")]
+    linear = [node for node in computing if base_op(node) in LINEAR]
     return (alike or linear or computing[-1:])[0]

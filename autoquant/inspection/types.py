@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op
-from autoquant.inspection.written import LINEAR, dequantizer, quantization_of, quantizers
+from autoquant.inspection.written import LINEAR, dequantizer, output_quantizations, quantization_of, quantizers_behind
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["X86", "type_causes", "types_that_differ"]
@@ -33,7 +32,7 @@ def type_causes(node: Node, positions: Sequence[int], graph: Graph, machine: str
         machine: ``platform.machine()``.
     """
     entering = [_input(node, i, graph, machine in X86) for i in positions if dequantizer(node.inputs[i], graph)]
-    leaving = [_output(q, graph, machine in X86) for tensor in node.outputs for q in _behind(tensor, graph)]
+    leaving = [_output(q, graph, machine in X86) for tensor in node.outputs for q in quantizers_behind(tensor, graph)]
     meetings = (*entering, *leaving)
     stays = next((meeting.stays for meeting in meetings if meeting.stays), "")
     are_unlike = len({meeting.at_run_time for meeting in meetings}) > 1
@@ -58,7 +57,7 @@ def types_that_differ(kernel: Node, optimized: Graph) -> Iterator[str]:
     """
     before = [dequantizer(name, optimized) for name in kernel.inputs]
     entering = {quantization_of(dq, optimized).dtype for dq in before if dq and not optimized.is_known(dq.inputs[0])}
-    leaving = {quantization_of(q, optimized).dtype for name in kernel.outputs for q in _behind(name, optimized)}
+    leaving = {quantization.dtype for quantization in output_quantizations(kernel, optimized)}
     if len(entering | leaving) > 1:
         yield (
             "onnxruntime makes some signed activations unsigned and others not, so types differ at its"
@@ -95,10 +94,3 @@ def _shared(q: Node, graph: Graph) -> str:
     for dq in graph.consumers.get(q.outputs[0], ()):
         n_readers += max(1, len(graph.consumers.get(dq.outputs[0], ())) + (dq.outputs[0] in graph.outputs))
     return f"not '{q.inputs[0]}', which has {n_readers} readers" if n_readers > 1 else ""
-
-
-def _behind(tensor: TensorName, graph: Graph) -> Iterator[Node]:
-    readers = graph.consumers.get(tensor, ())
-    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
-        tensor = readers[0].outputs[0]
-    return quantizers(tensor, graph)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.inspection.kernels import base_op
+from autoquant.inspection.kernels import base_op, is_dynamic
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
 
@@ -23,6 +23,7 @@ __all__ = [
     "output_quantizations",
     "quantization_of",
     "quantizers",
+    "quantizers_behind",
     "weight_shape",
     "written_as",
 ]
@@ -136,12 +137,15 @@ def input_quantizations(node: Node, graph: Graph) -> dict[int, Quantization]:
 
 def output_quantizations(node: Node, graph: Graph) -> list[Quantization]:
     """Of each Q that reads an output, also behind a Relu or Clip that is its only reader."""
-    found: list[Quantization] = []
-    for tensor in node.outputs:
-        readers = graph.consumers.get(tensor, ())
-        behind = readers[0].outputs[0] if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") else tensor
-        found += [quantization_of(q, graph) for q in quantizers(behind, graph)]
-    return found
+    return [quantization_of(q, graph) for tensor in node.outputs for q in quantizers_behind(tensor, graph)]
+
+
+def quantizers_behind(tensor: TensorName, graph: Graph) -> Iterator[Node]:
+    """Q that read a tensor, or the Relu or Clip that is its only reader."""
+    readers = graph.consumers.get(tensor, ())
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
+        tensor = readers[0].outputs[0]
+    return quantizers(tensor, graph)
 
 
 def written_as(node: Node, graph: Graph) -> Written:
@@ -150,9 +154,7 @@ def written_as(node: Node, graph: Graph) -> Written:
     if op == "MatMulNBits":
         return Written.WEIGHT_ONLY
     if is_integer_op(op):
-        producers = [base_op(graph.producer[name]) for name in node.inputs if name in graph.producer]
-        is_dynamic = op.startswith("DynamicQuantize") or "DynamicQuantizeLinear" in producers
-        return Written.DYNAMIC if is_dynamic else Written.OPERATOR
+        return Written.DYNAMIC if is_dynamic(node, graph) else Written.OPERATOR
     inputs = input_quantizations(node, graph)
     if op in LINEAR and any(graph.is_known(name) for name in node.inputs[:2]):
         return _as_weight(inputs)

@@ -15,6 +15,7 @@ from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
+from autoquant.measurement.costs import TIMING_S
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.memory import resident_growth
@@ -23,8 +24,6 @@ from autoquant.runtime.streams import in_streams
 
 __all__ = ["Compared", "FileBench", "FileBenchSetup", "Round", "Scorer"]
 
-_TIMING_S = 5e-3
-"""A timing lasts at least this long."""
 _STILL_FASTER = 0.95
 _MOST_WARMUPS = 8
 """Rounds that nobody counts: until no file got faster by a twentieth, but not more."""
@@ -141,12 +140,8 @@ class FileBench:
             for key in keys:
                 sessions.pop(key, None)
 
-    def warm_up(self, limit_s: float) -> bool:
-        """Run rounds until no file gets faster from one to the next.
-
-        Returns:
-            Whether that was reached, and neither ``limit_s`` nor the number of rounds ended it.
-        """
+    def warm_up(self, limit_s: float) -> None:
+        """Run rounds until no file gets faster from one to the next, ``limit_s`` is over, or there were enough."""
         end = time.perf_counter() + limit_s
         names = [target.name for target in self.setup.targets]
         before: dict[str, dict[str, float]] = {name: {} for name in names}
@@ -157,11 +152,10 @@ class FileBench:
                 for name in now
                 for key in now[name]
             ):
-                return True
+                return
             before = now
             if time.perf_counter() > end:
-                break
-        return False
+                return
 
     def time(self, target: str, samples: Sequence[int]) -> list[Round]:
         """A round for each sample; where latencies jump it is run again, a few times at most.
@@ -234,7 +228,7 @@ class FileBench:
         try:
             if not known:
                 known.append(self._typical(run_round(sessions, feed, 1, self._rng)[0]))
-            n_repeats = repetitions(statistics.median(known), _TIMING_S)
+            n_repeats = repetitions(statistics.median(known), TIMING_S)
             return run_round(sessions, feed, n_repeats, self._rng)[0]
         except Exception:  # onnxruntime raises its own types from run
             for key, session in sessions.items():

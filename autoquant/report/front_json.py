@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric, MetricValue, PartValues
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, SNR_LIMIT_DB, Goal
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, SNR_LIMIT_DB, Goal, clamped_db
 from autoquant.domain.region import RegionId
 from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
@@ -199,8 +199,10 @@ def _member_document(member: Member) -> dict[str, object]:
         "sha256": member.sha256,
         "size_bytes": member.size_bytes,
         "snr_db": {
-            "worst": None if quality is None else _finite(quality.worst_db),
-            "per_output": {} if quality is None else {name: _finite(snr) for name, snr in quality.per_output.items()},
+            "worst": None if quality is None else clamped_db(quality.worst_db),
+            "per_output": {}
+            if quality is None
+            else {name: clamped_db(snr) for name, snr in quality.per_output.items()},
         },
         "latency": {target: _plain(latency) for target, latency in member.latency.items()},
         "assignment": dict(sorted(member.assignment.items())),
@@ -221,8 +223,8 @@ def _member_document(member: Member) -> dict[str, object]:
 def _interval(found: SnrInterval | None) -> dict[str, object] | None:
     if found is None:
         return None
-    low, high = (None if end is None else _finite(end) for end in (found.low_db, found.high_db))
-    return {"worst": _finite(found.worst_db), "low": low, "high": high, "n_samples": found.n_samples}
+    low, high = (None if end is None else clamped_db(end) for end in (found.low_db, found.high_db))
+    return {"worst": clamped_db(found.worst_db), "low": low, "high": high, "n_samples": found.n_samples}
 
 
 def _parts(values: PartValues) -> dict[str, object]:
@@ -237,10 +239,6 @@ def _value(found: MetricValue) -> dict[str, object]:
 
 def _plain(value: Latency | Footprint) -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _finite(snr_db: float) -> float:
-    return snr_db if math.isnan(snr_db) else min(max(float(snr_db), -SNR_LIMIT_DB), SNR_LIMIT_DB)
 
 
 def _unclamped(snr_db: float) -> float:

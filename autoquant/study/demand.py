@@ -128,7 +128,7 @@ class _Beliefs:
 
         The program knows no standard deviations: a slower assignment that is noisier but more certain is passed over.
         """
-        landscape = replace(self.surrogate.landscape(np.random.default_rng(0), 0.0), layout=layout)
+        landscape = replace(self.surrogate.landscape(), layout=layout)
         weights = np.full(self.surrogate.n_targets, 1 / self.surrogate.n_targets)
         end, limit_db, step_db = time.perf_counter() + seconds, min_snr_db, _FIRST_STEP_DB
         excluded: list[Codes] = []

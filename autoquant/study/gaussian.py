@@ -38,16 +38,12 @@ class Posterior:
         explained = solve_triangular(self.root, self.design @ design.T, lower=True, check_finite=False)
         return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
 
-    def draw(self, rng: np.random.Generator, scale: float) -> Floats:
-        """Weights of one draw; ``scale`` stretches the distance from the mean, 0 gives the mean.
+    def draws(self, rng: np.random.Generator, n: int) -> Floats:
+        """Weights of independent draws, shape (n, U).
 
         References:
             Journel and Huijbregts, "Mining Geostatistics", 1978 (conditioning by kriging, Matheron's rule).
         """
-        return self.mean if scale == 0 else np.asarray(self.mean + scale * (self.draws(rng, 1)[0] - self.mean))
-
-    def draws(self, rng: np.random.Generator, n: int) -> Floats:
-        """Weights of many draws at once, which is far faster than one by one; shape (n, U)."""
         prior = rng.standard_normal((n, self.mean.size))
         noise = np.sqrt(self.variances) * rng.standard_normal((n, len(self.observed)))
         missing = self.observed - prior @ self.design.T - noise

@@ -10,7 +10,6 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.steering import SizeTerm
 
 __all__ = ["Fastest", "fastest_within"]
 
@@ -38,7 +37,6 @@ def fastest_within(
     *,
     seconds: float,
     excluded: Sequence[Codes] = (),
-    size: SizeTerm | None = None,
 ) -> Fastest:
     """Solve the mixed-integer program with HiGHS.
 
@@ -48,7 +46,6 @@ def fastest_within(
         noise_limit: Highest relative noise power of any output.
         seconds: After so long the best assignment so far is taken.
         excluded: Assignments that are no solution, each of shape (R,) and not all float.
-        size: Added to the latency at its first price, and kept below its limit.
 
     References:
         Huangfu and Hall, "Parallelizing the dual revised simplex method", 2018 (HiGHS).
@@ -61,15 +58,9 @@ def fastest_within(
     if not costs.size:  # everything is float
         return Fastest(np.zeros(len(layout.regions), dtype=np.int64), is_proven=True)
     noise = landscape.noise[:, region, scheme] / noise_limit
-    limits = []
-    if size is not None:
-        sizes = np.concatenate([size.table.own[region, scheme], size.table.border])
-        costs = costs + size.prices[0] * sizes
-        limits = [LinearConstraint(sizes[None], ub=size.limit - size.table.constant)]
     padding = np.zeros((len(noise), len(border)))
     constraints = [
         LinearConstraint(np.concatenate([noise, padding], axis=1), ub=1.0),
-        *limits,
         *_structure(layout, region, layout.carries_integers(scheme)),
         *(_others(codes, region, scheme, len(border)) for codes in excluded),
     ]

@@ -64,7 +64,7 @@ class LatencyModel:
         """Standard deviation of a ratio that is measured without error around the model's."""
         return _ERRORS[self._error]
 
-    def fit(self, codes: Codes, ratios: Floats, errors: Floats, *, n_new: int | None = None) -> None:
+    def fit(self, codes: Codes, ratios: Floats, errors: Floats, *, n_new: int) -> None:
         """Condition on observed ratios, shape (n,), with the standard error of each.
 
         Those that it knew before and was still far from count less.
@@ -73,22 +73,20 @@ class LatencyModel:
             codes: Scheme numbers, shape (n, R).
             ratios: Shape (n,).
             errors: Shape (n,).
-            n_new: How many of the last ones it did not know before, where some of the others were left out since; by
-                default those that there are more.
+            n_new: How many of the last ones it did not know before; some of the others may be left out.
 
         References:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
         """
         design = self._features(codes)
         observed, spread = ratios - design @ self._mean, self._alike(design * self._spread)
-        n_known = min(len(self._posterior.observed), len(codes)) if n_new is None else len(codes) - n_new
         believed = spread * _SCALES[self._scale] @ self._posterior.mean
-        self._n_seen += len(codes) - n_known
+        self._n_seen += n_new
         if self._n_seen >= 1.1 * self._n_tuned:
             self._tune(spread, observed, errors)
             self._n_tuned = self._n_seen
         scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
-        known = slice(n_known)
+        known = slice(len(codes) - n_new)
         squares = np.square(observed - believed)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
         self._posterior = condition(scaled, observed, variances)
@@ -100,16 +98,16 @@ class LatencyModel:
         mean = design @ self._mean + spread @ self._posterior.mean
         return mean, self._posterior.variance(spread) + self.error**2
 
-    def coefficients(self, rng: np.random.Generator, scale: float) -> Floats:
-        """Of one draw: the constant, those of each region by scheme (float first) and those of borders.
+    def coefficients(self) -> Floats:
+        """By the mean of the posterior: the constant, those of each region by scheme (float first), those of borders.
 
         Returns:
-            Shape (1 + R S + E,); ``scale`` 0 gives the mean.
+            Shape (1 + R S + E,).
         """
-        return self._coefficients(self._posterior.draw(rng, scale))
+        return self._coefficients(self._posterior.mean)
 
     def many_coefficients(self, rng: np.random.Generator, n: int) -> Floats:
-        """The same of many draws, shape (n, 1 + R S + E)."""
+        """The same of draws, shape (n, 1 + R S + E)."""
         return np.stack([self._coefficients(weights) for weights in self._posterior.draws(rng, n)])
 
     def _coefficients(self, weights: Floats) -> Floats:

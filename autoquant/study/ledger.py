@@ -66,7 +66,7 @@ class _Draws:
     @classmethod
     def of(cls, surrogate: Surrogate, snr_stretch: float, latency_stretch: float) -> "_Draws":
         rng = np.random.default_rng(_SEED)
-        found = [surrogate.landscape(rng, 0.0), *surrogate.landscapes(rng, _N_DRAWS)]
+        found = [surrogate.landscape(), *surrogate.landscapes(rng, _N_DRAWS)]
         return cls(
             _stretched_power(found, snr_stretch),
             _stretched(np.stack([draw.own for draw in found]), latency_stretch),

@@ -59,20 +59,17 @@ class NoiseModel:
         """Standard deviation of the log of an observed noise power around the model's."""
         return _ERRORS[self._error]
 
-    def fit(self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int | None = None) -> None:
+    def fit(self, codes: Codes, noise: Floats, is_quick: npt.NDArray[np.bool_], *, n_new: int) -> None:
         """Condition on observed relative noise powers.
 
         Args:
             codes: Scheme numbers, shape (n, R).
             noise: Relative noise power, shape (n,).
             is_quick: Whether each observation comes from a trial that was stopped early, shape (n,).
-            n_new: How many it did not know before, where some of the others were left out since; by default those that
-                there are more.
+            n_new: How many it did not know before; some of the others may be left out.
         """
         n_before = len(self._posterior.observed)
-        if n_new is None or not n_before:
-            n_new = max(0, len(codes) - n_before)
-        self._n_seen += n_new
+        self._n_seen += n_new if n_before else len(codes)
         target = np.log(np.maximum(noise, FLOAT_NOISE))
         factors = np.where(is_quick, QUICK_VARIANCE, 1.0)
         for _ in range(1 if n_before else _N_FIRST_STEPS):
@@ -86,12 +83,12 @@ class NoiseModel:
         log_total, design = self._linearised(codes, self._posterior.mean)
         return log_total, self._posterior.variance(design) + self.error**2
 
-    def table(self, rng: np.random.Generator, scale: float) -> Floats:
-        """Noise powers of one draw, shape (R, S); 0 for float. ``scale`` 0 gives the mean."""
-        return self._table(self._posterior.draw(rng, scale))
+    def table(self) -> Floats:
+        """Noise powers by the mean of the posterior, shape (R, S); 0 for float."""
+        return self._table(self._posterior.mean)
 
     def tables(self, rng: np.random.Generator, n: int) -> Floats:
-        """The same of many draws, shape (n, R, S)."""
+        """The same of draws, shape (n, R, S)."""
         return np.stack([self._table(weights) for weights in self._posterior.draws(rng, n)])
 
     def _table(self, weights: Floats) -> Floats:

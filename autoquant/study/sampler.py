@@ -280,7 +280,7 @@ class StructureSampler(BaseSampler):
             return None
         weights = self._equal_weights
         gain = self._gain(found, weights)
-        landscape = surrogate.landscape(self._rng, 0.0)
+        landscape = surrogate.landscape()
         codes = self._solve([landscape], weights)
         snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
         ratios = landscape.ratios_of(codes)
@@ -327,7 +327,7 @@ class StructureSampler(BaseSampler):
         assert self._surrogate is not None
         weights = self._weights()
         gain = self._gain(found, weights)
-        drawn = [self._surrogate.landscape(self._rng, min(k, 1.0)) for k in range(_N_DRAWS)]
+        drawn = [self._surrogate.landscape(), *self._surrogate.landscapes(self._rng, _N_DRAWS - 1)]
         best = found.codes[self._members(found, gain, weights)]
         proposals = np.concatenate([self._solve(drawn, weights), self._neighbours(best, gain, weights)])
         candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
@@ -367,7 +367,7 @@ class StructureSampler(BaseSampler):
         region, scheme = np.nonzero(layout.allowed)
         moved = np.tile(start, (len(region), 1))
         moved[np.arange(len(region)), region] = scheme
-        landscape = self._surrogate.landscape(self._rng, 1.0)
+        (landscape,) = self._surrogate.landscapes(self._rng, 1)
         snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
         costs = self._steering.costs(landscape.ratios_of(moved), moved) @ weights
         gains = gain.of_points(snr_db, costs) * self._steering.chances(moved, snr_db)

@@ -27,12 +27,10 @@ class SizeTerm:
     Attributes:
         table: Sizes as shares of the largest file.
         prices: Of the whole, in latency ratios; assignments are looked for at each.
-        limit: Highest share of interest, infinite without one.
     """
 
     table: SizeTable
     prices: tuple[float, ...]
-    limit: float
 
 
 class Steering:
@@ -99,11 +97,11 @@ class Steering:
         return np.column_stack([ratios, np.where(np.isfinite(said), said, self._model.predict(self._codes))])
 
     def term(self, price: float) -> SizeTerm | None:
-        """For solving: what the size costs where it is an objective, and its limit; None where it does not matter."""
+        """For solving: what the size costs where it is an objective or limited; None where it does not matter."""
         if self._model is None:
             return None
         prices = (price,) if self._max_bytes is None else tuple(price + more for more in _PRICES)
-        return SizeTerm(self._model.table, prices, self._limit)
+        return SizeTerm(self._model.table, prices)
 
     @property
     def _limit(self) -> float:

@@ -16,7 +16,15 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, State, Trial
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, SNR_LIMIT_DB, Bounds, Objectives, standing_of
+from autoquant.domain.objective import (
+    DEFAULT_OBJECTIVES,
+    NO_BOUNDS,
+    SNR_LIMIT_DB,
+    Bounds,
+    Objectives,
+    clamped_db,
+    standing_of,
+)
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
@@ -207,10 +215,6 @@ def _value_names(objectives: Objectives, n_targets: int) -> list[str]:
     ]
 
 
-def _finite(snr_db: float) -> float:
-    return max(-SNR_LIMIT_DB, min(SNR_LIMIT_DB, snr_db))
-
-
 def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
     if isinstance(outcome, Failure):
         return {"state": str(outcome.state), "stage": outcome.stage, "reason": outcome.reason}
@@ -218,9 +222,9 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "state": str(outcome.state),
         "quality": _plain(outcome.quality),
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
-        "snr_db": _finite(outcome.quality.worst_db),
+        "snr_db": clamped_db(outcome.quality.worst_db),
         "ratios": [latency.ratio for latency in outcome.latency.values()],
-        "snr_by_output": [_finite(snr) for snr in outcome.quality.per_output.values()],
+        "snr_by_output": [clamped_db(snr) for snr in outcome.quality.per_output.values()],
         "ratio_error": max(((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()), default=None),
         "digest": outcome.digest,
         "effective": dict(outcome.effective),

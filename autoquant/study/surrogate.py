@@ -85,8 +85,8 @@ class Surrogate:
     n_targets: int = 1
     prior: LatencyPrior | None = None
     n_observed: int = field(init=False, default=0)
-    _noise: dict[int, NoiseModel] = field(default_factory=dict)
-    _latency: list[LatencyModel] = field(default_factory=list)
+    _noise: dict[int, NoiseModel] = field(init=False)
+    _latency: list[LatencyModel] = field(init=False)
 
     def __post_init__(self) -> None:
         self._noise = {0: NoiseModel(self.layout)}
@@ -128,13 +128,13 @@ class Surrogate:
             ratio_errors=np.sqrt(np.stack([variance for _, variance in latency], axis=1)),
         )
 
-    def landscape(self, rng: np.random.Generator, scale: float) -> Landscape:
-        """A draw from the posterior; ``scale`` 0 gives the mean."""
-        noise = np.stack([model.table(rng, scale) for model in self._noise.values()])
-        return self._landscape(noise, np.stack([model.coefficients(rng, scale) for model in self._latency]))
+    def landscape(self) -> Landscape:
+        """The mean of the posterior."""
+        noise = np.stack([model.table() for model in self._noise.values()])
+        return self._landscape(noise, np.stack([model.coefficients() for model in self._latency]))
 
     def landscapes(self, rng: np.random.Generator, n: int) -> list[Landscape]:
-        """Many draws, faster than one by one."""
+        """Independent draws from the posterior."""
         noise = np.stack([model.tables(rng, n) for model in self._noise.values()], axis=1)
         found = np.stack([model.many_coefficients(rng, n) for model in self._latency], axis=1)
         return [self._landscape(*drawn) for drawn in zip(noise, found, strict=True)]

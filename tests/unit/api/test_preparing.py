@@ -272,7 +272,6 @@ def test_a_form_whose_outputs_would_differ_is_refused(make: Make, monkeypatch: p
         return Equalised(
             prepared=replace(prepared, graph=graph),
             tensors=(TensorName("h"),),
-            n_constants=1,
             largest_exponent=2,
             note="",
         )

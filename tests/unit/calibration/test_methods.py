@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autoquant.calibration.methods import choose_range, expected_error, relative_error
+from autoquant.calibration.methods import choose_range, relative_error
 from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeMethod, TensorFormat
 from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
@@ -153,31 +153,32 @@ def test_a_percentile_between_bulk_and_outlier_cuts_to_the_bulk() -> None:
 def test_the_expected_error_is_that_of_quantizing_every_value(tensor_format: TensorFormat, fraction: float) -> None:
     values = np.where(normal() > 0, 3 * normal(), normal())
     chosen = CalibrationRange(float(values.min()) * fraction, float(values.max()) * fraction)
-    expected = expected_error(observe(values), chosen, tensor_format)
-    assert expected == pytest.approx(quantization_error(values, chosen, tensor_format), rel=0.03)
+    expected = relative_error(observe(values), chosen, tensor_format)
+    share = quantization_error(values, chosen, tensor_format) / np.mean(np.square(values))
+    assert expected == pytest.approx(share, rel=0.03)
 
 
 def test_exact_zeros_cost_nothing() -> None:
     values = normal(10_000)
     chosen = CalibrationRange(float(values.min()), float(values.max()))
-    error = expected_error(observe(values), chosen, U8)
-    assert expected_error(observe(np.append(values, np.zeros(30_000))), chosen, U8) == pytest.approx(error / 4)
+    error = relative_error(observe(values), chosen, U8)
+    assert relative_error(observe(np.append(values, np.zeros(30_000))), chosen, U8) == pytest.approx(error)
 
 
 def test_a_value_on_the_grid_costs_nothing() -> None:
-    assert expected_error(observe(np.full(9, 3.3)), CalibrationRange(0, 3.3), U8) == pytest.approx(0, abs=1e-20)
+    assert relative_error(observe(np.full(9, 3.3)), CalibrationRange(0, 3.3), U8) == pytest.approx(0, abs=1e-20)
 
 
 def test_a_range_without_width_has_the_scale_one() -> None:
-    error = expected_error(observe(np.full(9, 2.25)), CalibrationRange(0, 0), U8)
-    assert error == pytest.approx(0.0625)
+    error = relative_error(observe(np.full(9, 2.25)), CalibrationRange(0, 0), U8)
+    assert error == pytest.approx((0.25 / 2.25) ** 2, rel=1e-3)
 
 
 @given(arrays, formats)
 def test_mse_never_expects_more_error_than_min_max(values: Floats, tensor_format: TensorFormat) -> None:
     statistics = observe(values)
     errors = [
-        expected_error(statistics, choose_range(statistics, method, tensor_format), tensor_format)
+        relative_error(statistics, choose_range(statistics, method, tensor_format), tensor_format)
         for method in (MSE, MIN_MAX)
     ]
     assert errors[0] <= errors[1]
@@ -259,13 +260,6 @@ def published_divergence(counts: npt.NDArray[np.int64], n_bins: int) -> float:
         candidate[left:right] = np.where(group > 0, group.sum() / max((group > 0).sum(), 1), 0)
     p, q = reference / reference.sum(), candidate / candidate.sum()
     return float((p[p > 0] * np.log(p[p > 0] / q[p > 0])).sum())
-
-
-def test_a_relative_error_is_a_share_of_the_mean_square() -> None:
-    values = np.random.default_rng(0).normal(size=5000) * 3
-    found, covered = observe(values), CalibrationRange(-9.0, 9.0)
-    share = expected_error(found, covered, U8) / np.mean(np.square(values))
-    assert relative_error(found, covered, U8) == pytest.approx(share, rel=1e-3)
 
 
 def test_a_tensor_of_zeros_has_no_relative_error() -> None:

@@ -59,8 +59,7 @@ def test_outputs_are_equal_to_the_last_bit_and_only_constants_change(tmp_path: P
         (n.name, n.op_type, n.inputs, n.outputs) for n in before.nodes
     ]
     assert found.prepared.digest != prepared.digest
-    changed = [n for n, array in constants_of(after.model).items() if (array != constants_of(before.model)[n]).any()]
-    assert found.n_constants == len(changed) > 0
+    assert any((array != constants_of(before.model)[n]).any() for n, array in constants_of(after.model).items())
     assert set(found.tensors) <= set(before.producer)
     assert 2 <= found.largest_exponent <= 8
     assert found.note.startswith(
@@ -85,7 +84,7 @@ def test_a_model_that_gains_nothing_is_given_back(tmp_path: Path) -> None:
     prepared, _, _ = prepared_of(a_convnet(), tmp_path)
     found = equalise(prepared, {})
     assert found.prepared is prepared
-    assert (found.tensors, found.n_constants, found.largest_exponent) == ((), 0, 0)
+    assert (found.tensors, found.largest_exponent) == ((), 0)
     assert found.note == "rescaling channels would gain nothing"
 
 

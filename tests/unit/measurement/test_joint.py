@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,26 +181,30 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: di
     assert bench.compare("cpu-2t", range(1)) == Compared(meters={}, failed={})
 
 
-def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> None:
-    """What the only file takes in one round after the other."""
+def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> Iterator[float]:
+    """What the only file takes in one round after the other; those that were not run are left."""
     following = iter(seconds)
     monkeypatch.setattr(FileBench, "_round", lambda *_: {REFERENCE: [next(following)]})
+    return following
 
 
 def test_it_is_warm_as_soon_as_no_file_gets_faster(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    with_rounds(monkeypatch, [2.0, 1.0, 0.97])
-    assert bench.warm_up(math.inf) is True
+    left = with_rounds(monkeypatch, [2.0, 1.0, 0.97, 0.5])
+    bench.warm_up(math.inf)
+    assert list(left) == [0.5]
 
 
-def test_it_is_not_warm_where_the_time_or_the_most_rounds_end_it_first(
+def test_it_warms_up_no_longer_than_it_may_and_for_so_many_rounds_at_most(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    with_rounds(monkeypatch, [2.0])
-    assert bench.warm_up(-1.0) is False
-    with_rounds(monkeypatch, [2.0 * 0.9**n for n in range(8)])
-    assert bench.warm_up(math.inf) is False
+    left = with_rounds(monkeypatch, [2.0, 1.0])
+    bench.warm_up(-1.0)
+    assert list(left) == [1.0]
+    left = with_rounds(monkeypatch, [2.0 * 0.9**n for n in range(9)])
+    bench.warm_up(math.inf)
+    assert len(list(left)) == 1
 
 
 def test_rounds_are_repeated_where_all_files_are_slow_and_not_where_one_is(

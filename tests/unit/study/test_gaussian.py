@@ -22,11 +22,8 @@ def test_draws_have_the_posterior_mean_and_covariance() -> None:
     rng = np.random.default_rng(0)
     design = rng.standard_normal((4, 3))
     found = condition(design, rng.standard_normal(4), np.full(4, 0.5))
-    draws = np.array([found.draw(rng, 1.0) for _ in range(20_000)])
+    draws = found.draws(rng, 20_000)
     covariance = np.linalg.inv(np.eye(3) + design.T @ design / 0.5)
-    many = found.draws(rng, 20_000)
-    assert np.allclose(many.mean(axis=0), found.mean, atol=0.02)
-    assert np.allclose(np.cov(many.T), np.cov(draws.T), atol=0.04)
     assert np.allclose(draws.mean(axis=0), found.mean, atol=0.02)
     assert np.allclose(np.cov(draws.T), covariance, atol=0.02)
 

@@ -28,12 +28,12 @@ def test_a_prior_is_what_is_predicted_before_anything_is_measured() -> None:
     codes = np.array([[0, 0, 0, 0], [1, 1, 1, 2], [1, 0, 2, 2], [1, 1, 0, 0]])
     expected = [0.9, 0.6, 0.9 - 0.2 - 0.15 - 0.05 + 0.03, 0.9 - 0.2 + 0.05 + 0.02]
     assert LatencyModel(LAYOUT, a_prior()).predict(codes)[0] == pytest.approx(expected)
-    landscape = Surrogate(LAYOUT, prior=a_prior()).landscape(np.random.default_rng(0), 0.0)
+    landscape = Surrogate(LAYOUT, prior=a_prior()).landscape()
     assert landscape.ratios_of(codes)[:, 0] == pytest.approx(expected)
 
 
 def test_a_prior_is_of_the_first_target() -> None:
-    landscape = Surrogate(LAYOUT, n_targets=2, prior=a_prior()).landscape(np.random.default_rng(0), 0.0)
+    landscape = Surrogate(LAYOUT, n_targets=2, prior=a_prior()).landscape()
     assert landscape.constant.tolist() == [0.9, 1.0]
 
 
@@ -46,7 +46,7 @@ def test_measurements_overrule_a_prior_that_is_unsure() -> None:
 
     def error(prior: LatencyPrior, n: int) -> float:
         model = LatencyModel(LAYOUT, prior)
-        model.fit(codes[:n], ratios[:n], np.zeros(n))
+        model.fit(codes[:n], ratios[:n], np.zeros(n), n_new=n)
         found: Floats = np.abs(model.predict(codes[60:])[0] - ratios[60:])
         return float(found.mean())
 
@@ -56,7 +56,7 @@ def test_measurements_overrule_a_prior_that_is_unsure() -> None:
 
 def test_draws_scatter_as_much_as_the_prior_says() -> None:
     surrogate, rng = Surrogate(LAYOUT, prior=a_prior()), np.random.default_rng(5)
-    drawn = [surrogate.landscape(rng, 1.0) for _ in range(3000)]
+    drawn = surrogate.landscapes(rng, 3000)
     assert np.array([x.own[0, :, 1:] for x in drawn]).std(axis=0) == pytest.approx(np.full((4, 2), 0.01), rel=0.1)
     assert np.array([x.border[0] for x in drawn]).std(axis=0) == pytest.approx(np.full(3, 0.005), rel=0.1)
 
@@ -67,8 +67,8 @@ def test_a_ratio_far_from_what_was_believed_counts_less() -> None:
     ratios, errors = truth.ratios_of(codes)[:, 0], np.full(80, 0.01)
     disturbed = ratios + 0.5 * (np.arange(80) % 20 == 0)
     model, found = LatencyModel(LAYOUT), list[float]()
-    for _ in range(3):
-        model.fit(codes, disturbed, errors)
+    for n_new in (80, 0, 0):
+        model.fit(codes, disturbed, errors, n_new=n_new)
         found.append(float(np.abs(model.predict(codes)[0] - ratios).mean()))
     assert found[-1] < 0.5 * found[0]
 
@@ -80,7 +80,7 @@ def test_what_was_learned_counts_fully_also_where_the_scale_of_the_prior_changes
     codes = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(60)])
     ratios, errors = truth.ratios_of(codes)[:, 0], np.full(60, 0.01)
     model = LatencyModel(LAYOUT)
-    model.fit(codes[:50], ratios[:50], errors[:50])
+    model.fit(codes[:50], ratios[:50], errors[:50], n_new=50)
     weights: list[Floats] = []
 
     def tune(self: LatencyModel, *_: Floats) -> None:
@@ -92,7 +92,7 @@ def test_what_was_learned_counts_fully_also_where_the_scale_of_the_prior_changes
 
     monkeypatch.setattr(LatencyModel, "_tune", tune)
     monkeypatch.setattr("autoquant.study.latency.condition", conditioned)
-    model.fit(codes, ratios, errors)
+    model.fit(codes, ratios, errors, n_new=10)
     assert weights[-1] == pytest.approx(np.full(60, model.error**2 + 0.01**2), rel=0.5)
 
 
@@ -107,9 +107,9 @@ def test_a_new_ratio_counts_fully_also_where_an_old_one_was_left_out() -> None:
 
     every, latest = LatencyModel(LAYOUT), LatencyModel(LAYOUT)
     for model in (every, latest):
-        model.fit(codes[:40], ratios[:40], errors[:40])
+        model.fit(codes[:40], ratios[:40], errors[:40], n_new=40)
     before = believed(every)
-    every.fit(codes, ratios, errors)
+    every.fit(codes, ratios, errors, n_new=1)
     latest.fit(codes[1:], ratios[1:], errors[1:], n_new=1)
     moved = believed(latest) - before
     assert moved > 0.9 * (believed(every) - before)
@@ -130,7 +130,7 @@ def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
     surrogate.fit(Observations(codes, np.full((4, 1), 30.0), ratios[:, None], np.full(4, 0.001), np.zeros(4, bool)))
     predicted = surrogate.predict(half[2:]).ratios[0, 0]
     assert predicted > 1.1
-    mean = surrogate.landscape(np.random.default_rng(0), 0.0)
+    mean = surrogate.landscape()
     assert mean.ratios_of(half[2:])[0, 0] == pytest.approx(predicted)
 
 
@@ -144,7 +144,7 @@ def test_what_dynamic_schemes_cost_is_learned_apart_from_the_others() -> None:
     assert model.predict(codes)[0] == pytest.approx([0.6, 0.5, 0.9 - 0.2 + 0.1 - 0.05 + 0.01 + 0.03])
     static = np.array([[0, 0, 0, 0], [1, 1, 1, 2], [2, 2, 2, 2]])
     before = model.predict(static)[0]
-    model.fit(codes[:1], np.array([0.9]), np.array([1e-4]))
+    model.fit(codes[:1], np.array([0.9]), np.array([1e-4]), n_new=1)
     assert model.predict(codes)[0][0] == pytest.approx(0.9, abs=0.02)
     moved = model.predict(static)[0] - before
     assert moved == pytest.approx(np.full(3, moved[0])), "that may be the constant, but says nothing of static schemes"

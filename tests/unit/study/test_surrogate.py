@@ -69,8 +69,7 @@ def test_the_mean_of_the_draws_is_near_the_mean() -> None:
     rng = np.random.default_rng(0)
     found = observations(100)
     surrogate = fitted(found, 100)
-    mean = surrogate.landscape(rng, 0.0)
-    draws = [surrogate.landscape(rng, 1.0) for _ in range(300)]
+    mean, draws = surrogate.landscape(), surrogate.landscapes(rng, 300)
     assert np.allclose(np.mean([draw.own for draw in draws], axis=0), mean.own, atol=0.01)
     logs = [np.log(draw.noise[:, :, 1:]) for draw in draws]
     assert np.allclose(np.mean(logs, axis=0), np.log(mean.noise[:, :, 1:]), atol=0.5)
@@ -107,13 +106,3 @@ def test_it_says_how_many_evaluations_it_was_fitted_to() -> None:
     assert surrogate.n_observed == 0
     surrogate.fit(observations(20))
     assert surrogate.n_observed == 20
-
-
-def test_many_draws_at_once_are_as_many_one_by_one() -> None:
-    surrogate = fitted(observations(40, n_outputs=2, n_targets=2), 40, n_targets=2)
-    (only,) = surrogate.landscapes(np.random.default_rng(5), 1)
-    alone = surrogate.landscape(np.random.default_rng(5), 1.0)
-    assert np.allclose(only.noise, alone.noise)
-    assert np.allclose(only.own, alone.own)
-    assert np.allclose(only.border, alone.border)
-    assert len(surrogate.landscapes(np.random.default_rng(5), 7)) == 7
