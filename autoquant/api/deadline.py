@@ -107,7 +107,7 @@ class Deadline:
 
         Args:
             n_finalists: So far.
-            latency_s: Seconds of an inference on all targets.
+            latency_s: Seconds of an inference on all targets, in the mean of float and finalists.
             costs: Of each file.
             size_bytes: Of a file.
             is_refined: Whether each finalist has a second version, of which outputs are compared alone.

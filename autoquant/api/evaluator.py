@@ -328,18 +328,22 @@ class Evaluator:
         """Known candidates that beat one in all objectives that are no metrics."""
         if progress.ratios:
             least_ratios = {name: ratio - _margin(progress) / 2 for name, ratio in progress.ratios.items()}
-        margin_db = max(_SNR_MARGIN_DB, _SNR_ERRORS * progress.snr_error_db)
-        least_db = progress.quality.worst_db + margin_db if self.objectives.has_snr else -math.inf
         return [
             known
             for known in self._known.values()
             if known.is_complete
             and self.bounds.knows(known.drops)
             and self.bounds.keeps(standing_of(known))
-            and known.quality.worst_db >= least_db
+            and not (self.objectives.has_snr and known.quality.worst_db < _least_db(progress, known))
             and not (self.objectives.has_size and known.size_bytes > size_bytes)
             and _is_faster(known, least_ratios)
         ]
+
+
+def _least_db(progress: Progress, known: Measurement) -> float:
+    """SNR from which on a known candidate is ahead of another one."""
+    scatter_db = math.hypot(progress.quality.error_db, known.quality.error_db)
+    return progress.quality.worst_db + max(_SNR_MARGIN_DB, _SNR_ERRORS * progress.snr_error_db, scatter_db)
 
 
 def _margin(progress: Progress) -> float:

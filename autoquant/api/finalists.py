@@ -126,7 +126,8 @@ class Finalists:
         latencies, refined, writing_s = [float_s], list[float](), 0.0
         with nullcontext() if self.refine is None else closing(self.refine):
             for number, evaluation in enumerate(chosen, 1):
-                latencies.append(_seconds(evaluation))
+                assert isinstance(evaluation.outcome, Measurement)
+                latencies.append(evaluation.outcome.latency_s)
                 is_refining = self.refine is not None and not self.refine.is_over
                 twice = [*refined, latencies[-1]] if is_refining else refined
                 needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW_FINALISTS)
@@ -232,9 +233,3 @@ def _measuring_seconds(
     """
     timed_s = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies)
     return timed_s + sum(costs.judging_seconds(latency_s) for latency_s in twice)
-
-
-def _seconds(evaluation: Evaluation) -> float:
-    outcome = evaluation.outcome
-    assert isinstance(outcome, Measurement)
-    return sum(latency.median_ms for latency in outcome.latency.values()) / 1e3

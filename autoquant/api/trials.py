@@ -117,6 +117,7 @@ class Trials:
     _untimed: set[tuple[str, ...]] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
+    _usual: list[float] = field(default_factory=list)
     _measuring: list[float] = field(default_factory=list)
     _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
     _n_repeated: int = 0
@@ -181,7 +182,7 @@ class Trials:
                 probed = True
             if done := self._nothing_left():
                 return done
-            if self._left < 1.2 * max(self._seconds[-5:], default=self.first_seconds) or not self._trial():
+            if self._left < 1.2 * max(self._usual[-5:], default=self.first_seconds) or not self._trial():
                 return "time"
             n_done += 1
         return "trials"
@@ -199,11 +200,13 @@ class Trials:
     @property
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
-        latency_s = sum(self.facts.float_s.values())
-        n_finalists = sum(isinstance(e.outcome, Measurement) and e.outcome.is_complete for e in self.study.evaluations)
+        outcomes = [e.outcome for e in self.study.evaluations]
+        complete = [m for m in outcomes if isinstance(m, Measurement) and m.is_complete]
+        n_finalists, float_s = min(len(complete) + 1, self.n_finalists), sum(self.facts.float_s.values())
+        each_s = statistics.median([found.latency_s for found in complete] or [float_s])
         finish_s = self.deadline.finish_seconds(
-            min(n_finalists + 1, self.n_finalists),
-            latency_s,
+            n_finalists,
+            (float_s + n_finalists * each_s) / (1 + n_finalists),
             self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
             self.size_bytes,
             is_refined=self.is_refined,
@@ -243,10 +246,12 @@ class Trials:
         evaluation = Evaluation(trial=trial, outcome=outcome)
         self.study.tell(evaluation)
         is_new = self._remember(evaluation)
-        has_failed = isinstance(outcome, Failure)
+        has_failed, follows_failure = isinstance(outcome, Failure), self._n_failed > 0
         self._n_failed = 0 if is_new else self._n_failed + has_failed
         self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
         self._seconds.append(self.deadline.elapsed - start)
+        if not (has_failed or follows_failure):
+            self._usual.append(self._seconds[-1])
         if is_new and outcome.state is not State.UNTIMED:
             self._measuring.append(self._seconds[-1])
         if is_new and is_proposed:

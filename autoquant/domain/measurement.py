@@ -75,11 +75,14 @@ class Quality:
         per_output: SNR in dB of each float output, pooled over the samples; ``inf`` where equal.
         agreement: Share of equal elements of each output of integers, booleans or strings.
         n_samples: Evaluation samples behind the numbers.
+        error_db: Standard deviation of the worst output's SNR as an estimate for other samples, in dB, beside what all
+            candidates have in common; 0 where it is unknown.
     """
 
     per_output: Mapping[str, float]
     agreement: Mapping[str, float]
     n_samples: int
+    error_db: float = 0.0
 
     @property
     def worst_db(self) -> float:
@@ -133,6 +136,11 @@ class Measurement:
     state: State
     size_bytes: int
     drops: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds of an inference on all targets."""
+        return sum(found.median_ms for found in self.latency.values()) / 1e3
 
     @property
     def is_complete(self) -> bool:

@@ -1,5 +1,6 @@
 """Which evaluations are worth a last, careful measurement, and which of them are delivered."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -104,10 +105,11 @@ def _covering(
 def _errors(standing: Standing, objectives: Objectives, bounds: Bounds) -> list[float]:
     """Standard deviations of the losses.
 
-    SNRs of like candidates err alike, which changes no choice among them unless an SNR is demanded.
+    What the SNRs of all candidates err by changes no choice among them unless an SNR is demanded.
     """
+    common_db = 0.0 if bounds.min_snr_db is None else _SNR_ERROR_DB
     return [
-        *([0.0 if bounds.min_snr_db is None else _SNR_ERROR_DB] if objectives.has_snr else []),
+        *([math.hypot(common_db, standing.quality.error_db)] if objectives.has_snr else []),
         *(0.0 for _ in objectives.metrics),
         *((latency.ratio_high - latency.ratio_low) / (2 * _Z95) for latency in standing.latency.values()),
         *([0.0] if objectives.has_size else []),

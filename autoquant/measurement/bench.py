@@ -5,7 +5,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,8 @@ _ENOUGH = 0.015
 """Standard error of a ratio above which rounds are added."""
 _ROUNDING_DB = 90.0
 """A candidate closer to float than this tells nothing of how quantization noise is spread."""
+_N_USUAL, _MANY_SHARE = 16, 0.4
+"""What there are more samples than so many for may take that share of the time: every file of the end runs them all."""
 _N_LEARNING = 64
 """The telling samples are looked for among so many."""
 N_FIRST = 4
@@ -80,7 +82,7 @@ class Bench:
         targets: Where candidates are timed.
         feeds: Evaluation samples, in memory, without those that there was no time for.
         seed: Of orders and resampling.
-        seconds: For running the float model on the samples; two are run in any case.
+        seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
         reference: Outputs of the float model, by sample.
@@ -97,10 +99,10 @@ class Bench:
     opening_s: float = 0.1
     float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    _signal: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    _telling: TellingSamples = field(default_factory=lambda: TellingSamples(0, 0))
-    _pinned: dict[str, Session] = field(default_factory=dict)
+    names: list[str] = field(init=False)
+    _signal: npt.NDArray[np.float64] = field(init=False)
+    _telling: TellingSamples = field(init=False)
+    _pinned: dict[str, Session] = field(init=False)
     _values: dict[int, tuple[npt.NDArray[np.generic], Initializers]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -147,9 +149,10 @@ class Bench:
         self.float_opening_s = time.perf_counter() - start
 
     def _run_reference(self, session: Session) -> None:
-        end = time.perf_counter() + self.seconds
-        for feed in self.feeds:
-            if len(self.reference) >= 2 and time.perf_counter() > end:
+        start = time.perf_counter()
+        for k, feed in enumerate(self.feeds):
+            limit_s = self.seconds if k < _N_USUAL else _MANY_SHARE * self.seconds
+            if k >= 2 and time.perf_counter() - start > limit_s:
                 break
             self.reference.append(session.run(None, feed))
         self.feeds = self.feeds[: len(self.reference)]
@@ -225,24 +228,27 @@ class Bench:
             sessions: The candidate's, by target name.
             n_rounds: Timed rounds; up to twice as many where the ratios scatter; samples repeat where they are fewer.
                 With 0 the quality of a few telling samples is all that is measured.
-            goes_on: Asked with the estimate before the first round, after a third of the rounds and after all of them.
+            goes_on: Asked with the estimate before the first round, after a third of the rounds, and after all of them
+                whether there shall be more.
             observe: Told the outputs of each sample on the first target.
 
         Returns:
-            Quality of the worst target, latency by target name, and whether ``goes_on`` always said yes.
+            Quality of the worst target, latency by target name, and whether all rounds were run.
         """
         rng = random.Random(self.seed)
         meters = {name: QualityMeter(self.names) for name in sessions}
         timings = {name: Timings() for name in sessions}
         samples = self._samples(n_rounds)
-        n_first = min(self._n_first, len(samples))
+        n_first, n_most = min(self._n_first, len(samples)), 2 * n_rounds
         checkpoints = _checkpoints(n_first, n_rounds) if self._telling.is_known else frozenset()
-        for k in range(max(len(samples), n_first + 2 * n_rounds)):
-            if k in checkpoints and not goes_on(self._progress(meters, timings)):
-                return self._progress(meters, timings).quality, self._latencies(timings), False
+        for k in range(max(len(samples), n_first + n_most)):
             sample, is_new = samples[k % len(samples)], k < len(samples)
             number = k - n_first
-            is_timed = 0 <= number < n_rounds or (n_rounds <= number < 2 * n_rounds and _scatters(timings))
+            if k in checkpoints and not goes_on(self._progress(meters, timings)):
+                if number < n_rounds:
+                    return self._progress(meters, timings).quality, self._latencies(timings), False
+                n_most = n_rounds
+            is_timed = 0 <= number < n_rounds or (n_rounds <= number < n_most and _scatters(timings))
             if not (is_new or is_timed):
                 continue
             outputs = self._run(sample, sessions, timings if is_timed else {}, rng)
@@ -276,11 +282,21 @@ class Bench:
 
     def _progress(self, meters: Mapping[str, QualityMeter], timings: Mapping[str, Timings]) -> Progress:
         n_done = len(next(iter(meters.values())).noise)
-        shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
-        quality = worst([meter.quality(shares, self._signal) for meter in meters.values()])
+        quality = worst([self._quality(meter) for meter in meters.values()])
         ratios = {name: timing.ratio for name, timing in timings.items() if timing.session}
         n_rounds = len(next(iter(timings.values())).session)
         return Progress(quality, self._telling.error_db(n_done), ratios, n_rounds)
+
+    def _quality(self, meter: QualityMeter) -> Quality:
+        n_done = len(meter.noise)
+        shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
+        quality = meter.quality(shares, self._signal)
+        if not quality.per_output:
+            return quality
+        output = self.names.index(min(quality.per_output, key=quality.per_output.__getitem__))
+        scatter_db = self._telling.scatter_db(np.array(meter.noise)[:, output], output)
+        left_out_db = self._telling.error_db(n_done) if self._telling.is_known else 0.0
+        return replace(quality, error_db=math.hypot(scatter_db, left_out_db))
 
     def _run(
         self,

@@ -68,5 +68,22 @@ class TellingSamples:
         others = (held.sum(axis=0) - held) / (len(held) - 1)
         return float(np.sqrt(np.mean(np.square(10 * np.log10(held / others)), axis=0)).max())
 
+    def scatter_db(self, noise: Floats, output: int) -> float:
+        """How far other samples may lead elsewhere for this candidate alone, a standard deviation in dB.
+
+        Candidates whose noise lies in the samples where that of all others does are lucky and unlucky together; what
+        departs from that is their own.
+
+        Args:
+            noise: Of a candidate in the first samples of the order, shape (n,).
+            output: Number of the output.
+        """
+        n, total = len(noise), noise.sum()
+        if n < 2 or not 0 < total < math.inf:
+            return 0.0
+        expected = np.maximum(self._mean()[self._order[:n], output], 1e-9) if self.is_known else np.ones(n)
+        departures = noise / total - expected / expected.sum()
+        return float(10 / math.log(10) * np.sqrt(n / (n - 1) * np.square(departures).sum()))
+
     def _mean(self) -> Floats:
         return np.asarray(np.mean(self._learned, axis=0))

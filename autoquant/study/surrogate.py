@@ -13,7 +13,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.landscape import Landscape
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.noise import NoiseModel
+from autoquant.study.noise import FLOAT_NOISE, NoiseModel
 
 __all__ = ["Observations", "Prediction", "Surrogate"]
 
@@ -104,8 +104,7 @@ class Surrogate:
         n_all = len(found) if n_all is None else n_all
         n_new = min(max(0, n_all - self.n_observed), len(found))
         self.n_observed = n_all
-        counts = np.bincount(np.argmin(found.snr_db, axis=1), minlength=found.snr_db.shape[1])
-        worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0]
+        worst = _worst_outputs(found.snr_db)
         self._noise = {i: self._noise.get(i) or NoiseModel(self.layout) for i in worst}
         for i, noise in self._noise.items():
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick, n_new=n_new)
@@ -143,3 +142,10 @@ class Surrogate:
         shape = self.n_targets, len(self.layout.regions), len(self.layout.schemes)
         constant, own, border = np.split(found, [1, 1 + shape[1] * shape[2]], axis=1)
         return Landscape(self.layout, noise, constant[:, 0], own.reshape(shape), border)
+
+
+def _worst_outputs(snr_db: Floats) -> list[int]:
+    """Those that are the worst one of an evaluation, the most often first; equal outputs tell of none."""
+    noisy = snr_db[10 ** (-snr_db.min(axis=1) / 10) > FLOAT_NOISE]
+    counts = np.bincount(np.argmin(noisy, axis=1), minlength=snr_db.shape[1])
+    return [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_OUTPUTS] if counts[i] > 0] or [0]

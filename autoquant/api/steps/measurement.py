@@ -63,7 +63,7 @@ def measure(
         assignment: What it was built from.
         found: The partition.
         n_rounds: Timed rounds; with 0 the quality is all that is measured.
-        goes_on: Asked before the first round, after a third of them and after all.
+        goes_on: See ``Bench.measure``.
         known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again,
             only its size is its own.
         observe: Told the outputs of each sample.

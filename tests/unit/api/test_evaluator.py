@@ -99,16 +99,18 @@ ANSWERS = Objectives(has_snr=False, metrics=TOP1, has_size=True)
 """The size is an objective in what follows, as then nobody is stopped for being slower than float."""
 
 
-def a_rival(*, snr_db: float, drop: float = 0.0, size_bytes: int = 0) -> Measurement:
+def a_rival(*, snr_db: float, drop: float = 0.0, size_bytes: int = 0, error_db: float = 0.0) -> Measurement:
     outcome = a_measured(99, snr_db=snr_db, ratio=0.02, drops={"top1": drop}, size_bytes=size_bytes).outcome
     assert isinstance(outcome, Measurement)
-    return outcome
+    return replace(outcome, quality=replace(outcome.quality, error_db=error_db))
 
 
 @pytest.mark.parametrize(
     ("objectives", "rival", "is_stopped"),
     [
         (Objectives(has_size=True), a_rival(snr_db=math.inf), True),
+        (Objectives(has_size=True), a_rival(snr_db=150, error_db=9), True),
+        (Objectives(has_size=True), a_rival(snr_db=150, error_db=999), False),
         (Objectives(has_size=True), a_rival(snr_db=-90), False),
         (Objectives(has_size=True), a_rival(snr_db=math.inf, size_bytes=10**9), False),
         (ANSWERS, a_rival(snr_db=-90), True),

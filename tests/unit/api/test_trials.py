@@ -334,3 +334,31 @@ def test_failures_and_repetitions_in_turn_end_a_search_too(tmp_path: Path) -> No
 
     trials = some_trials(tmp_path, Moody(is_coarse=True), is_structured=True, sampler=Stubborn())
     assert trials.run(400) == "failing"
+
+
+def test_a_candidate_that_hangs_does_not_end_the_search(tmp_path: Path) -> None:
+    deadline = Deadline(60.0)
+
+    class Hanging(Answers):
+        def evaluate(self, *arguments: Any, **named: Any) -> Measurement | Failure | None:
+            found = super().evaluate(*arguments, **named)
+            has_hung = len(self.seen) == 6
+            deadline.spent_s += 10.0 if has_hung else 0.1
+            return Failure(stage="process", reason="it took more than 10 s") if has_hung else found
+
+    trials = some_trials(tmp_path, Hanging(), is_structured=False)
+    trials.deadline = deadline
+    deadline.spent_s = 36.0
+    trials.run(20)
+    assert len(trials.study.evaluations) == 20
+
+
+def test_time_is_kept_for_finalists_as_fast_as_candidates_are(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    trials.facts = replace(trials.facts, float_s={"cpu": 1.0})
+    trials.deadline = Deadline(10_000.0)
+    slow_s = trials._left
+    for assignment in ({}, dict.fromkeys(IDS, "a"), dict.fromkeys(IDS, "b")):
+        trials.measure(assignment)
+    trials.facts = replace(trials.facts, float_s={"cpu": 1e-3})
+    assert 0 < slow_s < trials._left

@@ -369,3 +369,15 @@ def test_of_those_that_drop_too_much_the_nearest_come_first() -> None:
         bounds=Bounds(max_drops={"top1": 0.01}),
     )
     assert numbers(chosen) == [3]
+
+
+def test_what_is_hardly_behind_an_uncertain_snr_is_a_finalist_before_what_is_far_behind() -> None:
+    lucky, spare, far = evaluations_of([(58.0, 0.47), (55.0, 0.48), (35.0, 0.47)])
+
+    def with_error(evaluation: Evaluation, error_db: float) -> Evaluation:
+        assert isinstance(evaluation.outcome, Measurement)
+        quality = dataclasses.replace(evaluation.outcome.quality, error_db=error_db)
+        return dataclasses.replace(evaluation, outcome=dataclasses.replace(evaluation.outcome, quality=quality))
+
+    assert numbers(finalists([lucky, spare, far], 2)) == [0, 2], "it may be the fastest"
+    assert numbers(finalists([with_error(each, 3.0) for each in (lucky, spare, far)], 2)) == [0, 1]

@@ -1,3 +1,4 @@
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,7 +30,9 @@ def always(progress: Progress) -> bool:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS)
+    found = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS)
+    found.float_s[NAME] = 1e-3  # however busy the machine is
+    return found
 
 
 def noisy(bench: Bench, noise: Noise, log: list[tuple[str, Feed]] | None = None) -> dict[str, FakeSession]:
@@ -153,6 +156,38 @@ def test_interest_is_asked_again_behind_the_rounds(bench: Bench) -> None:
 
     bench.measure(noisy(bench, in_seven), 6, ask)
     assert asked == [0, 2, 6]
+
+
+def test_what_is_of_no_interest_behind_the_rounds_is_complete_and_has_no_more_of_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.bench._scatters", lambda _: True)
+    teach(bench, in_seven)
+    n_rounds = []
+    for goes_on in (always, lambda progress: progress.n_rounds < 6):
+        quality, latency, is_complete = bench.measure(noisy(bench, in_seven), 6, goes_on)
+        assert is_complete
+        assert quality.n_samples == 12
+        n_rounds.append(latency[NAME].n_rounds)
+    assert n_rounds == [12, 6]
+
+
+def test_the_error_of_a_quality_is_that_of_the_candidate_alone(bench: Bench) -> None:
+    teach(bench, in_seven)
+    like, unlike = (bench.measure(noisy(bench, noise), 6, always)[0] for noise in (in_seven, lambda i: in_seven(i - 1)))
+    assert like.error_db < 0.01
+    assert unlike.error_db > 3
+
+
+@pytest.mark.parametrize(("seconds", "n_run"), [(0.0, 2), (8.0, 10), (20.0, 16), (50.0, 22), (math.inf, 24)])
+def test_there_is_less_time_for_more_samples_than_usual(
+    seconds: float, n_run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count()
+    monkeypatch.setattr("autoquant.measurement.bench.time.perf_counter", lambda: float(next(now)))
+    monkeypatch.setattr(Bench, "time_float", lambda _: None)
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS, seconds=seconds)
+    assert len(bench.feeds) == len(bench.reference) == n_run
 
 
 def test_the_float_model_itself_is_equal(bench: Bench) -> None:

@@ -100,3 +100,26 @@ def test_outputs_without_noise_do_not_hide_the_error_of_the_others() -> None:
 
 def test_the_error_is_infinite_until_enough_candidates_were_seen() -> None:
     assert taught(noise_in(5)).error_db(4) == np.inf
+
+
+def test_candidates_whose_noise_lies_where_that_of_the_others_does_do_not_scatter() -> None:
+    telling = taught(*[noise_in(5, 2)] * 4)
+    noise = noise_in(5, 2, scale=37.0)[telling.order]
+    assert telling.scatter_db(noise[:, 0], 0) == pytest.approx(0, abs=1e-9)
+    assert telling.scatter_db(noise_in(7)[telling.order][:, 0], 0) > 3
+
+
+@pytest.mark.parametrize("is_taught", [True, False])
+def test_the_scatter_is_how_much_the_noise_over_as_many_other_samples_differs(is_taught: bool) -> None:
+    rng = np.random.default_rng(0)
+    telling = TellingSamples(64, 1)
+    for _ in range(4 if is_taught else 0):
+        telling.learn(np.ones((64, 1)))
+    drawn = rng.gamma(0.5, size=(300, 64))
+    found = [telling.scatter_db(noise, 0) for noise in drawn]
+    assert np.mean(found) == pytest.approx(np.std(10 * np.log10(drawn.sum(axis=1))), rel=0.1)
+
+
+@pytest.mark.parametrize("noise", [[1.0], [0.0, 0.0], [1.0, np.inf], [1.0, np.nan]])
+def test_nothing_is_said_of_the_scatter_of_one_sample_and_of_broken_outputs(noise: list[float]) -> None:
+    assert taught(*[noise_in(5)] * 4).scatter_db(np.array(noise), 0) == 0

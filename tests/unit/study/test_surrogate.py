@@ -106,3 +106,13 @@ def test_it_says_how_many_evaluations_it_was_fitted_to() -> None:
     assert surrogate.n_observed == 0
     surrogate.fit(observations(20))
     assert surrogate.n_observed == 20
+
+
+def test_only_outputs_that_are_the_worst_one_of_an_evaluation_are_modelled() -> None:
+    found = observations(20, n_outputs=2)
+    snr_db = np.where(np.arange(20)[:, None] == 0, 200.0, np.array([[90.0, 30.0]]))
+    surrogate = fitted(Observations(found.codes, snr_db, *_rest(found)), 20)
+    assert len(surrogate.landscape().noise) == 1
+    assert surrogate.predict(found.codes).snr_db[1:] == pytest.approx(np.full(19, 30.0), abs=10)
+    only_float = Observations(found.codes[:1], snr_db[:1], *(part[:1] for part in _rest(found)))
+    assert len(fitted(only_float, 1).landscape().noise) == 1
