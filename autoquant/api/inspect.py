@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autoquant.api.steps import model_path
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, TargetError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.measurement.saturation import is_saturating
@@ -24,7 +24,7 @@ from autoquant.model.rewrite import (
     name_nodes,
     to_bytes,
 )
-from autoquant.runtime.session import open_session
+from autoquant.runtime.session import CompiledError, open_session
 
 __all__ = ["InspectedModel", "inspect_model"]
 
@@ -69,7 +69,7 @@ def inspect_model(
 
     Raises:
         ModelError: A model cannot be read or opened.
-        TargetError: The execution provider is not installed.
+        TargetError: The execution provider is not installed, or does not show what it runs.
     """
     path = model_path(model)
     found = _inspect(path, target)
@@ -89,6 +89,8 @@ def _inspect(path: Path, target: Target) -> Inspection:
             open_session(source, target, optimized_path=file, keeps_constants=saturates)
         except ModelError as error:
             raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error
+        except CompiledError as error:
+            raise TargetError(f"{error}; inspect the model with --ep cpu") from error
         optimized = read_optimized_nodes(file, has_constants=saturates)
     return inspect_graphs(
         _readable(named), optimized, ep=target.ep, machine=platform.machine(), is_saturating=saturates

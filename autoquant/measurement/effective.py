@@ -30,8 +30,10 @@ def effective_assignment(
 
     Returns:
         For each region its scheme where at least one of its nodes runs as asked, ``float`` where none does, and
-        ``REQUANTIZED`` for a float region that runs on integers.
+        ``REQUANTIZED`` for a float region that runs on integers. What was asked where it is unknown what runs.
     """
+    if not optimized.is_known:
+        return {region.id: assignment.get(region.id, FLOAT) for region in regions}
     found: dict[RegionId, str] = {}
     for region in regions:
         asked = assignment.get(region.id, FLOAT)

@@ -20,7 +20,7 @@ from autoquant.errors import ProfileError
 from autoquant.isolation.process import memory_folder
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name, read_optimized_nodes
-from autoquant.runtime.session import Initializers, Session, open_session
+from autoquant.runtime.session import CompiledError, Initializers, Session, open_session
 
 __all__ = ["LEAST_RUNS", "Profile", "kernel_us", "region_us", "take_profiles"]
 
@@ -87,9 +87,12 @@ def take_profiles(
 def _open(model: Model, target: Target, folder: Path) -> tuple[ProfiledSession, Path]:
     folder.mkdir()
     optimized, (source, initializers) = folder / "optimized.onnx", model
-    return open_session(
-        source, target, initializers=initializers, optimized_path=optimized, profile_prefix=folder / "profile"
-    ), optimized
+    try:
+        return open_session(
+            source, target, initializers=initializers, optimized_path=optimized, profile_prefix=folder / "profile"
+        ), optimized
+    except CompiledError as error:
+        raise ProfileError(str(error)) from error
 
 
 def _run_in_turn(sessions: Sequence[Session], feeds: Sequence[Feed], seconds: float) -> None:

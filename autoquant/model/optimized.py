@@ -19,6 +19,7 @@ __all__ = [
     "original_name",
     "read_optimized",
     "read_optimized_nodes",
+    "unknown_graph",
 ]
 
 SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
@@ -42,11 +43,18 @@ class OptimizedGraph:
         integer_nodes: Nodes of the given model that became integer kernels.
         kernels: Operator, domain before it, of every node, in order.
         digest: Equal for equal graphs, small constants included and large ones left out.
+        is_known: Whether there was a graph to read.
     """
 
     integer_nodes: frozenset[str]
     kernels: tuple[str, ...]
     digest: str
+    is_known: bool = True
+
+
+def unknown_graph(model: bytes) -> OptimizedGraph:
+    """What an execution provider makes of a model that doesn't show it."""
+    return OptimizedGraph(frozenset(), (), hashlib.sha256(model).hexdigest(), is_known=False)
 
 
 def read_optimized(path: Path) -> OptimizedGraph:

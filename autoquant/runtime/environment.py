@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 
 from autoquant.runtime.machine import read_machine, usable_processors
-from autoquant.runtime.providers import installed
+from autoquant.runtime.providers import installed, runtime_version
 
 __all__ = ["describe_environment", "differences"]
 
@@ -90,7 +90,7 @@ def _versions() -> Mapping[str, str]:
         name = str(distribution.metadata["Name"])
         if name in found or name.startswith(f"{_RUNTIME}-"):
             found[name] = distribution.version
-    return found
+    return found | {_RUNTIME: runtime_version()}
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:

@@ -4,7 +4,7 @@ import onnxruntime as ort
 
 from autoquant.errors import TargetError
 
-__all__ = ["installed", "provider_of"]
+__all__ = ["installed", "provider_of", "runtime_version"]
 
 _SUFFIX = "ExecutionProvider"
 
@@ -12,6 +12,11 @@ _SUFFIX = "ExecutionProvider"
 def installed() -> tuple[str, ...]:
     """Short names of the execution providers of this onnxruntime, e.g. ``("cpu",)``."""
     return tuple(name.removesuffix(_SUFFIX).lower() for name in ort.get_available_providers())
+
+
+def runtime_version() -> str:
+    """Of onnxruntime, whichever package it comes from: providers have packages of their own, like onnxruntime-gpu."""
+    return str(ort.__version__)
 
 
 def provider_of(ep: str) -> str:

@@ -16,7 +16,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.runtime.providers import provider_of
 
-__all__ = ["Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
+__all__ = ["CompiledError", "Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
 
 Initializers = Mapping[str, "ort.OrtValue"]
 """Initializers that a skeleton model leaves out, by name."""
@@ -24,6 +24,7 @@ Initializers = Mapping[str, "ort.OrtValue"]
 
 _NO_IDLE_SPINNING = "session.force_spinning_stop"
 _EXTERNAL = "session.optimized_model_external_initializers_"
+_COMPILED = "it contains compiled nodes"
 
 
 class Session(Protocol):
@@ -32,6 +33,10 @@ class Session(Protocol):
     def run(self, output_names: Sequence[str] | None, input_feed: Feed) -> list[npt.NDArray[np.generic]]:
         """Outputs by position."""
         ...
+
+
+class CompiledError(TargetError):
+    """The execution provider makes kernels of its own of whole parts of a graph, which onnxruntime cannot write."""
 
 
 def ort_values(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Initializers:
@@ -63,6 +68,7 @@ def open_session(
         profile_prefix: Kernel times are written to a file whose name begins so, until ``end_profiling`` is called.
 
     Raises:
+        CompiledError: The graph was to be written, and the execution provider compiles it.
         ModelError: onnxruntime refuses the model.
         TargetError: The execution provider is not installed, or does not start.
     """
@@ -85,6 +91,10 @@ def open_session(
             providers=[provider],
         )
     except Exception as error:
+        if optimized_path is not None and _COMPILED in str(error):
+            raise CompiledError(
+                f"execution provider '{target.ep}' compiles graphs and does not show what it runs"
+            ) from error
         where = "model" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot open it: {_one_line(error)}") from error
     if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone

@@ -3,13 +3,12 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.api.steps.caching import recalled
+from autoquant.api.steps.caching import made_by, recalled
 from autoquant.api.steps.passes import in_passes
 from autoquant.calibration.drift import channel_means, residual_shifts
 from autoquant.calibration.timed import TimedFeeds
@@ -73,7 +72,7 @@ def observe_shifts(
 
     if cache_folder is None:
         return observe()[0]
-    content = prepared.digest, candidate.digest, samples.digest, n_samples, _observer_version()
+    content = prepared.digest, candidate.digest, samples.digest, n_samples, made_by("shifts 1")
     return recalled(cache_folder, content, observe)
 
 
@@ -99,8 +98,3 @@ def _observed(
     )
     shifts = {name: shift + residual.get(name, 0.0) for name, shift in expected.items()}
     return shifts, not feeds.is_cut_off and time.perf_counter() - start < seconds
-
-
-def _observer_version() -> str:
-    """Of what observes: shifts of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} shifts 1"

@@ -4,12 +4,16 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
 
-__all__ = ["memory_of", "recalled", "trim_cache", "user_cache"]
+from autoquant.runtime.providers import runtime_version
+
+__all__ = ["made_by", "memory_of", "recalled", "trim_cache", "user_cache"]
 
 _LOG = logging.getLogger("autoquant")
 _Found = TypeVar("_Found")
@@ -45,6 +49,11 @@ def _made(content: tuple[object, ...], make: Callable[[], tuple[_Found, bool]]) 
     if not is_whole:
         raise _PartError(found)
     return found
+
+
+def made_by(step: str) -> str:
+    """The version of what makes a result, for ``recalled``: that of a step and of the packages that it uses."""
+    return f"{metadata.version('autoquant')} {runtime_version()} {np.__version__} {step}"
 
 
 def memory_of(folder: Path) -> joblib.Memory:

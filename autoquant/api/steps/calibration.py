@@ -3,10 +3,9 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
-from autoquant.api.steps.caching import memory_of, user_cache
+from autoquant.api.steps.caching import made_by, memory_of, user_cache
 from autoquant.api.steps.passes import in_passes
 from autoquant.api.steps.preparation import definition_of, find_regions
 from autoquant.calibration.collect import collect
@@ -67,7 +66,7 @@ def calibrate(
                 prepared.digest,
                 data_digest,
                 tensors,
-                _observer_version(),
+                made_by(f"{N_BINS} channels finite masks both"),
             ),
             prepared=prepared,
             feeds=feeds,
@@ -81,11 +80,6 @@ def calibrate(
 def _part_digest(digest: str, n_samples: int | None) -> str:
     """Of the first samples: statistics of different numbers of them are different ones."""
     return f"{digest}-{n_samples}"
-
-
-def _observer_version() -> str:
-    """Of what makes the statistics: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {N_BINS} channels finite masks both"
 
 
 def _statistics(

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from importlib import metadata
 from pathlib import Path
 
-from autoquant.api.steps.caching import recalled
+from autoquant.api.steps.caching import made_by, recalled
 from autoquant.api.steps.candidates import builder_of
 from autoquant.api.steps.preparation import definition_of
 from autoquant.domain.feed import Samples
@@ -59,7 +58,7 @@ def round_weights(
     rounder = rounder_of(prepared, samples, seconds=seconds, without=without or ())
     rounder.is_repeatable = without is not None
     if cache_folder is not None:
-        rounder.recall = _recalling(cache_folder, (prepared.digest, samples.digest, _rounder_version()))
+        rounder.recall = _recalling(cache_folder, (prepared.digest, samples.digest, made_by("rounding 1")))
     builder = builder_of(prepared, found, statistics, space=definition, rounder=rounder)
     choices = resolve(definition, found)
     for scheme in definition.schemes:
@@ -73,11 +72,6 @@ def _recalling(folder: Path, content: tuple[str, ...]) -> Recall:
         return recalled(folder, (*content, *asked), make)
 
     return recall
-
-
-def _rounder_version() -> str:
-    """Of what rounds: results of another version are not taken from the cache."""
-    return f"{metadata.version('autoquant')} {metadata.version('onnxruntime')} {metadata.version('numpy')} rounding 1"
 
 
 def rounder_of(

@@ -1,10 +1,12 @@
 import os
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
-from autoquant.api.steps.caching import recalled, trim_cache
+from autoquant.api.steps.caching import made_by, recalled, trim_cache
 
 
 def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
@@ -57,3 +59,15 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
     trim_cache(blocked)
     assert recalled(blocked, ("a",), lambda: (1, True)) == 1
     assert recalled(blocked, ("a",), lambda: (2, True)) == 2
+
+
+def test_onnxruntime_has_a_version_whichever_package_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = metadata.version
+
+    def version(name: str) -> str:
+        if name == "onnxruntime":
+            raise metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert f" {ort.__version__} " in made_by("step 1")

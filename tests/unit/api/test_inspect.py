@@ -8,7 +8,9 @@ import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from autoquant import AutoquantError, Target, inspect_model
+from autoquant.errors import TargetError
 from autoquant.inspection.kernels import Runs
+from tests.compiling import compile_graphs
 from tests.models import a_convnet, a_quantized_chain, saved
 from tests.quantized import quantized_by_recipe
 
@@ -92,3 +94,12 @@ def test_a_float_model_that_is_missing_is_refused(tmp_path: Path) -> None:
     path = saved(a_quantized_chain(), tmp_path / "model.onnx")
     with pytest.raises(AutoquantError, match=r"gone\.onnx: there is no such file"):
         inspect_model(path, against=tmp_path / "gone.onnx")
+
+
+def test_a_provider_that_compiles_graphs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_graphs(monkeypatch)
+    with pytest.raises(TargetError) as error:
+        inspect_model(saved(a_convnet(), tmp_path / "model.onnx"))
+    assert str(error.value) == (
+        "execution provider 'cpu' compiles graphs and does not show what it runs; inspect the model with --ep cpu"
+    )

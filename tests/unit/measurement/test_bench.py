@@ -14,6 +14,7 @@ from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.bench import Bench, Opened, Progress
 from autoquant.measurement.latency import Outputs
 from autoquant.model import fragments
+from tests.compiling import compile_graphs
 from tests.fakes import FakeSession
 from tests.models import a_convnet, a_quantized_chain, constants_of, floats, model_of, saved
 
@@ -293,3 +294,16 @@ def test_profiles_that_there_is_no_time_for_are_not_begun(bench: Bench) -> None:
 
 def skeleton_of(model: onnx.ModelProto) -> bytes:
     return model.SerializeToString()
+
+
+def test_a_candidate_of_a_provider_that_compiles_graphs_is_opened_without_its_graph(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = compile_graphs(monkeypatch)
+    for _ in range(2):
+        opened = bench.open(skeleton_of(a_convnet()), {})
+        assert not opened.optimized.is_known
+        assert opened.sessions[NAME].run(None, FEEDS[0])
+    assert len(refused) == 1
+    with pytest.raises(ProfileError, match="compiles graphs"):
+        bench.profile([], 0.0, 60.0)

@@ -5,7 +5,7 @@ import pytest
 from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.target import Target
 from autoquant.measurement.effective import REQUANTIZED, effective_assignment
-from autoquant.model.optimized import OptimizedGraph, read_optimized
+from autoquant.model.optimized import OptimizedGraph, read_optimized, unknown_graph
 from autoquant.runtime.session import open_session
 from tests.models import a_quantized_chain
 
@@ -72,3 +72,9 @@ def test_onnxruntime_requantizes_a_float_region_unless_something_breaks_the_patt
     asked = {FIRST: "u8s8", LAST: "u8s8"}
     found = effective_assignment(asked, REGIONS, read_optimized(path), names("a", "c"), names("b"))
     assert found == {FIRST: "u8s8", MIDDLE: expected, LAST: "u8s8"}
+
+
+def test_where_nothing_shows_what_runs_it_is_taken_to_be_what_was_asked() -> None:
+    found = effective_assignment({FIRST: "u8s8"}, REGIONS, unknown_graph(b"model"), names("a"), names("b", "c"))
+    assert found == {FIRST: "u8s8", MIDDLE: "float", LAST: "float"}
+    assert unknown_graph(b"model").digest != unknown_graph(b"other").digest

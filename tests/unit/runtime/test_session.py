@@ -9,7 +9,8 @@ from onnx import numpy_helper
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.model import fragments
-from autoquant.runtime.session import open_session, optimize_basic, ort_values
+from autoquant.runtime.session import CompiledError, open_session, optimize_basic, ort_values
+from tests.compiling import compile_graphs
 from tests.models import a_convnet, constants_of, feed_of, floats, model_of, op_types, outputs_of, saved
 
 
@@ -119,3 +120,13 @@ def test_a_provider_that_does_not_start_is_not_replaced_by_the_cpu(monkeypatch: 
         pytest.raises(TargetError, match="'cuda' is installed but does not start here"),
     ):
         open_session(a_convnet().SerializeToString(), Target("cuda"))
+
+
+def test_a_provider_that_compiles_graphs_says_so_where_one_is_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_graphs(monkeypatch)
+    model = a_convnet().SerializeToString()
+    with pytest.raises(CompiledError, match="execution provider 'cpu' compiles graphs and does not show what it runs"):
+        open_session(model, Target(), optimized_path=tmp_path / "optimized.onnx")
+    assert open_session(model, Target()).get_outputs()
