@@ -41,7 +41,7 @@ def profiled_prior(
     """
     mixed = _alternating(layout)
     kinds = range(1, layout.n_kinds + 1)
-    assignments = [np.zeros_like(mixed), mixed, *(_uniform(layout, kind) for kind in kinds)]
+    assignments = [np.zeros_like(mixed), mixed, *(layout.uniform(kind) for kind in kinds)]
     try:
         candidates = [builder.build(_assignment(layout, codes)) for codes in assignments]
     except (AssertionError, KeyError, ValueError) as error:
@@ -72,13 +72,7 @@ def _assignment(layout: Layout, codes: npt.NDArray[np.int64]) -> Assignment:
     return {region: layout.schemes[code] for region, code in zip(layout.regions, codes, strict=True)}
 
 
-def _uniform(layout: Layout, kind: int) -> npt.NDArray[np.int64]:
-    """Every region under the first scheme of a kind that it may take, float where there is none."""
-    fits = layout.allowed & (layout.kinds == kind)
-    return np.where(fits.any(axis=1), fits.argmax(axis=1), 0)
-
-
 def _alternating(layout: Layout) -> npt.NDArray[np.int64]:
     """Every second region is float, the others as uniform as they may."""
-    both = np.where(_uniform(layout, ALL) > 0, _uniform(layout, ALL), _uniform(layout, LINEAR))
+    both = np.where(layout.uniform(ALL) > 0, layout.uniform(ALL), layout.uniform(LINEAR))
     return np.where(np.arange(len(both)) % 2 == 1, both, 0)

@@ -17,7 +17,7 @@ from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
 
-__all__ = ["borders", "find_regions"]
+__all__ = ["borders", "find_regions", "linear_alone"]
 
 _MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
 _MEASURING = frozenset({"Shape", "Size"})
@@ -75,6 +75,17 @@ def find_regions(
     total = sum(unit.work for unit in units.values()) or 1.0
     ordered = sorted(units.values(), key=lambda unit: min(unit.nodes))
     return tuple(_region(graph, unit, i, total, static) for i, unit in enumerate(ordered))
+
+
+def linear_alone(graph: Graph, regions: Sequence[Region]) -> frozenset[RegionId]:
+    """Regions in which ``operators = "linear"`` changes nothing: no other operator makes integers of its own."""
+    by_name = {node.name: node for node in graph.nodes}
+
+    def is_alone(region: Region) -> bool:
+        others = [by_name[name] for name in region.static if name not in region.linear]
+        return all(kind_of(node) in _MOVING for node in others)
+
+    return frozenset(region.id for region in regions if is_alone(region))
 
 
 def _static(graph: Graph, nodes: Sequence[Node]) -> set[int]:

@@ -1,13 +1,14 @@
 """Rules and regions to a search space."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from autoquant.domain.region import Region
+from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
-__all__ = ["resolve", "unmatched"]
+__all__ = ["resolve", "twins", "unmatched"]
 
 
 def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpace:
@@ -20,6 +21,25 @@ def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpa
         choices={region.id: (FLOAT, *_allowed(definition, region)) for region in regions},
         schemes={scheme.name: scheme for scheme in definition.schemes},
     )
+
+
+def twins(space: SearchSpace, linear_alone: Collection[RegionId]) -> dict[RegionId, dict[str, str]]:
+    """Schemes that quantize a region as another one of its choices does, with the name of that one.
+
+    Args:
+        space: The choices.
+        linear_alone: Regions in which ``operators = "linear"`` changes nothing.
+    """
+    found: dict[RegionId, dict[str, str]] = {}
+    for region in linear_alone:
+        firsts: dict[Scheme, str] = {}
+        for name in space.choices[region]:
+            if name != FLOAT:
+                alike = replace(space.schemes[name], name="", operators=Operators.ALL)
+                first = firsts.setdefault(alike, name)
+                if first != name:
+                    found.setdefault(region, {})[name] = first
+    return found
 
 
 def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:

@@ -28,7 +28,9 @@ class Layout:
         kinds: For each scheme 0 float, ``ALL``, ``LINEAR`` or ``DYNAMIC``; shape (S,).
         formats: For each scheme the number of its tensor formats, 0 for float and for those of the first static and of
             the first dynamic scheme; shape (S,).
-        allowed: Which schemes each region may take; shape (R, S).
+        same: For each region and scheme the number of the scheme that quantizes the region so, most often its own; -1
+            where the region may not take it; shape (R, S).
+        allowed: Which schemes each region may take, of equal ones the first; shape (R, S).
         edges: Pairs of touching regions; shape (E, 2).
         work: Estimated share of the arithmetic; shape (R,).
         patterns: Number of each region's pattern; regions of one pattern are expected to be alike; shape (R,).
@@ -40,6 +42,7 @@ class Layout:
     schemes: tuple[str, ...]
     kinds: Codes
     formats: Codes
+    same: Codes
     allowed: npt.NDArray[np.bool_]
     edges: Codes
     work: Floats
@@ -55,10 +58,22 @@ class Layout:
         work: Mapping[RegionId, float],
         patterns: Mapping[RegionId, str] | None = None,
         own_errors: Mapping[RegionId, Mapping[str, float]] | None = None,
+        twins: Mapping[RegionId, Mapping[str, str]] | None = None,
     ) -> "Layout":
-        """Arrays from names; without patterns every region has its own."""
+        """Arrays from names.
+
+        Args:
+            choices: Schemes that each region may take, float first.
+            schemes: By name.
+            edges: Pairs of touching regions.
+            work: Estimated share of the arithmetic.
+            patterns: Without them every region has its own.
+            own_errors: Relative squared errors.
+            twins: By region, schemes that quantize it as another one of its choices does, with that one's name.
+        """
         regions = tuple(choices)
         names = (FLOAT, *schemes)
+        same = np.array([_same(choices[region], (twins or {}).get(region, {}), names) for region in regions])
         position = {region: i for i, region in enumerate(regions)}
         pairs = [(position[a], position[b]) for a, b in edges if a in position and b in position]
         return cls(
@@ -66,7 +81,8 @@ class Layout:
             schemes=names,
             kinds=np.array([0, *map(_kind, schemes.values())]),
             formats=np.array([0, *_formats(tuple(schemes.values()))]),
-            allowed=np.array([[name in choices[region] for name in names] for region in regions]),
+            same=same,
+            allowed=same == np.arange(len(names)),
             edges=np.array(pairs, dtype=np.int64).reshape(-1, 2),
             work=np.array([work[region] for region in regions]),
             patterns=np.unique([(patterns or {}).get(r, f"{r}") for r in regions], return_inverse=True)[1],
@@ -102,12 +118,24 @@ class Layout:
         }
 
     def encode(self, params: Mapping[str, str]) -> Codes:
-        """Scheme numbers by region; shape (R,)."""
-        return np.array([self.schemes.index(params[region]) for region in self.regions])
+        """Scheme numbers by region, of equal schemes the first; shape (R,)."""
+        codes = np.array([self.schemes.index(params[region]) for region in self.regions])
+        same = self.same[np.arange(len(codes)), codes]
+        return np.where(same >= 0, same, codes)
+
+    def uniform(self, kind: int) -> Codes:
+        """Every region under the first scheme of a kind that it may take, float where there is none; shape (R,)."""
+        fits = (self.same >= 0) & (self.kinds == kind)
+        first = fits.argmax(axis=1)
+        return np.where(fits.any(axis=1), self.same[np.arange(len(first)), first], 0)
 
     def decode(self, codes: Codes) -> dict[str, str]:
-        """The inverse of ``encode``."""
+        """The inverse of ``encode``, but for the names of equal schemes."""
         return {region: self.schemes[code] for region, code in zip(self.regions, codes, strict=True)}
+
+
+def _same(choices: Sequence[str], twins: Mapping[str, str], names: Sequence[str]) -> list[int]:
+    return [names.index(twins.get(name, name)) if name in choices else -1 for name in names]
 
 
 def _kind(scheme: Scheme) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from autoquant.api.steps import find_regions
 from autoquant.domain.scheme import FLOAT
+from autoquant.graph.regions import linear_alone
 from autoquant.model.affine import fold_affine
 from autoquant.model.fragments import inline_external
 from autoquant.model.fusions import lower_matmul
@@ -17,7 +18,7 @@ from autoquant.model.optimized import read_optimized
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import infer_shapes, name_nodes
 from autoquant.qdq.builder import Builder
-from autoquant.space.resolve import resolve
+from autoquant.space.resolve import resolve, twins
 from autoquant.space.schema import read_space
 from tests.graphs import case_of, opened
 from tests.models import Array, floats, model_of
@@ -115,6 +116,11 @@ def test_each_choice_of_a_region_runs_and_has_an_effect(
             if name != FLOAT:
                 candidate = builder.build({region.id: name})
                 built[candidate.digest] = region, name, candidate
+    alike = twins(space, linear_alone(case.graph, regions))
+    for name in space.schemes:
+        recipe = space.uniform(name)
+        same = {region: alike.get(region, {}).get(name, name) for region in recipe}
+        assert builder.build(recipe).digest == builder.build(same).digest
     for region, name, candidate in built.values():
         opened(inline_external(candidate.skeleton, candidate.constants, {}), str(path)).run(None, dict(case.feed))
         assert not read_optimized(path).integer_nodes.isdisjoint(region.nodes), name

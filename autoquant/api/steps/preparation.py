@@ -18,7 +18,7 @@ from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
 from autoquant.qdq.own_errors import OwnErrors
-from autoquant.space.resolve import resolve
+from autoquant.space.resolve import resolve, twins
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 
@@ -111,7 +111,8 @@ def layout_of(
     space, work = resolve(definition, found), {region.id: region.work for region in found}
     patterns = {region.id: region.pattern for region in found}
     borders = tuple(regions.borders(prepared.graph, found))
-    return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors)
+    alike = twins(space, regions.linear_alone(prepared.graph, found))
+    return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors, alike)
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

@@ -65,3 +65,15 @@ def test_formats_are_counted_from_the_first_static_and_from_the_first_dynamic_sc
     }
     layout = Layout.of({REGIONS[0]: ("float", *schemes)}, schemes, [], {REGIONS[0]: 1.0})
     assert layout.formats.tolist() == [0, 0, 0, 1, 2, 0]
+
+
+def test_schemes_that_quantize_a_region_alike_have_one_number() -> None:
+    twins = {REGIONS[1]: {"b": "a"}, REGIONS[2]: {"b": "a"}}
+    choices = dict.fromkeys(REGIONS[:3], ("float", "a", "b")) | {REGIONS[3]: ("float", "b")}
+    layout = Layout.of(choices, SCHEMES, [], dict.fromkeys(REGIONS, 0.25), twins=twins)
+    assert layout.allowed.tolist() == [[True] * 3, [True, True, False], [True, True, False], [True, False, True]]
+    codes = layout.encode(dict.fromkeys(REGIONS, "b"))
+    assert codes.tolist() == [2, 1, 1, 2]
+    assert list(layout.decode(codes).values()) == ["b", "a", "a", "b"]
+    assert layout.uniform(ALL).tolist() == [1, 1, 1, 0]
+    assert layout.uniform(LINEAR).tolist() == [2, 1, 1, 2]
