@@ -18,7 +18,8 @@ from autoquant.runtime.session import Session
 __all__ = ["MAX_INPUTS", "MAX_WEIGHTS", "Moment", "Moments", "readers_of"]
 
 MAX_INPUTS = 6144
-"""Of a product: the moment of so many takes 151 MB, and rounding 1 GB for a while."""
+"""Of a product without groups: the moment of so many takes 151 MB, and rounding 1 GB for a while. In each of several
+groups fewer by the square root of their number, so that their moments together take no more."""
 MAX_WEIGHTS = 1 << 26
 """Of a tensor: rounding holds several copies of it, which would be too much for a language model's head."""
 
@@ -26,6 +27,8 @@ _OP_TYPES = frozenset({"Conv", "Gemm", "MatMul"})
 _PRODUCTS_PER_INPUT = 4
 _MIN_PRODUCTS = 4096
 """The larger of the two is observed. On efficientnet_lite0 half as many lose 0.4 dB of 28.7; twice as many win none."""
+_MOST_VALUES = _PRODUCTS_PER_INPUT * MAX_INPUTS**2
+"""Of the products of one sample, which are fewer where there are very many groups; 0.6 GB."""
 _PASS_BYTES = 1 << 28
 """Of the moments that one pass over the samples makes, and of the activations that it fetches at once."""
 
@@ -40,7 +43,8 @@ def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
     if not readers or shape is None or not all(_multiplies(node, weight, graph) for node in readers):
         return ()
     forms = {(node.op_type == "Conv", *(node.attributes.get(k, 0) for k in ("group", "transB"))) for node in readers}
-    is_small = 0 < n_inputs(readers[0], shape)[1] <= MAX_INPUTS and math.prod(shape) <= MAX_WEIGHTS
+    groups, size = n_inputs(readers[0], shape)
+    is_small = 0 < groups * size**2 <= MAX_INPUTS**2 and math.prod(shape) <= MAX_WEIGHTS
     return readers if len(forms) == 1 and is_small else ()
 
 
@@ -154,8 +158,10 @@ class _Sum:
 
     def add(self, values: Floats, reader: Node, rng: np.random.Generator, n_parts: int) -> None:
         """Add one sample of one reader, which are ``n_parts`` in all."""
-        wanted = max(_MIN_PRODUCTS, _PRODUCTS_PER_INPUT * self.total.shape[-1])
-        inputs = inputs_of_products(values, reader, self.shape, rng, -(-wanted // n_parts))
+        groups, size, _ = self.total.shape
+        wanted = max(_MIN_PRODUCTS, _PRODUCTS_PER_INPUT * size)
+        limit = min(-(-wanted // n_parts), _MOST_VALUES // (groups * size))
+        inputs = inputs_of_products(values, reader, self.shape, rng, limit)
         with np.errstate(over="ignore", invalid="ignore"):
             self.total += inputs.swapaxes(1, 2) @ inputs
         self.n_products += inputs.shape[1]

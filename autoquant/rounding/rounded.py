@@ -48,8 +48,8 @@ class RoundedWeights:
             return None
         return (
             f"rounding leaves {len(self.unfit)} weights at the nearest integers, such as {min(self.unfit)}: they are no"
-            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs or {MAX_WEIGHTS} elements, or readers"
-            " unlike each other"
+            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs (in each of several groups fewer by"
+            f" the square root of their number) or {MAX_WEIGHTS} elements, or readers unlike each other"
         )
 
     def __call__(

@@ -95,6 +95,19 @@ def test_of_a_convolution_with_many_places_some_are_taken_by_the_seed() -> None:
     np.testing.assert_allclose(found[0], found[2], atol=0.2)
 
 
+def test_of_very_many_groups_fewer_products_of_a_sample_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    signature, body = "(float[1,4,40] x) => (float[1,4,38] y)", "y = Conv <group=4> (x, w)"
+    feeds = [{"x": floats(1, 4, 40)}] * 2
+    monkeypatch.setattr(module, "_MOST_VALUES", 10 * 4 * 3)
+    moments, _ = moments_of(model_of(signature, body, {"w": floats(4, 1, 3)}), feeds)
+    assert moments.of(W).n_products == 2 * 10
+
+
+def test_groups_as_large_as_their_moments_may_be_are_observed() -> None:
+    body, weight = "y = Conv <group=4> (x, w)", floats(4, 1, MAX_INPUTS // 2)
+    assert readers_of(W, Graph(model_of("(float[1,4,9000] x) => (float y)", body, {"w": weight})))
+
+
 @pytest.mark.parametrize(("answers", "n_samples"), [([False], 1), ([True, True, False], 3), ([True] * 4, 5)])
 def test_samples_are_taken_as_long_as_it_goes_on(answers: list[bool], n_samples: int) -> None:
     moments, _ = moments_of(TWO_LAYERS, FEEDS)
@@ -140,6 +153,7 @@ def test_weights_of_other_types_are_not_observed() -> None:
         ("(float[4,4] x) => (float[4,4] y)", "y = MatMul(w, x)", (4, 4)),
         ("(float[4,4] x) => (float[4,4] y)", "y = Relu(x)", (4, 4)),
         (f"(float[1,{MAX_INPUTS + 1}] x) => (float[1,1] y)", "y = MatMul(x, w)", (MAX_INPUTS + 1, 1)),
+        ("(float[1,4,9000] x) => (float y)", "y = Conv <group=4> (x, w)", (4, 1, MAX_INPUTS // 2 + 1)),
     ],
 )
 def test_weights_without_a_moment_have_no_readers(signature: str, body: str, weight_shape: tuple[int, ...]) -> None:
