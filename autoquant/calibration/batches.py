@@ -1,7 +1,8 @@
 """Checked samples: what calibrates and what evaluates."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, permutations
 
@@ -114,18 +115,19 @@ def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Sa
     n_batches = len(samples) // size
     if n_batches == 0:
         raise DataError(f"data {samples.source}: {len(samples)} samples are no batch of {size}, give more samples")
-    feeds = LazyFeeds(partial(_join, samples.feeds, size), range(n_batches))
+    feeds = LazyFeeds([partial(_join, samples.feeds[k * size : (k + 1) * size], k * size) for k in range(n_batches)])
     return _samples(feeds, [_feed_digest(feed) for feed in feeds], {}, f"{samples.source} (batches of {size})")
 
 
-def _join(feeds: Sequence[Feed], size: int, number: int) -> Feed:
-    parts = [feeds[i] for i in range(number * size, (number + 1) * size)]
+def _join(feeds: Sequence[Feed], start: int) -> Feed:
+    """The batch of all of them; ``start`` is the number of the first one."""
+    parts = list(feeds)
     for name, first in parts[0].items():
-        for i, part in enumerate(parts, start=number * size):
+        for i, part in enumerate(parts, start=start):
             if part[name].shape != first.shape or len(first) != 1:
                 raise DataError(
-                    f"batch {size}, sample {i}: '{name}' has the shape {part[name].shape}, but samples are joined only"
-                    f" where all are alike and one along the first dimension; leave the batch at 1"
+                    f"batch {len(parts)}, sample {i}: '{name}' has the shape {part[name].shape}, but samples are joined"
+                    " only where all are alike and one along the first dimension; leave the batch at 1"
                 )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -138,8 +140,9 @@ def overlap(a: Samples, b: Samples) -> int:
 
 def select(samples: Samples, indices: Sequence[int], part: str) -> Samples:
     """Some of the samples, in order; ``part`` is what messages call them."""
+    sources = chain_feeds([samples.feeds]).sources
     return _samples(
-        LazyFeeds(samples.feeds.__getitem__, indices),
+        LazyFeeds([sources[index] for index in indices]),
         [samples.feed_digests[index] for index in indices],
         {name: array[list(indices)] for name, array in samples.labels.items()},
         f"{samples.source} ({part} part)",
@@ -172,15 +175,47 @@ def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Fee
                 f"{part.where}: array '{first}' holds {n_first} samples, but '{other}' holds {n_other},"
                 " give every array the same number along axis 0"
             )
-    return LazyFeeds(lambda index: {name: column(index) for name, column in columns.items()}, range(n_samples)), labels
+    return LazyFeeds([_Row(columns, index) for index in range(n_samples)]), labels
 
 
-def _column(array: Array | FileArray, signature: InputSignature, where: str) -> Callable[[int], Array]:
-    """The part of the array that one sample is, by index; a batch of one where the input's rank is not declared."""
-    sample = array.sample if isinstance(array, FileArray) else lambda index: array[index, ...]
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """An array of samples, each a batch of one where ``is_batched``."""
+
+    array: Array | FileArray
+    is_batched: bool
+
+    def sample(self, index: int) -> Array:
+        array = self.array
+        found = array.sample(index) if isinstance(array, FileArray) else array[index, ...]
+        return found[np.newaxis] if self.is_batched else found
+
+    def alone(self, index: int) -> "_Column":
+        """A column of one sample."""
+        array = self.array
+        return replace(self, array=array.alone(index) if isinstance(array, FileArray) else array[index : index + 1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Makes the feed of an index."""
+
+    columns: Mapping[str, _Column]
+    index: int
+
+    def __call__(self) -> Feed:
+        return {name: column.sample(self.index) for name, column in self.columns.items()}
+
+    def __reduce__(self) -> tuple[type["_Row"], tuple[dict[str, _Column], int]]:
+        """Another process gets no other sample, and of what stays in files only where it is."""
+        return _Row, ({name: column.alone(self.index) for name, column in self.columns.items()}, 0)
+
+
+def _column(array: Array | FileArray, signature: InputSignature, where: str) -> _Column:
+    """The samples of an array; batches of one where the input's rank is not declared."""
     shape = (None,) * array.ndim if signature.shape is None else signature.shape
     if array.ndim == len(shape) + 1:
-        return sample
+        return _Column(array, is_batched=False)
     if array.ndim != len(shape) or not shape:
         raise DataError(
             f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)},"
@@ -191,7 +226,7 @@ def _column(array: Array | FileArray, signature: InputSignature, where: str) -> 
             f"{where}: the model's input is {_shape_text(shape)} with a fixed first dimension, so the array needs one"
             f" dimension more, reshape it to (n_samples, {_shape_text(shape)[1:]}"
         )
-    return lambda index: sample(index)[np.newaxis]
+    return _Column(array, is_batched=True)
 
 
 def _order(part: Feeds, names: Sequence[str]) -> list[Feed]:

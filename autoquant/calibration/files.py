@@ -8,7 +8,7 @@ import weakref
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,6 +70,11 @@ class FileArray:
         """
         shape = self.shape[1:]
         return self._read(index * math.prod(shape) * self.dtype.itemsize, shape)
+
+    def alone(self, index: int) -> "FileArray":
+        """One sample as an array of its own, for another process: it keeps nothing."""
+        size = math.prod(self.shape[1:]) * self.dtype.itemsize
+        return replace(self, offset=self.offset + index * size, shape=(1, *self.shape[1:]), keeps=None)
 
     def whole(self) -> Array:
         """All of it, in memory.

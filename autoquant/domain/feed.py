@@ -1,9 +1,7 @@
 """Samples as onnxruntime takes them."""
 
-from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import overload
 
 import numpy as np
@@ -51,18 +49,16 @@ def shapes_of(feed: Feed) -> Shapes:
 
 @dataclass(frozen=True, slots=True)
 class LazyFeeds(Sequence[Feed]):
-    """Feeds that are made anew whenever they are asked for.
+    """Feeds, some of which are made anew whenever they are asked for.
 
     Attributes:
-        make: The feed of an index.
-        indices: Those of the feeds here, in order.
+        sources: Feeds and what makes them, in order; another process gets them as they are pickled.
     """
 
-    make: Callable[[int], Feed]
-    indices: Sequence[int]
+    sources: Sequence[Feed | Callable[[], Feed]]
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.sources)
 
     @overload
     def __getitem__(self, key: int) -> Feed: ...
@@ -71,27 +67,19 @@ class LazyFeeds(Sequence[Feed]):
     def __getitem__(self, key: slice) -> "LazyFeeds": ...
 
     def __getitem__(self, key: int | slice) -> "Feed | LazyFeeds":
-        if isinstance(key, slice):
-            return LazyFeeds(self.make, self.indices[key])
-        return self.make(self.indices[key])
+        return LazyFeeds(self.sources[key]) if isinstance(key, slice) else _made(self.sources[key])
 
     def __iter__(self) -> Iterator[Feed]:
-        return map(self.make, self.indices)
+        return map(_made, self.sources)
 
-    def __reduce__(self) -> tuple[type[tuple[Feed, ...]], tuple[tuple[Feed, ...]]]:
-        """Another process gets the feeds, not the files: they may be temporary."""
-        return tuple, (tuple(self),)
+
+def _made(source: Feed | Callable[[], Feed]) -> Feed:
+    return source if isinstance(source, Mapping) else source()
 
 
 def chain_feeds(parts: Sequence[Sequence[Feed]]) -> LazyFeeds:
-    """The feeds of all parts, one part after the other."""
-    *starts, n_feeds = accumulate(map(len, parts), initial=0)
-
-    def feed(index: int) -> Feed:
-        part = bisect(starts, index) - 1
-        return parts[part][index - starts[part]]
-
-    return LazyFeeds(feed, range(n_feeds))
+    """The feeds of all parts, one part after the other; those that are lazy stay so."""
+    return LazyFeeds([source for part in parts for source in (part.sources if isinstance(part, LazyFeeds) else part)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

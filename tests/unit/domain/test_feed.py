@@ -1,4 +1,6 @@
 import pickle
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +14,10 @@ def feed(index: int) -> Feed:
     return {"x": np.array(index)}
 
 
+def lazy(indices: Iterable[int], make: Callable[[int], Feed] = feed) -> LazyFeeds:
+    return LazyFeeds([partial(make, index) for index in indices])
+
+
 def values(feeds: object) -> list[int]:
     assert isinstance(feeds, LazyFeeds | list)
     return [int(each["x"]) for each in feeds]
@@ -19,7 +25,7 @@ def values(feeds: object) -> list[int]:
 
 @given(indices=st.lists(st.integers(0, 9)), start=st.integers(-12, 12), stop=st.integers(-12, 12))
 def test_lazy_feeds_are_indexed_sliced_and_iterated_as_a_list(indices: list[int], start: int, stop: int) -> None:
-    feeds = LazyFeeds(feed, indices)
+    feeds = lazy(indices)
     assert len(feeds) == len(indices)
     assert values(feeds) == indices
     assert values([feeds[k] for k in range(-len(indices), len(indices))]) == indices * 2
@@ -33,7 +39,7 @@ def test_lazy_feeds_are_made_when_they_are_asked_for() -> None:
         made.append(index)
         return feed(index)
 
-    feeds = LazyFeeds(recorded, range(3))[1:]
+    feeds = lazy(range(3), recorded)[1:]
     assert made == []
     assert values([feeds[0], feeds[0]]) == [1, 1]
     assert made == [1, 1]
@@ -41,7 +47,7 @@ def test_lazy_feeds_are_made_when_they_are_asked_for() -> None:
 
 def test_an_index_beyond_the_last_feed_is_refused() -> None:
     with pytest.raises(IndexError):
-        LazyFeeds(feed, range(3))[3]
+        lazy(range(3))[3]
 
 
 def test_an_error_in_making_a_feed_does_not_end_the_iteration_quietly() -> None:
@@ -49,17 +55,17 @@ def test_an_error_in_making_a_feed_does_not_end_the_iteration_quietly() -> None:
         raise IndexError(index)
 
     with pytest.raises(IndexError):
-        list(LazyFeeds(broken, range(3)))
+        list(lazy(range(3), broken))
 
 
 @given(sizes=st.lists(st.integers(0, 3), max_size=5))
 def test_chained_feeds_are_those_of_the_parts_in_order(sizes: list[int]) -> None:
     numbers = iter(range(sum(sizes)))
-    parts = [[feed(next(numbers)) for _ in range(size)] for size in sizes]
-    assert values(chain_feeds(parts)) == list(range(sum(sizes)))
+    parts = [[next(numbers) for _ in range(size)] for size in sizes]
+    for whole in (chain_feeds([lazy(part) for part in parts]), chain_feeds([[*map(feed, part)] for part in parts])):
+        assert values(whole) == list(range(sum(sizes)))
 
 
-def test_another_process_gets_the_feeds_themselves() -> None:
-    lazy = LazyFeeds(lambda index: {"x": np.array([index])}, [2, 0])
-    found = pickle.loads(pickle.dumps(lazy))
-    assert [int(feed["x"][0]) for feed in found] == [2, 0]
+def test_another_process_gets_feeds_and_what_makes_them() -> None:
+    sent = LazyFeeds([partial(feed, 2), feed(0)])
+    assert values(pickle.loads(pickle.dumps(sent))) == [2, 0]
