@@ -1,7 +1,7 @@
 """Second moments of what weights are multiplied with, over calibration samples."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import DataError
+from autoquant.model.activations import activation_bytes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import weight_of
 from autoquant.rounding.problem import Floats
@@ -86,6 +87,7 @@ class Moments:
     feeds: Sequence[Feed]
     seed: int = 0
     _held: dict[TensorName, Moment] = field(default_factory=dict)
+    _n_bytes: Mapping[TensorName, int] = field(default_factory=dict)
 
     def of(self, weight: TensorName, goes_on: Callable[[], bool] = lambda: True) -> Moment:
         """The moment of a weight that has ``readers_of``.
@@ -111,6 +113,7 @@ class Moments:
     def _weights_from(self, weight: TensorName) -> Iterator[TensorName]:
         """The weight and those after it in the graph, as far as one pass has the memory."""
         names = list(dict.fromkeys(node.inputs[1] for node in self.graph.nodes if len(node.inputs) > 1))
+        self._n_bytes = self._n_bytes or activation_bytes(self.graph, self.feeds)
         moments = fetched = 0
         for name in names[names.index(weight) :]:
             readers = readers_of(name, self.graph)
@@ -118,7 +121,7 @@ class Moments:
                 continue
             groups, size = n_inputs(readers[0], self.graph.shape(name) or ())
             moments += 4 * groups * size * size
-            fetched += sum(4 * math.prod(self.graph.shape(reader.inputs[0]) or ()) for reader in readers)
+            fetched += sum(self._n_bytes[reader.inputs[0]] for reader in readers)
             if name != weight and max(moments, fetched) > _PASS_BYTES:
                 return
             yield name

@@ -83,7 +83,7 @@ def _observed(
     start = time.perf_counter()
     nodes = [node for node in prepared.graph.nodes if node.name in expected]
     axes = {node.outputs[0]: channel_axes(node)[1] for node in nodes}
-    first, *others = passes = in_passes(prepared.graph, axes)
+    first, *others = passes = in_passes(prepared.graph, axes, samples)
     feeds = TimedFeeds(samples, _FLOAT_SHARE / len(passes) * seconds)
     means = dict(channel_means(prepared.graph.model, {name: axes[name] for name in first}, feeds))
     for names in others:

@@ -40,7 +40,7 @@ def calibrate(
 ) -> Statistics:
     """Observe every activation that the space may quantize; the result is cached by content.
 
-    In one pass, or in several where the activations of known shapes take more than a gigabyte a sample.
+    In one pass, or in several where the activations take more than a gigabyte in the largest sample.
 
     Args:
         prepared: The preprocessed model.
@@ -105,7 +105,7 @@ def _statistics(
             on_sample=on_sample if is_first else None,
         )
 
-    first, *others = passes = in_passes(graph, dict.fromkeys((*alike.values(), *axes)))
+    first, *others = passes = in_passes(graph, dict.fromkeys((*alike.values(), *axes)), feeds.feeds)
     timed = TimedFeeds(feeds.feeds, feeds.seconds / len(passes))
     found = observe(first, timed, is_first=True)
     observed, channels = dict(found.tensors), dict(found.channels)

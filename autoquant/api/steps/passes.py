@@ -1,26 +1,27 @@
 """Activations are fetched in several passes where one would take too much memory."""
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
+from autoquant.model.activations import activation_bytes
 from autoquant.model.graph import Graph
 
 __all__ = ["in_passes"]
 
 _PASS_BYTES = 1 << 30
-"""Of the activations of one sample, as far as their shapes are known."""
+"""Of the activations of the largest sample."""
 
 
-def in_passes(graph: Graph, names: Iterable[TensorName]) -> list[list[TensorName]]:
-    """Names of at least one pass; each has a tensor or more, but for the only one of no names."""
+def in_passes(graph: Graph, names: Iterable[TensorName], feeds: Sequence[Feed]) -> list[list[TensorName]]:
+    """Names of at least one pass over the samples; each has a tensor or more, but for the only one of no names."""
+    n_bytes = activation_bytes(graph, feeds)
     found: list[list[TensorName]] = [[]]
     fetched = 0
     for name in names:
-        n_bytes = 4 * math.prod(graph.shape(name) or (0,))
-        if found[-1] and fetched + n_bytes > _PASS_BYTES:
+        if found[-1] and fetched + n_bytes[name] > _PASS_BYTES:
             found.append([])
             fetched = 0
         found[-1].append(name)
-        fetched += n_bytes
+        fetched += n_bytes[name]
     return found

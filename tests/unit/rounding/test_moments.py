@@ -73,6 +73,18 @@ def test_little_memory_takes_more_passes_and_gives_the_same(monkeypatch: pytest.
     assert opener.asked == [["h"], [], ["h"]]
 
 
+def test_activations_of_dynamic_shapes_take_more_passes_where_the_largest_sample_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = "h = MatMul(x, w) r = Relu(h) y = MatMul(r, v)"
+    model = model_of("(float[N,4] x) => (float[N,2] y)", body, {"w": floats(4, 5), "v": floats(5, 2)})
+    monkeypatch.setattr(module, "_PASS_BYTES", 4 * 10 * (4 + 5))
+    for n_rows, expected in ((10, [["r"]]), (11, [[], ["r"]])):
+        moments, opener = moments_of(model, [{"x": floats(3, 4)}, {"x": floats(n_rows, 4)}])
+        assert all(moments.of(weight).n_products == 3 + n_rows for weight in (W, V))
+        assert opener.asked == expected
+
+
 def test_the_products_of_all_readers_count() -> None:
     body = "a = MatMul(x, w) b = Relu(a) y = MatMul(b, w)"
     moments, _ = moments_of(model_of("(float[3,4] x) => (float[3,4] y)", body, {"w": floats(4, 4)}), FEEDS)
