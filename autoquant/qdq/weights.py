@@ -21,6 +21,8 @@ _Answer = tuple[npt.NDArray[np.generic], npt.NDArray[np.float32]] | None
 """Of a rounder."""
 _LEAST_MAGNITUDE = 32768 * np.finfo(np.float32).tiny
 """Smaller weights have no scale of their own."""
+_FREE_SCALE = np.float32(2.0**-60)
+"""Of weights that are zero throughout, before it is made larger for their bias."""
 _BIAS_SPAN = np.float64(np.iinfo(np.int32).max)
 """Half of what int32 spans: the other half is for the products that kernels add to a bias, and wrap around without."""
 
@@ -59,7 +61,7 @@ class Weights:
     _cache: dict[tuple[TensorName, TensorFormat, int | None, bytes], QuantizedWeight] = field(default_factory=dict)
     _answers: dict[tuple[TensorName, TensorFormat, int | None, Rounding], _Answer] = field(default_factory=dict)
     _rounded: dict[tuple[object, ...], QuantizedWeight] = field(default_factory=dict)
-    _zeros: dict[tuple[TensorName, int], npt.NDArray[np.bool_]] = field(default_factory=dict)
+    _zeros: dict[tuple[TensorName, int | None], npt.NDArray[np.bool_]] = field(default_factory=dict)
     _extremes: dict[tuple[TensorName, TensorFormat, int | None], QuantParams] = field(default_factory=dict)
 
     def weight(
@@ -77,7 +79,8 @@ class Weights:
         With a bias and the scale of the operator's input, channels whose bias would take more than half of int32 get a
         larger weight scale, whatever the type, so that the products have room; onnxruntime does so for symmetric signed
         weights only, and where the bias alone overflows. A channel of zeros takes the largest scale of the others, so
-        that its bias, which is all of its output, is no multiple of the input's scale.
+        that its bias, which is all of its output, is no multiple of the input's scale; where all are zeros, they take
+        the smallest one at which the bias fits.
 
         References:
             microsoft/onnxruntime PR #21645: bias [5, -4.5], weight scale 7.843e-10, input scale 0.5.
@@ -86,7 +89,7 @@ class Weights:
         params = self._params(name, tensor_format, used)
         scale, adjusted = params.scale, b""
         if bias is not None and input_scale is not None:
-            fitted = _fit_bias(self._with_zeros(name, params.scale, used), bias, input_scale)
+            fitted = _fit_bias(self._with_zeros(name, params.scale, used, bias), bias, input_scale)
             if fitted is not params.scale:
                 scale = next_power_of_two(fitted) if tensor_format.power_of_two else fitted
                 adjusted = scale.tobytes()
@@ -118,19 +121,19 @@ class Weights:
         return self._answers[key]
 
     def _with_zeros(
-        self, name: TensorName, scale: npt.NDArray[np.float32], axis: int | None
+        self, name: TensorName, scale: npt.NDArray[np.float32], axis: int | None, bias: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
         """With the scale that channels of zeros take, which is no matter to their weights; the same without any.
 
         What is too small for a scale of its own counts as zero.
         """
-        if axis is None:
-            return scale
         if (name, axis) not in self._zeros:
             others = tuple(i for i in range(len(self.graph.shape(name) or ())) if i != axis)
             magnitude = np.abs(self.graph.constant(name)).max(axis=others, initial=0)
-            self._zeros[name, axis] = magnitude < _LEAST_MAGNITUDE
+            self._zeros[name, axis] = np.asarray(magnitude < _LEAST_MAGNITUDE)
         zeros = self._zeros[name, axis]
+        if zeros.all() and bias.any():
+            return np.full_like(scale, _FREE_SCALE)
         return np.where(zeros, scale[~zeros].max(), scale) if zeros.any() and not zeros.all() else scale
 
     def _params(self, name: TensorName, tensor_format: TensorFormat, axis: int | None) -> QuantParams:

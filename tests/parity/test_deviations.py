@@ -183,16 +183,21 @@ def test_a_bias_too_large_for_int32_widens_the_weight_scale_of_every_type(op_typ
     np.testing.assert_allclose(found, [5, -4.5], atol=9.5 / 255 * 2)
 
 
-def test_the_bias_of_a_channel_of_zeros_is_no_multiple_of_the_inputs_scale() -> None:
+@pytest.mark.parametrize(
+    ("taken", "zeros"),
+    [(U8S8_CHANNEL, slice(1, 2)), (U8S8_CHANNEL, slice(None)), (U8S8_TENSOR, slice(None))],
+    ids=["a channel", "all channels", "the tensor"],
+)
+def test_the_bias_of_zeros_is_no_multiple_of_the_inputs_scale(taken: Scheme, zeros: slice) -> None:
     constants = {"w": floats(4, 4), "b": floats(4)}
-    constants["w"][:, 1], constants["b"][1] = 0, 0.013
+    constants["w"][:, zeros], constants["b"][1] = 0, 0.013
     case = case_of(model_of("(float[4,4] x) => (float[4,4] y)", "y = Gemm(x, w, b)", dict(constants)))
     as_theirs = {"OpTypesToExcludeOutputQuantization": ["Gemm"]}
     ours, theirs = (
         run(model, case.feed)[0][:, 1]
         for model in (
-            case.quantized(U8S8_CHANNEL).model,
-            quantized_by_onnxruntime(case, per_channel=True, options=as_theirs),
+            case.quantized(taken).model,
+            quantized_by_onnxruntime(case, per_channel=taken is U8S8_CHANNEL, options=as_theirs),
         )
     )
     assert np.abs(ours - 0.013).max() < 1e-3

@@ -81,8 +81,32 @@ def test_the_bias_of_a_channel_of_zeros_is_as_fine_as_those_of_the_others(dead: 
     quantized = quantize_bias(bias, np.float32(1.0), found.params.scale)
     np.testing.assert_allclose(quantized.values * quantized.scale, bias, atol=0.01)
     assert not found.values[:, 1].any()
-    nothing = weights_of(np.zeros((4, 3), np.float32)).weight(W, PER_CHANNEL, 1, bias=bias, input_scale=np.float32(1))
-    np.testing.assert_array_equal(nothing.params.scale, 1)
+
+
+@pytest.mark.parametrize("dead", [0.0, 1e-40])
+@pytest.mark.parametrize("text", ["s8:tensor:sym", "s8:channel:sym", "u8:tensor:asym", "s8:tensor:sym:pow2"])
+def test_the_bias_of_weights_that_are_all_zeros_is_as_fine_as_it_can_be(text: str, dead: float) -> None:
+    tensor_format, input_scale = TensorFormat.parse(text), np.float32(20 / 255)
+    bias = np.array([0.03, -0.3, 1e-3], np.float32)
+    weights = weights_of(np.full((4, 3), dead, np.float32))
+    found, plain = (
+        weights.weight(W, tensor_format, 1, bias=bias, input_scale=input_scale),
+        weights.weight(W, tensor_format, 1),
+    )
+    quantized = quantize_bias(bias, input_scale, found.params.scale)
+    np.testing.assert_allclose(quantized.values * quantized.scale, bias, rtol=1e-5)
+    assert np.abs(quantized.values.astype(np.int64)).max() < INT32.max / 2
+    np.testing.assert_array_equal(found.values, plain.values)
+    np.testing.assert_array_equal(found.params.zero_point, plain.params.zero_point)
+    assert not tensor_format.power_of_two or (np.frexp(found.params.scale)[0] == 0.5).all()
+
+
+@pytest.mark.parametrize("tensor_format", [PER_TENSOR, PER_CHANNEL], ids=str)
+def test_weights_that_are_all_zeros_beside_a_bias_of_zeros_are_as_they_are(tensor_format: TensorFormat) -> None:
+    weights = weights_of(np.zeros((4, 3), np.float32))
+    found = weights.weight(W, tensor_format, 1, bias=np.zeros(3, np.float32), input_scale=np.float32(1))
+    assert found is weights.weight(W, tensor_format, 1)
+    np.testing.assert_array_equal(found.params.scale, 1)
 
 
 def test_a_power_of_two_that_is_widened_for_a_bias_stays_one() -> None:
