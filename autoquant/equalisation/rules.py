@@ -101,7 +101,7 @@ def _sliced(tracing: Tracing, node: Node) -> bool:
     starts, ends = (_integers(tracing.graph, node, i, name) for i, name in ((1, "starts"), (2, "ends")))
     axes = _integers(tracing.graph, node, 3, "axes")
     steps = _integers(tracing.graph, node, 4, "steps")
-    if starts is None or ends is None:
+    if starts is None or ends is None or not all(tracing.graph.is_constant(name) for name in node.inputs[1:] if name):
         return False
     kept = [slice(None)] * labels.ndim
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):

@@ -186,6 +186,8 @@ def test_a_scale_per_channel_passes(middle: str, is_static: bool) -> None:
         "b = Softmax<axis=1>(a) m = Add(a, b)",
         "m = Max(a, zero)",
         "m = Pad(a, shift, , swapped)",
+        "b = Identity(spatial) m = Slice(a, spatial, rows, b)",
+        "b = Identity(two) m = Slice(a, two, six_i, one, b)",
     ],
 )
 def test_a_scale_per_channel_does_not_pass(middle: str) -> None:
