@@ -71,8 +71,9 @@ def _activations(plan: Plan, planner: Planner) -> dict[str, list[Override]]:
         if tensor not in plan.produced:
             found.setdefault(tensor, [_activation(key, planner)])
         elif "convert" not in found[tensor][0]:
-            readers = [n.name for n in graph.consumers[tensor] if plan.key_for(n, tensor) is key]
-            found[tensor][0]["convert"] = {**_activation(key, planner), "recv_nodes": readers}
+            readers = [n for n in graph.consumers[tensor] if tensor in activations(n, graph)]
+            names = [n.name for n in readers if plan.key_for(n, tensor) is key]
+            found[tensor][0]["convert"] = {**_activation(key, planner), "recv_nodes": names}
     return found | _before_clips(plan, planner, found)
 
 

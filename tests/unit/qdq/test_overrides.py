@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,18 @@ def test_a_conversion_names_its_receivers() -> None:
     assert a["quant_type"] == "QUInt8"
     assert a["convert"]["quant_type"] == "QUInt16"
     assert a["convert"]["recv_nodes"] == ["z"]
+
+
+def test_a_pad_that_writes_a_converted_tensor_as_its_value_is_no_receiver() -> None:
+    body = "v = Sigmoid(s) y = Pad(x, pads, v) z = Sigmoid(v)"
+    signature = f"({SQUARE} x, float s) => (float[6,6] y, float z)"
+    model = model_of(signature, body, {"pads": np.array([1, 1, 1, 1])})
+    case = case_of(model, {"x": floats(4, 4), "s": np.array(0.5, np.float32)})
+    case = replace(case, op_types=case.op_types | {"Pad"})
+    (v,) = overrides(case, y=U16S8, z=scheme("s8:tensor:sym", "s8:tensor:sym"))["v"]
+    assert v["convert"]["recv_nodes"] == ["z"]
+    (v,) = overrides(case, y=U16S8, z=U16S8)["v"]
+    assert v["convert"]["recv_nodes"] == ["z"]
 
 
 def test_both_sides_of_a_relu_that_stays_have_the_same_numbers() -> None:
