@@ -5,7 +5,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, Statistics
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, kind_of
+from autoquant.model.ops import Kind, kind_of, original_of
 
 __all__ = ["masked"]
 
@@ -29,7 +29,9 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
     empty or zero in all samples, as the first states of a recurrence, are as unknown.
     """
     scores = {node.inputs[0] for node in graph.nodes if node.op_type in ("Softmax", "LogSoftmax")}
-    seen = {name for name in scores & statistics.tensors.keys() if statistics.tensors[name].minimum < -_FAR}
+    originals = {original_of(name, graph) for name in scores}
+    far = {name for name, found in statistics.tensors.items() if found.minimum < -_FAR}
+    seen = {name for name in far if original_of(name, graph) in originals}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
     found = (
         statistics.unbounded

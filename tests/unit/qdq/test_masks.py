@@ -26,6 +26,14 @@ def test_scores_far_below_the_others_are_masked(minimum: float, n_masked: int, t
     assert found == ({tensor} if is_masked else frozenset())
 
 
+def test_scores_are_masked_in_every_shape_and_order() -> None:
+    body = "s = Add(x, x) r = Reshape(s, n) t = Transpose(r) p = Softmax(t) q = Relu(s) z = Neg(s) y = MatMul(w, p)"
+    constants: dict[str, Array | float] = {"n": np.array([2, 2]), "w": floats(1, 2)}
+    graph = Graph(model_of("(float[1,4] x) => (float[1,2] y, float[1,4] q, float[1,4] z)", body, constants))
+    tensors = {name: found for tensor in "srtqz" for name, found in statistics_of(-1100, 0, tensor).tensors.items()}
+    assert masked(graph, Statistics(tensors=tensors, digest="", n_samples=1)) == {"s", "r", "t"}
+
+
 @pytest.mark.parametrize(("limit", "n_zeros", "is_unknown"), [(0.0, 8, True), (0.0, 0, True), (1.0, 8, False)])
 def test_of_inputs_that_are_empty_or_zero_in_all_samples_nothing_is_known(
     limit: float, n_zeros: int, is_unknown: bool
