@@ -327,7 +327,7 @@ class StructureSampler(BaseSampler):
         assert self._surrogate is not None
         weights = self._weights()
         gain = self._gain(found, weights)
-        drawn = [self._surrogate.landscape(), *self._surrogate.landscapes(self._rng, _N_DRAWS - 1)]
+        drawn = [self._surrogate.landscape(), *(self._draw() for _ in range(_N_DRAWS - 1))]
         best = found.codes[self._members(found, gain, weights)]
         proposals = np.concatenate([self._solve(drawn, weights), self._neighbours(best, gain, weights)])
         candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
@@ -345,6 +345,11 @@ class StructureSampler(BaseSampler):
         self._next_gain = float(expected[chosen])
         self._promised[candidates[chosen].tobytes()] = Promise(self._next_gain, weights)
         return np.asarray(candidates[chosen])
+
+    def _draw(self) -> Landscape:
+        assert self._surrogate is not None
+        (drawn,) = self._surrogate.landscapes(self._rng, 1)
+        return drawn
 
     def _predict(self, codes: Codes) -> Prediction:
         """With the size, which is as good as known, as a further ratio where it is an objective."""
@@ -367,7 +372,7 @@ class StructureSampler(BaseSampler):
         region, scheme = np.nonzero(layout.allowed)
         moved = np.tile(start, (len(region), 1))
         moved[np.arange(len(region)), region] = scheme
-        (landscape,) = self._surrogate.landscapes(self._rng, 1)
+        landscape = self._draw()
         snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
         costs = self._steering.costs(landscape.ratios_of(moved), moved) @ weights
         gains = gain.of_points(snr_db, costs) * self._steering.chances(moved, snr_db)
