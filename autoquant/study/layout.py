@@ -113,8 +113,8 @@ class Layout:
     def choices(self) -> dict[RegionId, tuple[str, ...]]:
         """Names of the schemes that each region may take."""
         return {
-            region: tuple(name for name, ok in zip(self.schemes, allowed, strict=True) if ok)
-            for region, allowed in zip(self.regions, self.allowed, strict=True)
+            region: tuple(name for name, code in zip(self.schemes, same, strict=True) if code >= 0)
+            for region, same in zip(self.regions, self.same, strict=True)
         }
 
     def encode(self, params: Mapping[str, str]) -> Codes:
