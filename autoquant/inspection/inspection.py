@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
+from autoquant.inspection.kernels import DequantizedConstant, Runs, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
+from autoquant.inspection.pairs import merged_pairs
 from autoquant.inspection.products import wrong_numbers
 from autoquant.inspection.saturation import LARGEST_PAIR, saturating_pairs
 from autoquant.inspection.scopes import Scope, scopes
-from autoquant.inspection.written import Written, dequantizer, quantization_of
+from autoquant.inspection.written import Written
 from autoquant.model.bodies import n_body_nodes
 from autoquant.model.graph import Graph
 
@@ -115,7 +116,7 @@ def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
                 text="the weight-only kernel rounds activations to 8 bits unless the session option"
                 " session.qdq_matmulnbits_accuracy_level is 0 or 1",
             )
-    yield from _double_pairs(scope)
+    yield from _merged_pairs(scope)
     for node in scope.gone:
         yield Remark(
             name=scope.place(node.name),
@@ -140,18 +141,10 @@ def _saturating(found: Iterable[Scope]) -> Iterator[Remark]:
         )
 
 
-def _double_pairs(scope: Scope) -> Iterator[Remark]:
-    given = scope.given
-    for node in given.nodes:
-        if base_op(node) != "QuantizeLinear":
-            continue
-        before = dequantizer(node.inputs[0], given)
-        if before is None or given.is_known(before.inputs[0]):
-            continue
-        first, second = quantization_of(before, given), quantization_of(node, given)
-        if first.dtype == second.dtype and first.dtype.endswith("int8") and not first.is_equal(second):
-            yield Remark(
-                name=scope.place(node.name),
-                text="two Q/DQ pairs with different parameters in a row: onnxruntime drops one of them and picks new"
-                " parameters, so numbers change; use the same ones or session.disable_double_qdq_remover=1",
-            )
+def _merged_pairs(scope: Scope) -> Iterator[Remark]:
+    for node in merged_pairs(scope.given):
+        yield Remark(
+            name=scope.place(node.name),
+            text="two Q/DQ pairs with different parameters in a row: onnxruntime drops one of them and picks new"
+            " parameters, so numbers change; use the same ones or session.disable_double_qdq_remover=1",
+        )
