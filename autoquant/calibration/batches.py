@@ -9,7 +9,7 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from autoquant.calibration.files import HELD_BYTES, Array, FileArray
-from autoquant.calibration.sources import Arrays, DataSource, Feeds, did_you_mean, read_parts, source_name
+from autoquant.calibration.sources import Arrays, DataSource, Feeds, as_array, did_you_mean, read_parts, source_name
 from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
 from autoquant.errors import DataError
 
@@ -159,7 +159,7 @@ def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Fee
     labels = {
         name: array.whole() if isinstance(array, FileArray) else array
         for name, array in part.arrays.items()
-        if name not in names and name.startswith("label")
+        if name not in names and str(name).startswith("label")
     }
     _check_names([name for name in part.arrays if name not in labels], names, part.where)
     columns = {
@@ -238,14 +238,14 @@ def _order(part: Feeds, names: Sequence[str]) -> list[Feed]:
                 f"{where}: is of type '{type(feed).__name__}', give a dict with an array for each input of the model"
             )
         _check_names(feed, names, where)
-        feeds.append({name: np.asarray(feed[name]) for name in names})
+        feeds.append({name: as_array(feed[name], f"{part.where}, array '{name}', sample {index}") for name in names})
     return feeds
 
 
 def _check_names(given: Collection[str], wanted: Sequence[str], where: str) -> None:
     for name in given:
         if name not in wanted:
-            hint = did_you_mean(name, wanted) or ", leave it out"
+            hint = did_you_mean(str(name), wanted) or ", leave it out"
             raise DataError(f"{where}: array '{name}' is no input of the model, which wants {', '.join(wanted)}{hint}")
     for name in wanted:
         if name not in given:

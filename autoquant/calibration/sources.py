@@ -17,7 +17,7 @@ from autoquant.calibration.files import HELD_BYTES, Array, ArrayFiles, FileArray
 from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
 
-__all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "did_you_mean", "read_parts", "source_name"]
+__all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "as_array", "did_you_mean", "read_parts", "source_name"]
 
 
 @runtime_checkable
@@ -90,6 +90,19 @@ def read_parts(
     raise DataError(f"{where}: {problem}, {_FORMS}")
 
 
+def as_array(value: object, where: str) -> Array:
+    """What a user gives for an array; ``where`` begins the message.
+
+    Raises:
+        DataError: It is none, such as rows of unlike lengths, or a tensor on another device.
+    """
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever __array__ of the user's tensors raises
+        kind = type(value).__name__
+        raise DataError(f"{where}: type '{kind}' is no array, give one of numpy ({_one_line(error)})") from error
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to append to a message, empty where nothing is alike."""
     close = difflib.get_close_matches(word, list(known), n=1)
@@ -129,7 +142,7 @@ def _files_in(folder: Path, where: str) -> list[Path]:
 
 def _read_object(source: object, where: str) -> Arrays | Feeds:
     if isinstance(source, Mapping):
-        return Arrays(where, {name: np.asarray(array) for name, array in source.items()})
+        return Arrays(where, {name: as_array(array, f"{where}, array '{name}'") for name, array in source.items()})
     if isinstance(source, FeedReader):
         return Feeds(where, list(iter(source.get_next, None)))
     if isinstance(source, Iterable):
