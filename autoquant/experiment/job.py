@@ -77,7 +77,7 @@ class ModelSearch:
     @property
     def is_absent(self) -> bool:
         """Whether the model's file is not there."""
-        return not self.model.startswith("example:") and not Path(self.model).exists()
+        return not self.model.startswith("example:") and not os.path.exists(self.model)  # Path.exists may raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

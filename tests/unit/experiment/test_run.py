@@ -64,6 +64,12 @@ def test_a_failing_model_does_not_stop_the_others(run: Run) -> None:
     assert not run(TINY).is_missed
 
 
+def test_a_path_that_cannot_be_looked_at_does_not_stop_the_others(run: Run) -> None:
+    rows = rows_of(run(GONE.replace("$AUTOQUANT_ZOO", "x" * 300), TINY))
+    assert "python -m experiments.zoo" in str(rows["gone"]["error"])
+    assert rows["tiny"]["error"] is None
+
+
 def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("division by zero")
