@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper
-from onnx.external_data_helper import uses_external_data
+from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from autoquant.domain.feed import InputSignature
 from autoquant.errors import ModelError, OutputError
@@ -43,7 +43,7 @@ def load_model(path: Path) -> onnx.ModelProto:
     """Read a float model with its external data.
 
     Raises:
-        ModelError: The file is missing, no ONNX model, lacks its external data, or is already quantized.
+        ModelError: The file cannot be read, is no ONNX model, lacks its external data, or is already quantized.
     """
     model = load_any(path)
     _refuse_quantized(model, path)
@@ -54,14 +54,11 @@ def load_any(path: Path) -> onnx.ModelProto:
     """Read a model, quantized or not, with its external data.
 
     Raises:
-        ModelError: The file is missing, no ONNX model, or lacks its external data.
+        ModelError: The file is missing, cannot be read, is no ONNX model, or lacks its external data.
     """
-    if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
-        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
+    model = _load_file(path)
     try:
-        model = onnx.load(path, format="protobuf")  # a name ending in .json would mean another format
-    except DecodeError as error:
-        raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
+        load_external_data_for_model(model, str(path.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"{path}: external data cannot be read ({error}); put all of them beside the model") from error
     if not model.graph.node or not model.opset_import:
@@ -70,6 +67,19 @@ def load_any(path: Path) -> onnx.ModelProto:
     if cut is not None:
         raise ModelError(f"{path}: external data cannot be read ('{cut}' is cut off); put all of them beside the model")
     return model
+
+
+def _load_file(path: Path) -> onnx.ModelProto:
+    """Without external data."""
+    if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
+        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
+    try:
+        # a name ending in .json would mean another format
+        return onnx.load(path, format="protobuf", load_external_data=False)
+    except DecodeError as error:
+        raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
+    except OSError as error:
+        raise ModelError(f"{path}: the file cannot be read ({error.strerror}); see who may read it") from error
 
 
 def _is_cut_off(tensor: onnx.TensorProto) -> bool:

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_a_folder_that_cannot_be_written_is_an_output_error_and_leaves_nothing(t
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nothing\.onnx: there is no such file"):
         load_model(tmp_path / "nothing.onnx")
+
+
+def test_a_file_that_may_not_be_read_is_named_in_the_error(external: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*arguments: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(external))
+
+    monkeypatch.setattr(onnx, "load", closed)
+    with pytest.raises(ModelError, match=r"model\.onnx: the file cannot be read \(Permission denied\); see who may"):
+        load_any(external)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.txt", "model.json", "model"])
