@@ -20,7 +20,7 @@ from autoquant.metrics.labels import attach_labels
 __all__ = ["SearchData", "read_search_data"]
 
 _LEAST_TO_DIVIDE = 16
-"""Different evaluation samples; of fewer all are searched on, as a handful is too few to search on and to hold out."""
+"""Different evaluation samples, or batches; of fewer all are searched on, a handful is too few to hold some out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,32 +102,35 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
         if isinstance(metric.source, Custom):
             load(metric, metric.source)
     calibration, calibrates = _read(asked.calibration, inputs, "calibration", asked.batch)
-    notes = []
+    notes = _left_over("calibration", calibrates, asked.batch)
     if asked.evaluation is None:
         whole = _labelled(calibration, asked)
         (calibration, evaluation), evaluates = split(whole), calibrates
+        unit = _in_batches("samples", asked.batch)
         notes.append(
-            f"no evaluation data: {len(calibration)} of the {len(whole)} samples calibrate,"
+            f"no evaluation data: {len(calibration)} of the {len(whole)} {unit} calibrate,"
             f" the other {len(evaluation)} evaluate"
         )
     else:
         evaluation, evaluates = _read(asked.evaluation, inputs, "evaluation", asked.batch)
         evaluation = _labelled(evaluation, asked)
+        notes += _left_over("evaluation", evaluates, asked.batch)
         _refuse_shared(("evaluation", evaluates), ("calibration", calibrates))
     if asked.held_out is not None:
         held_out, others = _read(asked.held_out, inputs, "held-out", asked.batch)
+        notes += _left_over("held-out", others, asked.batch)
         _refuse_shared(("held-out", others), ("calibration", calibrates))
         _refuse_shared(("held-out", others), ("evaluation", evaluates))
         if any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
             _check_labels(evaluation, held_out)
         return _data(calibration, evaluation, evaluation, held_out, notes)
-    n_different = len(set(evaluation.feed_digests))
-    if n_different < _LEAST_TO_DIVIDE:
-        notes.append(f"nothing is held out: that takes {_LEAST_TO_DIVIDE} different evaluation samples")
+    unit = _in_batches("evaluation samples", asked.batch)
+    if len(set(evaluation.feed_digests)) < _LEAST_TO_DIVIDE:
+        notes.append(f"nothing is held out: that takes {_LEAST_TO_DIVIDE} different {unit}")
         return _data(calibration, evaluation, evaluation, None, notes)
     search, rest = hold_out(evaluation)
     notes.append(
-        f"{len(search)} of the {len(evaluation)} evaluation samples guide the search,"
+        f"{len(search)} of the {len(evaluation)} {unit} guide the search,"
         f" the other {len(rest)} are held out for the last measurement"
     )
     return _data(calibration, evaluation, search, rest, notes)
@@ -137,6 +140,16 @@ def _read(source: DataSource, inputs: Sequence[InputSignature], role: str, batch
     """In batches, and one by one: parts may share samples although they share no batch."""
     found = read_samples(source, inputs, role=role)
     return batched(found, inputs, batch), found
+
+
+def _in_batches(samples: str, batch: int) -> str:
+    """What is counted and divided: samples, or where they are joined, whole batches."""
+    return samples if batch == 1 else f"batches of {batch} {samples}"
+
+
+def _left_over(role: str, samples: Samples, batch: int) -> list[str]:
+    n_left = len(samples) % batch
+    return [f"{n_left} of the {len(samples)} {role} samples fill no batch of {batch} and are not used"] * bool(n_left)
 
 
 def _data(

@@ -99,6 +99,19 @@ def test_few_evaluation_samples_are_all_searched_on_and_a_note_says_so(tmp_path:
     assert data.notes == ("nothing is held out: that takes 16 different evaluation samples",)
 
 
+def test_batches_are_counted_as_such_and_what_fills_none_is_noted(tmp_path: Path) -> None:
+    few = data_of(tmp_path, batch=8, calibration=arrays(8, 1), evaluation=arrays(67, 2))
+    assert few.notes == (
+        "3 of the 67 evaluation samples fill no batch of 8 and are not used",
+        "nothing is held out: that takes 16 different batches of 8 evaluation samples",
+    )
+    enough = data_of(tmp_path, batch=8, calibration=arrays(9, 1), evaluation=arrays(128, 2))
+    assert enough.notes[0] == "1 of the 9 calibration samples fill no batch of 8 and are not used"
+    assert enough.notes[1].startswith("8 of the 16 batches of 8 evaluation samples guide the search, the other 8 are")
+    alone = data_of(tmp_path, batch=8, calibration=arrays(32, 1))
+    assert alone.notes[0] == "no evaluation data: 2 of the 4 batches of 8 samples calibrate, the other 2 evaluate"
+
+
 def test_calibration_data_alone_are_divided_in_three(tmp_path: Path) -> None:
     data = data_of(tmp_path, calibration=arrays(40, 1, label=np.arange(40)))
     assert data.held_out is not None
