@@ -15,7 +15,7 @@ class Target:
     Attributes:
         ep: Short name of the execution provider, e.g. ``"cpu"``.
         threads: Intra-op threads of the session.
-        options: Provider options as onnxruntime takes them.
+        options: Provider options; what is no text becomes it, as onnxruntime takes them.
         batch: Samples of one inference; its latency is that of all of them.
         streams: Inferences that run at once in threads of their own; the latency is that of the last one of them.
         affinity: Cores that the process which measures may use; every core where empty.
@@ -30,6 +30,7 @@ class Target:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
+        object.__setattr__(self, "options", {str(name): str(value) for name, value in self.options.items()})
         for name in ("threads", "batch", "streams"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, it must be at least 1")

@@ -20,3 +20,9 @@ def test_batches_and_streams_are_part_of_the_name() -> None:
     assert target.name == "cpu-1t-b8-s2"
     with pytest.raises(UsageError, match="batch is 0"):
         Target(batch=0)
+
+
+def test_options_are_texts() -> None:
+    options = {"device_id": 0, "arena_extend_strategy": "kSameAsRequested"}
+    target = Target("cuda", options=options)  # type: ignore[arg-type]
+    assert target.options == {"device_id": "0", "arena_extend_strategy": "kSameAsRequested"}
