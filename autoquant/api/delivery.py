@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
 from autoquant.api.evaluator import BenchFacts
@@ -201,6 +201,10 @@ class Delivery:
                 shutil.copyfile(file, place)
         return target
 
+    def _place(self, path: PurePath) -> str:
+        """In the run, spelled alike on every system."""
+        return path.relative_to(self.folder.path).as_posix()
+
     def _member(self, name: str, finalist: Finalist, measured: Measured) -> Member:
         outcome, path = finalist.evaluation.outcome, finalist.path
         assert isinstance(outcome, Measurement)
@@ -214,7 +218,7 @@ class Delivery:
             note = "onnxruntime quantized float operators unasked; the assignment names the regions"
         return Member(
             id=name,
-            path=str(path.relative_to(self.folder.path)),
+            path=self._place(path),
             sha256=finalist.sha256,
             size_bytes=size_bytes_of(path),
             quality=measured.judged.quality,
@@ -231,7 +235,7 @@ class Delivery:
     def _float_member(self, path: Path, measured: Measured) -> Member:
         return Member(
             id=FLOAT_ID,
-            path=str(path.relative_to(self.folder.path)),
+            path=self._place(path),
             sha256=sha256_of(path),
             size_bytes=size_bytes_of(path),
             quality=None,

@@ -1,5 +1,5 @@
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,3 +89,8 @@ def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, ha
     assert delivery._write_finalists([], Deadline(None)) == written
     (note,) = delivery.notes
     assert note.startswith(f"refinement: no finalist has a refined version: {why}")
+
+
+def test_places_are_spelled_alike_on_every_system() -> None:
+    delivery = a_delivery(folder=SimpleNamespace(path=PureWindowsPath("C:/run")))
+    assert delivery._place(PureWindowsPath("C:/run/models/t1.onnx")) == "models/t1.onnx"
