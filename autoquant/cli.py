@@ -93,7 +93,7 @@ def search(
     ] = None,
     maximize: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Objectives: snr, metrics. Default snr."),
+        typer.Option(metavar="NAMES", help="Objectives: snr, metrics. Default snr, none where a metric is minimized."),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
@@ -109,17 +109,26 @@ def search(
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.")] = None,
     trial_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longest time of one trial, e.g. 30s; it then counts as failed.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Longest time of one trial, e.g. 30s; it then fails. Default many times the usual one."
+        ),
     ] = None,
     trial_memory: Annotated[
-        int | None, typer.Option(min=1, metavar="MB", help="Memory of the process that measures.")
+        int | None,
+        typer.Option(
+            min=1, metavar="MB", help="Memory of the process that measures. Default most of what is available."
+        ),
     ] = None,
     space: Annotated[
         str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.")
     ] = "default",
     accuracy: Annotated[
         str | None,
-        typer.Option(metavar="LEVEL", help="Done for accuracy at no cost in latency: none, fast or full."),
+        typer.Option(
+            metavar="LEVEL",
+            help="Done for accuracy at no cost in latency: none, fast or full. Default what the space says, else fast.",
+        ),
     ] = None,
     min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,

@@ -41,6 +41,17 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (result.exit_code, result.output) == (0, f"autoquant {version('autoquant')}\n")
 
 
+def test_defaults_that_depend_on_something_are_in_the_help() -> None:
+    help_text = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
+    for option, default in {
+        "--accuracy": "what the space says, else fast.",
+        "--maximize": "snr, none where a metric is minimized.",
+        "--trial-time": "many times the usual one.",
+        "--trial-memory": "most of what is available.",
+    }.items():
+        assert re.search(rf"{option} .* Default {re.escape(default)}", help_text)
+
+
 def test_an_unknown_command_is_refused() -> None:
     assert CliRunner().invoke(app, ["serch"]).exit_code == 2
 
