@@ -34,16 +34,19 @@ Calibration = Annotated[
 ]
 
 
+_RESUMED = "; a search that has trials goes on with --resume"
+
+
 @contextmanager
-def _errors() -> Iterator[None]:
-    """What the user can put right is one sentence and exit code 2."""
+def _errors(advice: str = "") -> Iterator[None]:
+    """What the user can put right is one sentence and exit code 2; ``advice`` is for who pressed Ctrl-C."""
     try:
         yield
     except AutoquantError as error:
         typer.echo(f"autoquant: {error}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("autoquant: interrupted; a search that has trials goes on with --resume", err=True)
+        typer.echo(f"autoquant: interrupted{advice}", err=True)
         raise typer.Exit(130) from None
 
 
@@ -149,7 +152,7 @@ def search(
 ) -> None:
     """Search the mixed-precision models that no other one beats in latency, SNR or what else is asked for."""
     started = time.perf_counter()
-    with _errors():
+    with _errors(_RESUMED):
         from autoquant import Budget, Demands, Target
         from autoquant.api.configuration import DEFAULT_SECONDS, bytes_of, cores_of, drops_of, seconds_of
         from autoquant.api.objectives import objective_names

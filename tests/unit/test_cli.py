@@ -119,6 +119,26 @@ def test_what_cannot_be_inspected_is_refused_in_one_sentence(arguments: list[str
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "function", "advice"),
+    [
+        (["search", "m.onnx"], "autoquant.api.search.search", "; a search that has trials goes on with --resume"),
+        (["bench", "m.onnx", "--data", "d.npz"], "autoquant.compare", ""),
+        (["inspect", "m.onnx"], "autoquant.inspect_model", ""),
+        (["regions", "m.onnx"], "autoquant.api.steps.prepare_without_data", ""),
+    ],
+)
+def test_only_a_search_that_is_interrupted_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], function: str, advice: str
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(function, interrupted)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (130, f"autoquant: interrupted{advice}\n")
+
+
 def test_a_job_whose_model_is_not_there_fails_but_not_its_smoke_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
