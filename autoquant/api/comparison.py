@@ -25,7 +25,6 @@ from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
 from autoquant.model.io import input_signatures, load_any, non_tensors
-from autoquant.model.rewrite import Model
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -173,10 +172,33 @@ def _verdict(interval: SessionInterval) -> Verdict:
     return Verdict.SLOWER if interval.low > 1 else Verdict.SAME
 
 
-def _signatures(path: Path, model: Model) -> tuple[InputSignature, ...]:
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """What goes into a model and comes out; its weights are not held while it is measured.
+
+    Attributes:
+        path: The model.
+        inputs: All of them tensors.
+        outputs: Their names.
+        other_outputs: Those that are no tensors.
+    """
+
+    path: Path
+    inputs: tuple[InputSignature, ...]
+    outputs: tuple[str, ...]
+    other_outputs: tuple[str, ...]
+
+
+def _ports(path: Path) -> _Ports:
+    model = load_any(path)
     for name in non_tensors(model.graph.input):
         raise ModelError(f"{path}: input '{name}' is no tensor, so that no data fit it; leave the model out")
-    return input_signatures(model)
+    return _Ports(
+        path=path,
+        inputs=input_signatures(model),
+        outputs=tuple(output.name for output in model.graph.output),
+        other_outputs=tuple(non_tensors(model.graph.output)),
+    )
 
 
 def _samples(data: DataSource, signatures: Sequence[tuple[InputSignature, ...]], batch: int) -> Samples:
@@ -219,15 +241,16 @@ def _plain(column: str, value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _why_no_snr(paths: Sequence[Path], models: Sequence[Model]) -> list[str]:
+def _why_no_snr(models: Sequence[_Ports]) -> list[str]:
     """A sentence where outputs cannot be compared."""
-    for path, model in zip(paths, models, strict=True):
-        for name in non_tensors(model.graph.output):
-            return [f"no SNR: output '{name}' of {path} is no tensor, so that outputs are not compared"]
-    names = [[output.name for output in model.graph.output] for model in models]
-    for path, others in zip(paths, names, strict=True):
-        if others != names[0]:
-            return [f"no SNR: {path} has other outputs ({', '.join(others)}) than the first ({', '.join(names[0])})"]
+    for model in models:
+        for name in model.other_outputs:
+            return [f"no SNR: output '{name}' of {model.path} is no tensor, so that outputs are not compared"]
+    first = models[0].outputs
+    for model in models:
+        if model.outputs != first:
+            others = ", ".join(model.outputs)
+            return [f"no SNR: {model.path} has other outputs ({others}) than the first ({', '.join(first)})"]
     return []
 
 
@@ -263,10 +286,9 @@ def compare(
     check_targets(targets)
     for target in targets:
         provider_of(target.ep)
-    protos = [load_any(path) for path in paths]
-    signatures = [_signatures(path, proto) for path, proto in zip(paths, protos, strict=True)]
-    samples = _samples(data, signatures, targets[0].batch)
-    why_no_snr = _why_no_snr(paths, protos)
+    ports = [_ports(path) for path in paths]
+    samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
+    why_no_snr = _why_no_snr(ports)
     joint = JointMeasurement(
         FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),
         {str(index): path for index, path in enumerate(paths) if index},

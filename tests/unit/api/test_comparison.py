@@ -1,12 +1,17 @@
+import weakref
 from pathlib import Path
 
+import onnx
 import pytest
 
-from autoquant.api.comparison import _why_imprecise
+from autoquant.api import comparison
+from autoquant.api.comparison import _why_imprecise, compare
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.intervals import SessionInterval
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
+from autoquant.model.io import load_any
+from tests.models import a_convnet, feed_of, saved
 
 
 def measured(half: float, n_sessions: int) -> Measured:
@@ -35,3 +40,29 @@ def test_the_least_precise_of_the_models_is_named(n_sessions: int, hint: str) ->
 
 def test_a_precision_that_was_reached_is_not_mentioned() -> None:
     assert _why_imprecise([Path("a"), Path("b")], {"1": measured(0.0099, 5)}, 0.01) == []
+
+
+class Watched:
+    """A model that can be referred to weakly, which protobuf's own cannot."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.graph = model.graph
+
+
+def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[weakref.ref[Watched]] = []
+
+    def load(path: Path) -> Watched:
+        model = Watched(load_any(path))
+        read.append(weakref.ref(model))
+        return model
+
+    def measure(*arguments: object, **options: object) -> None:
+        assert [reference() for reference in read] == [None, None]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "load_any", load)
+    monkeypatch.setattr(comparison, "JointMeasurement", measure)
+    path = saved(a_convnet(), tmp_path / "model.onnx")
+    with pytest.raises(KeyboardInterrupt):
+        compare([path, path], [feed_of(a_convnet())])
