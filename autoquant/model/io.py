@@ -37,16 +37,20 @@ _PACKED = frozenset(
     if re.fullmatch(r"UNDEFINED|STRING|U?INT[24]|FLOAT[46]\w+", name)
 )
 """Types with several elements a byte, or of no fixed size."""
+_LARGEST_BYTES = 2**31
+"""What protobuf can hold, and every candidate is one message."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
     """Read a float model with its external data.
 
     Raises:
-        ModelError: The file cannot be read, is no ONNX model, lacks its external data, or is already quantized.
+        ModelError: The file cannot be read, is no ONNX model, lacks its external data, is already quantized, or is
+            larger than protobuf's 2 GiB.
     """
     model = load_any(path)
     _refuse_quantized(model, path)
+    _refuse_large(model, path)
     return model
 
 
@@ -95,6 +99,15 @@ def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
         raise ModelError(
             f"{path}: this model is already quantized ({len(found)} nodes such as {found[0]});"
             " give the float model that it was made from"
+        )
+
+
+def _refuse_large(model: onnx.ModelProto, path: Path) -> None:
+    n_bytes = sum(len(tensor.raw_data) for tensor in _tensors(model.graph))
+    if n_bytes >= _LARGEST_BYTES:
+        raise ModelError(
+            f"{path}: its weights are {n_bytes / 1e9:.1f} GB, but a model that is searched must be smaller than the"
+            " 2 GiB that protobuf can hold; cut it into smaller models"
         )
 
 
