@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ __all__ = ["Machine", "container_files", "read_machine", "usable_processors"]
 _MEBI = 1 << 20
 _NO_LIMIT = 1 << 60
 """The first version of control groups writes a number beyond this where there is no limit of memory."""
+_ASKING_S = 5.0
+"""A program of the system, for what it tells at once."""
 
 _MODEL_FIELDS = {
     "cpu family": "family",
@@ -120,9 +123,19 @@ def _container_memory_mb(proc: Path, system: Path) -> int | None:
 
 def _model(fields: dict[str, str]) -> str:
     if not fields:
-        return platform.processor() or platform.machine()
+        return _brand() or platform.processor() or platform.machine()
     told = [f"{name} {fields[field]}" for field, name in _MODEL_FIELDS.items() if field in fields]
     return f"{fields.get('model name', platform.machine())}" + (f" ({', '.join(told)})" if told else "")
+
+
+def _brand() -> str:
+    """What macOS calls the processor, which is "arm" for platform."""
+    if platform.system() != "Darwin":
+        return ""
+    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_ASKING_S).stdout.strip()
+    return ""
 
 
 def _fields(text: str) -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
 import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_processors_of_arm_are_told_apart(tmp_path: Path) -> None:
     cpus = {part: written(tmp_path / part, {"cpuinfo": text.format(part)}) for part in ("0xd40", "0xd4f")}
     found = [read_machine(proc, tmp_path / "nowhere").cpu for proc in cpus.values()]
     assert found == [f"{platform.machine()} (implementer 0x41, variant 0x1, part {part})" for part in cpus]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_processors_of_macs_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        assert command[1:] == ["-n", "machdep.cpu.brand_string"]
+        if not answers:
+            raise FileNotFoundError(command[0])
+        return subprocess.CompletedProcess(command, 0, stdout="Apple M9 Pro\n")
+
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "processor", lambda: "arm")
+    monkeypatch.setattr(subprocess, "run", run)
+    assert read_machine(tmp_path, tmp_path).cpu == ("Apple M9 Pro" if answers else "arm")
 
 
 def test_clock_rates_and_their_governor_are_read_where_there_are_some(proc: Path, tmp_path: Path) -> None:
