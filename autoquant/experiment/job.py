@@ -13,13 +13,26 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from autoquant.api.configuration import DEFAULT_SECONDS, MAX_SEED, MAX_THREADS, bytes_of, seconds_of
+from autoquant.api.configuration import (
+    DEFAULT_SECONDS,
+    MAX_SEED,
+    MAX_THREADS,
+    Budget,
+    Configuration,
+    Demands,
+    bytes_of,
+    seconds_of,
+)
+from autoquant.api.objectives import objectives_of
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.summary import DEMANDS_DB
+from autoquant.runtime.providers import known
+from autoquant.space.schema import read_space
 
 __all__ = ["ABSENT_ADVICE", "Job", "ModelSearch", "read_job"]
 
@@ -79,6 +92,41 @@ class ModelSearch:
         """Whether the model's file is not there."""
         return not self.model.startswith("example:") and not os.path.exists(self.model)  # Path.exists may raise
 
+    @property
+    def budget(self) -> Budget:
+        """When the search ends."""
+        return Budget(seconds=self.seconds, trials=self.trials)
+
+    @property
+    def bounds(self) -> Demands:
+        """What members keep."""
+        return Demands(max_size_bytes=self.max_size_bytes, max_drop=self.max_drop)
+
+    def check(self) -> None:
+        """Find what is wrong with the arguments of the search, as far as that needs neither model nor data.
+
+        Raises:
+            AutoquantError: Something is; that a provider is not installed here is no fault of the job.
+        """
+        for target in self.targets:
+            if target.ep not in known():
+                raise UsageError(f"execution provider {_unknown(target.ep, known())}")
+        metrics = parse_metrics(self.metrics)
+        Configuration(
+            model=Path(self.model),
+            calibration=self.calibration or (),
+            evaluation=self.evaluation,
+            targets=self.targets,
+            budget=self.budget,
+            demands=self.bounds,
+            out=Path(),
+            space=self.space,
+            n_regions=self.n_regions,
+            metrics=metrics,
+            objectives=objectives_of(self.objectives, metrics),
+        )
+        read_space(self.space, ep=self.targets[0].ep)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -117,9 +165,15 @@ def read_job(path: Path) -> Job:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{path}, models: '{name}' is the name of {names.count(name)} models, give each its own")
+    searches = tuple(_search(model, file.defaults, path.parent) for model in file.models)
+    for search in searches:
+        try:
+            search.check()
+        except AutoquantError as error:
+            raise UsageError(f"{path}, model '{search.name}': {error}") from error
     return Job(
         name=file.name,
-        searches=tuple(_search(model, file.defaults, path.parent) for model in file.models),
+        searches=searches,
         sha256=hashlib.sha256(content).hexdigest(),
     )
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from autoquant.api.configuration import Budget, Demands
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
@@ -172,9 +171,9 @@ def _run(asked: ModelSearch, out: Path) -> SearchResult:
         labels=asked.labels,
         metrics=asked.metrics,
         targets=asked.targets,
-        budget=Budget(seconds=asked.seconds, trials=asked.trials),
+        budget=asked.budget,
         objectives=asked.objectives,
-        demands=Demands(max_size_bytes=asked.max_size_bytes, max_drop=asked.max_drop),
+        demands=asked.bounds,
         out=out,
         space=asked.space,
         accuracy=asked.accuracy,

@@ -1,17 +1,28 @@
 """Execution providers that are installed here."""
 
+from collections.abc import Iterable
+
 import onnxruntime as ort
 
 from autoquant.errors import TargetError
 
-__all__ = ["installed", "provider_of", "runtime_version"]
+__all__ = ["installed", "known", "provider_of", "runtime_version"]
 
 _SUFFIX = "ExecutionProvider"
 
 
 def installed() -> tuple[str, ...]:
     """Short names of the execution providers of this onnxruntime, e.g. ``("cpu",)``."""
-    return tuple(name.removesuffix(_SUFFIX).lower() for name in ort.get_available_providers())
+    return _short(ort.get_available_providers())
+
+
+def known() -> tuple[str, ...]:
+    """Short names of all that onnxruntime has, in whatever package."""
+    return tuple(dict.fromkeys((*installed(), *_short(ort.get_all_providers()))))
+
+
+def _short(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.removesuffix(_SUFFIX).lower() for name in names)
 
 
 def runtime_version() -> str:

@@ -109,6 +109,41 @@ def test_a_mistake_is_named_with_its_key(job_file: Path, old: str, new: str, mes
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seed = 3", 'space = "defalt"', "model 'digits': defalt: no search space file has this path"),
+        ("seed = 3", 'space = "gone.toml"', "gone.toml: no search space file has this path"),
+        ("seed = 3", 'ep = "cpuu"', "model 'digits': execution provider 'cpuu' is unknown, did you mean 'cpu'?"),
+        (
+            "{ threads = 4 }",
+            '{ ep = "cud" }',
+            "execution provider 'cud' is unknown, did you mean 'cuda'?",
+        ),
+        (
+            "seed = 3",
+            'objectives = ["latncy"]',
+            "model 'digits': the objective 'latncy' is unknown",
+        ),
+        ('time = "10s"', 'metrics = ["top"]', "model 'other': metric 'top'"),
+        ('time = "10s"', "max_drop = 0.1", "model 'other': a largest drop is given but no metric"),
+        ("{ threads = 4 }", "{ threads = 1 }", "model 'other': two targets have the same name"),
+    ],
+)
+def test_what_no_search_can_do_is_named_with_its_model(job_file: Path, old: str, new: str, message: str) -> None:
+    assert old in SMALL
+    job_file.write_text(SMALL.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        read_job(job_file)
+    assert str(caught.value).startswith(str(job_file))
+    assert message in str(caught.value)
+
+
+def test_a_provider_that_is_not_installed_is_no_fault_of_the_job(job_file: Path) -> None:
+    job_file.write_text(SMALL.replace("{ threads = 4 }", '{ ep = "cuda" }'))
+    assert read_job(job_file).searches[1].targets[1] == Target("cuda", 1)
+
+
 def test_a_missing_job_file_is_refused(job_file: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_job(job_file)

@@ -1,11 +1,15 @@
 import pytest
 
 from autoquant.errors import TargetError
-from autoquant.runtime.providers import installed, provider_of
+from autoquant.runtime.providers import installed, known, provider_of
 
 
 def test_the_cpu_is_always_installed_under_its_short_name() -> None:
     assert "cpu" in installed()
+
+
+def test_providers_of_other_packages_are_known() -> None:
+    assert {*installed(), "cuda"} <= set(known())
 
 
 @pytest.mark.parametrize("spelling", ["cpu", "CPU", "CPUExecutionProvider", "cpuexecutionprovider"])
