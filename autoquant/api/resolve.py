@@ -14,6 +14,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room, read_json
+from autoquant.api.interrupts import interruptible
 from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Opened, Run
@@ -98,17 +99,9 @@ def resolve(
         asked = replace(asked, space=os.fspath(space))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
     asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
-    new = Run(asked, deadline, on_progress, is_pooled=True)
-    new.check()
-    new.learn_of(folder)
-    with closing(RunFolder(asked.out, resume=False)) as place:
-        try:
-            place.take_journal(folder)
-            with enough_room(place.path), place.log(), threadpool_limits(limits=1), quiet():
-                return _Resolution(new, folder, min_snr_db, max_latency_ratio).measure(place)
-        except BaseException:
-            place.discard_if_new()
-            raise
+    with interruptible() as interrupts:
+        new = Run(asked, deadline, on_progress, interrupts, is_pooled=True)
+        return _Resolution(new, folder, min_snr_db, max_latency_ratio).resolved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +141,19 @@ class _Resolution:
     min_snr_db: float
     max_latency_ratio: float | None
 
+    def resolved(self) -> SearchResult:
+        """All of it; where it fails, nothing is left."""
+        self.run.check()
+        self.run.learn_of(self.source)
+        with closing(RunFolder(self.run.configuration.out, resume=False)) as place:
+            try:
+                place.take_journal(self.source)
+                with enough_room(place.path), place.log(), threadpool_limits(limits=1), quiet():
+                    return self.measure(place)
+            except BaseException:
+                place.discard_if_new()
+                raise
+
     def measure(self, folder: RunFolder) -> SearchResult:
         """Solve, build, measure, deliver."""
         with self.run.opened(folder) as opened:
@@ -155,7 +161,7 @@ class _Resolution:
                 trials = self.run.open_trials(folder, opened)
                 trials.n_finalists = 1
                 layout = self._layout(opened, trials)
-            attempts = self._attempts(opened, trials, layout)
+            attempts = self._attempts(trials, layout)
             best = max(attempts, key=lambda attempt: attempt.snr_db)
             if isinstance(best.evaluation.outcome, Failure):
                 raise OutputError(
@@ -196,7 +202,7 @@ class _Resolution:
             raise OutputError(f"{self.source / 'run.json'}: its latency prior is of other regions; search again")
         return layout
 
-    def _attempts(self, opened: Opened, trials: Trials, layout: Layout) -> list[_Attempt]:
+    def _attempts(self, trials: Trials, layout: Layout) -> list[_Attempt]:
         """Predictions with what was measured of them, until one keeps the SNR, or the user wants no more of them.
 
         By how much one that missed it was overestimated, the next one is solved for more: what looks best is what the
@@ -208,7 +214,7 @@ class _Resolution:
             try:
                 with self.run.deadline.phase("solve"):
                     predicted = self._predicted(trials.study, layout, self.min_snr_db + beyond_db)
-                opened.interrupts.check()
+                self.run.interrupts.check()
                 self._measure(trials, predicted, found)
             except (UsageError, KeyboardInterrupt) as error:
                 if not found:

@@ -15,7 +15,7 @@ from autoquant.api.earlier import keep_unmatched
 from autoquant.api.evaluator import BenchFacts, Ingredients
 from autoquant.api.finalists import Finalists
 from autoquant.api.folder import RunFolder, writing
-from autoquant.api.interrupts import Interrupts, interruptible
+from autoquant.api.interrupts import Interrupts
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.refinement import refine_of
@@ -62,7 +62,6 @@ class Opened:
     evaluator: IsolatedEvaluator
     ingredients: Ingredients
     facts: BenchFacts
-    interrupts: Interrupts
 
 
 @dataclass(slots=True)
@@ -73,6 +72,7 @@ class Run:
         configuration: What the user asks for.
         deadline: Of all stages.
         on_progress: Told where it stands.
+        interrupts: Presses of Ctrl-C, which are counted while there is something to keep.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
         is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
@@ -82,6 +82,7 @@ class Run:
     configuration: Configuration
     deadline: Deadline
     on_progress: OnProgress
+    interrupts: Interrupts
     notes: list[str] = field(default_factory=list)
     has_plain_sums: bool = False
     earlier: Earlier | None = None
@@ -143,7 +144,7 @@ class Run:
     def opened(self, folder: RunFolder) -> Iterator[Opened]:
         """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
         assert self.data is not None
-        with closing(self._evaluator(self.data)) as evaluator, interruptible() as interrupts:
+        with closing(self._evaluator(self.data)) as evaluator:
             evaluator.start()
             preparing = self._preparing(self.data)
             plain = preparing.ingredients()
@@ -152,7 +153,10 @@ class Run:
             ingredients = self.expect_noise(preparing, preparing.in_best_form(plain, evaluator, facts), evaluator)
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self._run_document(ingredients, facts, None))
-            yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts, interrupts=interrupts)
+            try:
+                yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts)
+            finally:
+                self.interrupts.is_counting = False
 
     def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
         n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
@@ -219,7 +223,7 @@ class Run:
 
         def on_progress(progress: SearchProgress) -> None:
             self.on_progress(progress)
-            opened.interrupts.check()
+            self.interrupts.check()
 
         trials = Trials(
             study=self.study,
@@ -240,7 +244,7 @@ class Run:
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = self.deadline.trial_seconds(trials.first_seconds) if asked_s is None else asked_s
-        opened.interrupts.is_counting = True
+        self.interrupts.is_counting = True
         return trials
 
     def _first(self, ingredients: Ingredients, space: SearchSpace) -> Sequence[Assignment]:
@@ -277,7 +281,7 @@ class Run:
         assert self.data is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-        interrupts, ingredients, memory_bytes = opened.interrupts, opened.ingredients, self._available_bytes
+        interrupts, ingredients, memory_bytes = self.interrupts, opened.ingredients, self._available_bytes
         n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
         asked_s = self.configuration.budget.trial_seconds
 

@@ -12,6 +12,7 @@ from autoquant.api import steps
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room
+from autoquant.api.interrupts import interruptible
 from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
@@ -120,12 +121,17 @@ def search(
         objectives=objectives_of(objectives, parsed),
         sampler=parse_sampler(sampler),
     )
-    run = Run(configuration, deadline, on_progress)
+    with interruptible() as interrupts:
+        return _searched(Run(configuration, deadline, on_progress, interrupts))
+
+
+def _searched(run: Run) -> SearchResult:
+    asked = run.configuration
     run.check()
-    with closing(RunFolder(configuration.out, resume=resume)) as folder:
+    with closing(RunFolder(asked.out, resume=asked.resume)) as folder:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1), quiet():
-                steps.trim_cache(configuration.cache or steps.user_cache())
+                steps.trim_cache(asked.cache or steps.user_cache())
                 return run.run(folder)
         except BaseException:
             if not run.has_evaluations:

@@ -125,14 +125,24 @@ def test_ctrl_c_means_what_it_did_before_the_search() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_while_data_are_read_is_one_sentence(command: Command, workplace: Path) -> None:
-    (workplace / "own_data.py").write_text(
-        "import signal\ndef samples():\n    signal.raise_signal(signal.SIGINT)\n    return []\n"
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_while_data_are_read_is_one_sentence(command: Command, workplace: Path, number: str) -> None:
+    (workplace / f"own_data_{number}.py").write_text(
+        f"import signal\ndef samples():\n    signal.raise_signal(signal.{number})\n    return []\n"
     )
-    result = command("search", "model.onnx", "--calibration", "own_data:samples", "--out", "run")
+    result = command("search", "model.onnx", "--calibration", f"own_data_{number}:samples", "--out", "run")
     assert result.exit_code == 130
     assert result.stderr.startswith("autoquant: interrupted")
     assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("workplace")
+def test_sigterm_while_the_folder_is_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.api.steps.trim_cache", lambda _: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt):
+        search(CtrlC("never"))
+    assert not Path("run").exists()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_ctrl_c_at_a_terminal_ends_the_command_well(workplace: Path) -> None:

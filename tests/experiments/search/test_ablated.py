@@ -8,6 +8,7 @@ from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
+from autoquant.api.interrupts import Interrupts
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Opened, Run
 from autoquant.api.trials import Trials
@@ -46,7 +47,7 @@ def a_run(part: Part | None, out: Path) -> AblatedRun:
         out=out,
         n_regions=100,
     )
-    return AblatedRun(asked, Deadline(None), lambda _: None, part=part)
+    return AblatedRun(asked, Deadline(None), lambda _: None, Interrupts(), part=part)
 
 
 @pytest.mark.parametrize(("part", "n_schemes"), [(Part.RANGES, 5), (Part.BORDERS, 10), (None, 10)])
@@ -104,7 +105,7 @@ def test_trials_lack_probes_or_stages(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_searches_outside_are_whole_again(tmp_path: Path) -> None:
     before = vars(module)["Run"]
     with without(Part.BORDERS):
-        made = vars(module)["Run"](a_run(None, tmp_path).configuration, Deadline(None), lambda _: None)
+        made = vars(module)["Run"](a_run(None, tmp_path).configuration, Deadline(None), lambda _: None, Interrupts())
     assert isinstance(made, AblatedRun)
     assert made.part is Part.BORDERS
     assert vars(module)["Run"] is before

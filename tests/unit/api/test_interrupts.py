@@ -1,4 +1,7 @@
+import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -60,3 +63,18 @@ def test_in_another_thread_nothing_is_replaced() -> None:
     thread.start()
     thread.join()
     assert found == [Interrupts()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_in_a_process_that_is_forked_inside_they_mean_what_they_did_before() -> None:
+    code = """
+import os, signal
+from autoquant.api.interrupts import interruptible
+with interruptible():
+    child = os.fork()
+    if child == 0:
+        signal.raise_signal(signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{-signal.SIGTERM}\n"
