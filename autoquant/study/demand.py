@@ -1,12 +1,13 @@
 """The fastest assignment that is predicted to keep an SNR."""
 
 import time
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
+from autoquant.domain.measurement import Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
@@ -22,8 +23,8 @@ __all__ = ["Predicted", "fastest_predicted"]
 
 _FIRST_STEP_DB, _STEP_GROWTH = 0.05, 1.5
 _LEAST_PROGRAM_S = 0.1
-_SNR_ERROR_DB, _LEAST_RATIO_ERROR = 0.5, 0.003
-"""Of what one trial measures, roughly."""
+_LEAST_SNR_ERROR_DB, _LEAST_RATIO_ERROR = 0.5, 0.003
+"""Of what one trial measures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def fastest_predicted(
     """
     trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
-    beliefs = _Beliefs(*believe(layout, found, prior), found)
+    beliefs = _Beliefs(*believe(layout, found, prior), found, _snr_errors_db(study, trials))
     below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
     told = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
     failed = np.array(told, dtype=np.int64).reshape(-1, len(layout.regions))
@@ -102,6 +103,7 @@ class _Beliefs:
     surrogate: Surrogate
     trust: Trust
     found: Observations
+    snr_errors_db: Floats
 
     def predict(self, codes: Codes) -> Prediction:
         """With errors as large as those of earlier predictions."""
@@ -118,7 +120,7 @@ class _Beliefs:
         predicted, found = self.predict(self.found.codes), self.found
         errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)[:, None]
         snr_db, snr_error_db = _combined(
-            predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), np.full(len(found), _SNR_ERROR_DB)
+            predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), self.snr_errors_db
         )
         ratios, ratio_errors = _combined(predicted.ratios, predicted.ratio_errors, found.ratios, errors)
         return Prediction(snr_db, snr_error_db, ratios, ratio_errors)
@@ -145,6 +147,13 @@ class _Beliefs:
             if snr_db >= min_snr_db + error_db or not solved.codes.any():
                 return solved
             limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
+
+
+def _snr_errors_db(study: Study, trials: Sequence[FrozenTrial]) -> Floats:
+    outcomes = {evaluation.trial.number: evaluation.outcome for evaluation in study.evaluations}
+    measured = [outcomes[trial.number] for trial in trials]
+    errors = [one.quality.error_db if isinstance(one, Measurement) else 0.0 for one in measured]
+    return np.maximum(errors, _LEAST_SNR_ERROR_DB)
 
 
 def _at_most(predicted: Prediction) -> Floats:

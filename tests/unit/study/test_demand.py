@@ -42,9 +42,11 @@ def a_study(
     return study
 
 
-def tell(study: Study, trial: Trial, snr_db: float, ratio: float, state: State = State.COMPLETE) -> None:
+def tell(
+    study: Study, trial: Trial, snr_db: float, ratio: float, state: State = State.COMPLETE, error_db: float = 0.0
+) -> None:
     measurement = Measurement(
-        quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4),
+        quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4, error_db=error_db),
         latency={"cpu-1t": a_latency(ratio)},
         digest=str(trial.number),
         effective=trial.assignment,
@@ -152,3 +154,15 @@ def test_a_measurement_refutes_what_is_predicted(tmp_path: Path) -> None:
     assert found.assignment == other
     assert found.ratios[0] < usual.ratios[0]
     assert found.snr_db - found.snr_error_db > 30
+
+
+@pytest.mark.parametrize(("error_db", "is_taken"), [(0.0, True), (20.0, False)])
+def test_an_uncertain_snr_above_the_demand_is_not_taken_at_its_word(
+    tmp_path: Path, error_db: float, is_taken: bool
+) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout), n_trials=4)
+    lucky = study.ask_for({RegionId(region): "b" for region in layout.regions})
+    tell(study, lucky, 45.0, 0.1, error_db=error_db)
+    found = fastest_predicted(study, layout, min_snr_db=40, prior=None, seconds=10)
+    assert (found.assignment == lucky.assignment) is is_taken
