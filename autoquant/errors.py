@@ -10,7 +10,10 @@ __all__ = [
     "SpaceError",
     "TargetError",
     "UsageError",
+    "one_line",
 ]
+
+_LONGEST = 300
 
 
 class AutoquantError(Exception):
@@ -47,3 +50,8 @@ class UsageError(AutoquantError):
 
 class ProfileError(AutoquantError):
     """Kernel times cannot be written or read; a search goes on without them."""
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, in one line of no more than 300 characters."""
+    return " ".join(str(error).split())[:_LONGEST]

@@ -268,6 +268,10 @@ class Trials:
         if isinstance(outcome, Failure) or self._known.get(outcome.digest) is outcome.state:
             return False
         self._known[outcome.digest] = outcome.state
+        if outcome.is_complete:
+            ratio = max(latency.ratio for latency in outcome.latency.values())
+            met = (demand for demand in self._best if outcome.quality.worst_db >= demand)
+            self._best.update({demand: min(self._best[demand], ratio) for demand in met})
         return True
 
     def _key(self, assignment: Assignment) -> tuple[str, ...]:
@@ -377,8 +381,5 @@ class Trials:
             snr = outcome.quality.worst_db
             timed = "not timed" if ratio is None else f"ratio {ratio:.3f}"
             _LOG.info("trial %d: %s, %.2f dB, %.3f s", evaluation.trial.number, timed, snr, self._seconds[-1])
-            for demand in self._best:
-                if ratio is not None and snr >= demand and outcome.is_complete:
-                    self._best[demand] = min(self._best[demand], ratio)
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))

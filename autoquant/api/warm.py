@@ -18,7 +18,7 @@ from autoquant.domain.scheme import (
     TensorFormat,
 )
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError, UsageError
+from autoquant.errors import OutputError, UsageError, one_line
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
@@ -153,8 +153,7 @@ def _read_run(folder: Path) -> EarlierRun:
         regions = [_region(row) for row in _rows(document["regions"], list)]
         schemes = {name: _scheme(name, row) for name, row in _rows(document.get("schemes", {}), dict).items()}
     except (OSError, OutputError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise OutputError(f"{folder}: this is no finished run ({reason}); give the folder of one") from error
+        raise OutputError(f"{folder}: this is no finished run ({one_line(error)}); give the folder of one") from error
     members = [_asked(member.assignment) for member in front.members]
     return EarlierRun(regions=regions, schemes=schemes, members=[member for member in members if member])
 

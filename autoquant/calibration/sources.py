@@ -15,7 +15,7 @@ import numpy as np
 
 from autoquant.calibration.files import HELD_BYTES, Array, ArrayFiles, FileArray
 from autoquant.domain.feed import Feed
-from autoquant.errors import DataError
+from autoquant.errors import DataError, one_line
 
 __all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "as_array", "did_you_mean", "read_parts", "source_name"]
 
@@ -100,7 +100,7 @@ def as_array(value: object, where: str) -> Array:
         return np.asarray(value)
     except Exception as error:  # whatever __array__ of the user's tensors raises
         kind = type(value).__name__
-        raise DataError(f"{where}: type '{kind}' is no array, give one of numpy ({_one_line(error)})") from error
+        raise DataError(f"{where}: type '{kind}' is no array, give one of numpy ({one_line(error)})") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -118,7 +118,7 @@ def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], 
         raise
     except Exception as error:  # numpy lets through what zipfile, zlib, tokenize and others raise on damaged files
         advice = "write it again with numpy.savez or numpy.save, without Python objects"
-        raise DataError(f"{where}: the file cannot be read as arrays, {advice} ({_one_line(error)})") from error
+        raise DataError(f"{where}: the file cannot be read as arrays, {advice} ({one_line(error)})") from error
     if isinstance(content, dict):
         return Arrays(where, content)
     if len(input_names) != 1:
@@ -161,7 +161,7 @@ def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
         except DataError:
             raise
         except Exception as error:  # whatever the user's code raises
-            raise DataError(f"{where}: it raised {type(error).__name__}, put it right: {_one_line(error)}") from error
+            raise DataError(f"{where}: it raised {type(error).__name__}, put it right: {one_line(error)}") from error
 
 
 @contextmanager
@@ -171,7 +171,3 @@ def _importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

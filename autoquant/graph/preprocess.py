@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, one_line
 from autoquant.model.affine import fold_affine
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
@@ -229,9 +229,7 @@ def _outputs(
         return found
     except Exception as error:  # onnxruntime raises its own types from run
         where = "model" if isinstance(model, bytes) else str(model)
-        raise ModelError(
-            f"{where}: onnxruntime cannot run it on these data: {' '.join(str(error).split())[:300]}"
-        ) from error
+        raise ModelError(f"{where}: onnxruntime cannot run it on these data: {one_line(error)}") from error
 
 
 def _refuse_non_finite(path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]]) -> None:

@@ -14,7 +14,7 @@ from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, one_line
 from autoquant.measurement.costs import TIMING_S
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.binding import on_device
@@ -192,7 +192,7 @@ class FileBench:
                 try:
                     outputs = self._opened[target][key].run(None, feed)
                 except Exception as error:  # onnxruntime raises its own types from run
-                    failed[key] = f"onnxruntime cannot run it on sample {sample}: {_reason(error)}"
+                    failed[key] = f"onnxruntime cannot run it on sample {sample}: {one_line(error)}"
                     continue
                 meter.add(reference, outputs)
                 if scorer is not None:
@@ -254,8 +254,4 @@ def _run_once(session: Session, feed: Feed, path: Path) -> None:
     try:
         session.run(None, feed)
     except Exception as error:  # onnxruntime raises its own types from run
-        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {one_line(error)}") from error

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.target import Target
-from autoquant.errors import ProfileError
+from autoquant.errors import ProfileError, one_line
 from autoquant.isolation.process import memory_folder
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name, read_optimized_nodes
@@ -104,8 +104,7 @@ def _run_in_turn(sessions: Sequence[Session], feeds: Sequence[Feed], seconds: fl
             try:
                 session.run(None, feeds[i % len(feeds)])
             except Exception as error:  # onnxruntime raises its own types from run
-                reason = " ".join(str(error).split())[:300]
-                raise ProfileError(f"a candidate cannot be run: {type(error).__name__}: {reason}") from error
+                raise ProfileError(f"a candidate cannot be run: {type(error).__name__}: {one_line(error)}") from error
 
 
 def _read(session: ProfiledSession, optimized: Path) -> Profile:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.metric import Custom, Metric
-from autoquant.errors import MetricError
+from autoquant.errors import MetricError, one_line
 
 __all__ = ["FLOAT_PREFIX", "Labels", "MetricFunction", "OutputsByName", "call", "load"]
 
@@ -115,4 +115,4 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    return f"{type(error).__name__}: {one_line(error)}"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Samples
-from autoquant.errors import DataError
+from autoquant.errors import DataError, one_line
 from autoquant.metrics.binding import check_labels
 
 __all__ = ["attach_labels", "read_labels"]
@@ -51,6 +51,5 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.generi
             if isinstance(content, np.lib.npyio.NpzFile):
                 return {name: np.asarray(content[name]) for name in content.files}
     except Exception as error:  # numpy lets through what zipfile, zlib, tokenize and others raise on damaged files
-        reason = " ".join(str(error).split())
-        raise DataError(f"labels {file}: the file cannot be read as arrays, {_ADVICE} ({reason})") from error
+        raise DataError(f"labels {file}: the file cannot be read as arrays, {_ADVICE} ({one_line(error)})") from error
     return {"label": content}

@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import EncodeError, Message
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, one_line
 from autoquant.model.optimized import SUFFIX
 
 __all__ = [
@@ -85,7 +85,7 @@ def convert_opset(model: Model, version: int) -> Model:
     try:
         return _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
-        raise ModelError(f"conversion to opset {version} fails: {' '.join(str(error).split())[:200]}") from error
+        raise ModelError(f"conversion to opset {version} fails: {one_line(error)}") from error
 
 
 def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:

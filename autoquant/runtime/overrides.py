@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, one_line
 
 __all__ = ["load_overrides"]
 
@@ -27,9 +27,8 @@ def load_overrides(path: str | os.PathLike[str]) -> dict[str, list[dict[str, Any
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         return {tensor: [_typed(override) for override in overrides] for tensor, overrides in content.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())
         raise ModelError(
-            f"{path}: these are no tensor overrides ({reason}); give a models/*.overrides.json of a run"
+            f"{path}: these are no tensor overrides ({one_line(error)}); give a models/*.overrides.json of a run"
         ) from error
 
 

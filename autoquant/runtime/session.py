@@ -13,7 +13,7 @@ import onnxruntime as ort
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, TargetError
+from autoquant.errors import ModelError, TargetError, one_line
 from autoquant.runtime.providers import provider_of
 
 __all__ = ["CompiledError", "Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
@@ -96,7 +96,7 @@ def open_session(
                 f"execution provider '{target.ep}' compiles graphs and does not show what it runs"
             ) from error
         where = "model" if isinstance(model, bytes) else str(model)
-        raise ModelError(f"{where}: onnxruntime cannot open it: {_one_line(error)}") from error
+        raise ModelError(f"{where}: onnxruntime cannot open it: {one_line(error)}") from error
     if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone
         raise TargetError(
             f"execution provider '{target.ep}' is installed but does not start here; install its driver and libraries,"
@@ -133,9 +133,5 @@ def optimize_basic(model: bytes) -> bytes:
         try:
             ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise ModelError(f"onnxruntime cannot optimize the model: {_one_line(error)}") from error
+            raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error
         return Path(options.optimized_model_filepath).read_bytes()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

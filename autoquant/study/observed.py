@@ -12,11 +12,13 @@ from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "Told", "check_values", "effective", "is_measured", "observe"]
+__all__ = ["Reader", "Told", "effective", "is_measured", "observe"]
 
 _LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
 """Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
 _N_INEFFECTIVE = 2
+_LARGEST_RATIO = 1e4
+"""What is larger is no ratio of latencies, but bytes, or milliseconds."""
 _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
@@ -64,7 +66,8 @@ class Reader:
         Of trials that are not finished only what they were asked for counts.
 
         Raises:
-            UsageError: See ``check_values``.
+            UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
+                user attributes.
         """
         for trial in trials:
             self._see(trial, directions)
@@ -86,29 +89,29 @@ class Reader:
         if trial.number in self._rows or not trial.state.is_finished():
             return
         if trial.state is TrialState.COMPLETE:
-            check_values(directions, [trial])
+            _check_values(directions, trial)
         self._rows[trial.number] = _row(self._layout, trial) if self._is_whole(trial) else None
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return trial.params.keys() >= self._regions
 
 
-def check_values(directions: Sequence[StudyDirection], trials: Sequence[FrozenTrial]) -> None:
-    """Whether the SNR and the ratios of complete trials can be told.
-
-    Raises:
-        UsageError: The values of the study are others, and a trial does not say its own in user attributes.
-    """
+def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial) -> None:
+    """Whether the SNR and the ratios of a complete trial can be told."""
     is_usual = len(directions) > 1 and directions == [
         StudyDirection.MAXIMIZE,
         *[StudyDirection.MINIMIZE] * (len(directions) - 1),
     ]
-    if not is_usual and not all({"snr_db", "ratios"} <= trial.user_attrs.keys() for trial in trials):
+    wanted = (
+        "the structure sampler wants the SNR to maximize and then a ratio for each target to minimize, or the user"
+        " attributes 'snr_db' and 'ratios' of every trial"
+    )
+    if not is_usual and not {"snr_db", "ratios"} <= trial.user_attrs.keys():
         spelled = ", ".join(direction.name.lower() for direction in directions)
-        raise UsageError(
-            f"the study has the directions {spelled}: the structure sampler wants the SNR to maximize and then a ratio"
-            " for each target to minimize, or the user attributes 'snr_db' and 'ratios' of every trial"
-        )
+        raise UsageError(f"the study has the directions {spelled}: {wanted}")
+    slowest = max(trial.user_attrs.get("ratios", (trial.values or [])[1:]), default=0.0)
+    if slowest > _LARGEST_RATIO:
+        raise UsageError(f"trial {trial.number} has the latency ratio {slowest:g}: {wanted}")
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:

@@ -10,7 +10,7 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError
+from autoquant.errors import AutoquantError, one_line
 from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
 from autoquant.qdq.candidate import Candidate
@@ -77,7 +77,7 @@ def measure(
     except AutoquantError as error:
         return Failure(stage="open", reason=str(error))
     except Exception as error:  # onnxruntime raises its own types from run
-        return Failure(stage="run", reason=f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+        return Failure(stage="run", reason=f"{type(error).__name__}: {one_line(error)}")
     timed = State.COMPLETE if n_rounds else State.UNTIMED
     return Measurement(
         quality=quality,

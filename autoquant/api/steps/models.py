@@ -8,7 +8,7 @@ from pathlib import Path
 from autoquant.calibration.batches import read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, one_line
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 
@@ -58,5 +58,4 @@ def running(path: Path) -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith("onnxruntime."):
             raise
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {reason}") from error
+        raise ModelError(f"{path}: onnxruntime cannot run it on these data: {one_line(error)}") from error

@@ -165,8 +165,11 @@ def test_a_resumed_search_knows_what_was_evaluated(tmp_path: Path) -> None:
     first = Answers()
     some_trials(tmp_path, first, is_structured=False).run(20)
     second = Answers()
-    assert some_trials(tmp_path, second, is_structured=False).run(5000) == "exhausted"
+    resumed, told = some_trials(tmp_path, second, is_structured=False), list[SearchProgress]()
+    resumed.on_progress = told.append
+    assert resumed.run(5000) == "exhausted"
     assert len({tuple(found.items()) for found in first.seen + second.seen}) == 27
+    assert told[0].best == {30: pytest.approx(0.7), 40: pytest.approx(0.8), 50: pytest.approx(0.9)}, "of both runs"
 
 
 def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: Path) -> None:

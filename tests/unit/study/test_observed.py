@@ -1,10 +1,12 @@
 import math
 
 import numpy as np
+import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from autoquant.errors import UsageError
 from autoquant.study.observed import Reader, effective, is_measured, observe
 from tests.unit.study.layouts import CHOICES, a_layout
 
@@ -145,3 +147,18 @@ def test_failed_trials_say_what_they_were_asked_for() -> None:
     told = Reader(LAYOUT).read([numbered(0, a_trial(("a", "a", "b"))), failed], DIRECTIONS)
     assert told.failed.tolist() == [[1, 2, 2]]
     assert told.asked.tolist() == [[1, 1, 2]]
+
+
+def test_what_is_no_ratio_is_not_taken_for_one() -> None:
+    bytes_too = create_trial(
+        params=dict.fromkeys(LAYOUT.regions, "a"),
+        distributions={region: CategoricalDistribution(CHOICES) for region in LAYOUT.regions},
+        values=[40.0, 0.8, 2_000_000.0],
+    )
+    directions = [*DIRECTIONS, StudyDirection.MINIMIZE]
+    with pytest.raises(
+        UsageError, match=r"^trial -1 has the latency ratio 2e\+06: the structure sampler wants the SNR"
+    ):
+        Reader(LAYOUT).read([bytes_too], directions)
+    bytes_too.user_attrs.update(snr_db=40.0, ratios=[0.8])
+    assert Reader(LAYOUT).read([bytes_too], directions).found.ratios.tolist() == [[0.8]]
