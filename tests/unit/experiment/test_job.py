@@ -97,21 +97,6 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ('"small"', '"../small"', "name: '../small' names files"),
         ('name = "other"', 'name = "digits"', "models: 'digits' is the name of 2 models"),
         ('name = "other"', "name = other", "no TOML"),
-    ],
-)
-def test_a_mistake_is_named_with_its_key(job_file: Path, old: str, new: str, message: str) -> None:
-    assert old in SMALL
-    job_file.write_text(SMALL.replace(old, new))
-    with pytest.raises(UsageError) as caught:
-        read_job(job_file)
-    assert str(caught.value).startswith(str(job_file))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
         ("seed = 3", 'space = "defalt"', "model 'digits': defalt: no search space file has this path"),
         ("seed = 3", 'space = "gone.toml"', "gone.toml: no search space file has this path"),
         ("seed = 3", 'ep = "cpuu"', "model 'digits': execution provider 'cpuu' is unknown, did you mean 'cpu'?"),
@@ -130,13 +115,14 @@ def test_a_mistake_is_named_with_its_key(job_file: Path, old: str, new: str, mes
         ("{ threads = 4 }", "{ threads = 1 }", "model 'other': two targets have the same name"),
     ],
 )
-def test_what_no_search_can_do_is_named_with_its_model(job_file: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_named_with_its_key_or_its_model(job_file: Path, old: str, new: str, message: str) -> None:
     assert old in SMALL
     job_file.write_text(SMALL.replace(old, new))
     with pytest.raises(UsageError) as caught:
         read_job(job_file)
     assert str(caught.value).startswith(str(job_file))
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_provider_that_is_not_installed_is_no_fault_of_the_job(job_file: Path) -> None:
