@@ -10,10 +10,7 @@ __all__ = [
     "SpaceError",
     "TargetError",
     "UsageError",
-    "one_line",
 ]
-
-_LONGEST = 300
 
 
 class AutoquantError(Exception):
@@ -50,8 +47,3 @@ class UsageError(AutoquantError):
 
 class ProfileError(AutoquantError):
     """Kernel times cannot be written or read; a search goes on without them."""
-
-
-def one_line(error: BaseException) -> str:
-    """What an error of a library says, in one line of no more than 300 characters."""
-    return " ".join(str(error).split())[:_LONGEST]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autoquant.api.folder import read_json
+from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, NodeName, Region, RegionId
 from autoquant.domain.scheme import (
     FLOAT,
@@ -18,7 +19,7 @@ from autoquant.domain.scheme import (
     TensorFormat,
 )
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError, UsageError, one_line
+from autoquant.errors import OutputError, UsageError
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any

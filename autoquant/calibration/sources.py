@@ -15,7 +15,8 @@ import numpy as np
 
 from autoquant.calibration.files import HELD_BYTES, Array, ArrayFiles, FileArray
 from autoquant.domain.feed import Feed
-from autoquant.errors import DataError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import DataError
 
 __all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "as_array", "did_you_mean", "read_parts", "source_name"]
 

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import QualityMeter
+from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, one_line
+from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph

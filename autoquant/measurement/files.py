@@ -13,8 +13,9 @@ from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
+from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, one_line
+from autoquant.errors import ModelError
 from autoquant.measurement.costs import TIMING_S
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.binding import on_device

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
+from autoquant.domain.reason import one_line
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.target import Target
-from autoquant.errors import ProfileError, one_line
+from autoquant.errors import ProfileError
 from autoquant.isolation.process import memory_folder
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name, read_optimized_nodes

@@ -28,7 +28,8 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.metric import Custom, Metric
-from autoquant.errors import MetricError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import MetricError
 
 __all__ = ["FLOAT_PREFIX", "Labels", "MetricFunction", "OutputsByName", "call", "load"]
 

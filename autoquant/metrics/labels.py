@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Samples
-from autoquant.errors import DataError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import DataError
 from autoquant.metrics.binding import check_labels
 
 __all__ = ["attach_labels", "read_labels"]

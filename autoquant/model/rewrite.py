@@ -12,7 +12,8 @@ import onnx
 from google.protobuf.message import EncodeError, Message
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
-from autoquant.errors import ModelError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import ModelError
 from autoquant.model.optimized import SUFFIX
 
 __all__ = [

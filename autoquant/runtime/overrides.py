@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autoquant.errors import ModelError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import ModelError
 
 __all__ = ["load_overrides"]
 

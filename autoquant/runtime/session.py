@@ -12,8 +12,9 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from autoquant.domain.feed import Feed
+from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, TargetError, one_line
+from autoquant.errors import ModelError, TargetError
 from autoquant.runtime.providers import provider_of
 
 __all__ = ["CompiledError", "Initializers", "Session", "open_session", "optimize_basic", "ort_values"]

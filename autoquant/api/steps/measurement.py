@@ -8,9 +8,10 @@ from dataclasses import replace
 from autoquant.api.steps.models import model_path, running
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement, State
+from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError, one_line
+from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
 from autoquant.qdq.candidate import Candidate

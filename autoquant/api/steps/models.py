@@ -8,7 +8,8 @@ from pathlib import Path
 from autoquant.calibration.batches import read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
-from autoquant.errors import ModelError, one_line
+from autoquant.domain.reason import one_line
+from autoquant.errors import ModelError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 
