@@ -241,6 +241,7 @@ class Run:
             is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
+            twins=steps.twins_of(ingredients.prepared, ingredients.regions, space),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = self.deadline.trial_seconds(trials.first_seconds) if asked_s is None else asked_s

@@ -51,7 +51,7 @@ class StructureSampler(sampler.StructureSampler):
     Raises:
         SpaceError: The space cannot be read.
         UsageError: There is no region, or the statistics are of another space; or, when a proposal is asked for, the
-            study has other directions and a trial does not say its SNR and ratios.
+            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio.
     """
 
     def __init__(

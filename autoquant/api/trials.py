@@ -90,6 +90,7 @@ class Trials:
         n_finalists: Most of the candidates that are measured again.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
             known of them.
+        twins: By region, schemes that quantize it as another one does, with the name of that one.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
     """
@@ -109,6 +110,7 @@ class Trials:
     has_prior: bool = False
     n_finalists: int = N_FINALISTS
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
+    twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
@@ -264,7 +266,7 @@ class Trials:
         """Whether it measured what was not known before."""
         outcome = evaluation.outcome
         if outcome.state is not State.UNTIMED:
-            self._asked.add(self._key(evaluation.trial.assignment))
+            self._asked.add(self._key(self._distinct(evaluation.trial.assignment)))
         if isinstance(outcome, Failure) or self._known.get(outcome.digest) is outcome.state:
             return False
         self._known[outcome.digest] = outcome.state
@@ -276,6 +278,10 @@ class Trials:
 
     def _key(self, assignment: Assignment) -> tuple[str, ...]:
         return tuple(assignment.get(region, FLOAT) for region in self.space.choices)
+
+    def _distinct(self, assignment: Assignment) -> Assignment:
+        """With one name for all schemes that quantize a region alike."""
+        return {region: self.twins.get(region, {}).get(name, name) for region, name in assignment.items()}
 
     def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
         """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
@@ -366,8 +372,8 @@ class Trials:
 
     def _is_exhausted(self) -> bool:
         n_assignments = 1
-        for names in self.space.choices.values():
-            n_assignments *= len(names)
+        for region, names in self.space.choices.items():
+            n_assignments *= len(names) - len(self.twins.get(region, {}))
             if n_assignments > len(self._asked):
                 return False
         return self.study.n_enqueued == 0

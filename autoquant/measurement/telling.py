@@ -72,16 +72,16 @@ class TellingSamples:
         """How far other samples may lead elsewhere for this candidate alone, a standard deviation in dB.
 
         Candidates whose noise lies in the samples where that of all others does are lucky and unlucky together; what
-        departs from that is their own.
+        departs from that is their own; 0 until enough candidates were seen.
 
         Args:
             noise: Of a candidate in the first samples of the order, shape (n,).
             output: Number of the output.
         """
         n, total = len(noise), noise.sum()
-        if n < 2 or not 0 < total < math.inf:
+        if not self.is_known or n < 2 or not 0 < total < math.inf:
             return 0.0
-        expected = np.maximum(self._mean()[self._order[:n], output], 1e-9) if self.is_known else np.ones(n)
+        expected = np.maximum(self._mean()[self._order[:n], output], 1e-9)
         departures = noise / total - expected / expected.sum()
         return float(10 / math.log(10) * np.sqrt(n / (n - 1) * np.square(departures).sum()))
 

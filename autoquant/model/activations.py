@@ -10,6 +10,9 @@ from autoquant.model.rewrite import freeze, infer_shapes
 
 __all__ = ["activation_bytes"]
 
+_N_LOOKED_AT = 32
+"""Samples: to read all of them may take longer than there is time for."""
+
 
 def activation_bytes(graph: Graph, feeds: Sequence[Feed]) -> Mapping[TensorName, int]:
     """Bytes of inputs and activations in the largest sample, as if all were float32.
@@ -18,7 +21,7 @@ def activation_bytes(graph: Graph, feeds: Sequence[Feed]) -> Mapping[TensorName,
 
     Args:
         graph: Of a prepared model.
-        feeds: Samples; they are looked at where the shape of an input is not static.
+        feeds: Samples; some of them, evenly spread, are looked at where the shape of an input is not static.
     """
     shaped = graph if all(graph.shape(name) is not None for name in graph.inputs) else _frozen(graph, feeds)
     found = {name: 4 * math.prod(shaped.shape(name) or ()) for name in graph.inputs}
@@ -31,6 +34,10 @@ def activation_bytes(graph: Graph, feeds: Sequence[Feed]) -> Mapping[TensorName,
 
 
 def _frozen(graph: Graph, feeds: Sequence[Feed]) -> Graph:
-    """With the shapes of the sample that has most values."""
-    shapes = max(map(shapes_of, feeds), key=lambda shapes: sum(math.prod(shape) for _, shape in shapes), default=())
+    """With the shapes of the sample that has most values, of those that are looked at."""
+    shapes = max(
+        map(shapes_of, feeds[:: max(1, len(feeds) // _N_LOOKED_AT)]),
+        key=lambda shapes: sum(math.prod(shape) for _, shape in shapes),
+        default=(),
+    )
     return Graph(infer_shapes(freeze(graph.model, dict(shapes), {})))

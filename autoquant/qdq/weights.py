@@ -80,7 +80,7 @@ class Weights:
         larger weight scale, whatever the type, so that the products have room; onnxruntime does so for symmetric signed
         weights only, and where the bias alone overflows. A channel of zeros takes the largest scale of the others, so
         that its bias, which is all of its output, is no multiple of the input's scale; where all are zeros, they take
-        the smallest one at which the bias fits.
+        one so small that the bias alone decides.
 
         References:
             microsoft/onnxruntime PR #21645: bias [5, -4.5], weight scale 7.843e-10, input scale 0.5.

@@ -112,6 +112,8 @@ def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = 
 def ledger_table(ledger: Ledger) -> "pd.DataFrame":
     """One row for each region and kind of its operators, in topological order, then one for each border.
 
+    Where two kinds quantize a region alike there is one row, of the first.
+
     Columns: kind (``all``, ``linear`` or ``dynamic`` operators of a region, or ``border``), region, neighbour (the
     other region of a border), us (change of the latency in microseconds; negative is faster), scheme, snr_db,
     noise_share (0 to 1), see ``domain.ledger``; numbers with ``us_low``, ``us_high`` and so on, the ends of their 90 %

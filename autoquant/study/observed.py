@@ -18,7 +18,7 @@ _LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
 """Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
 _N_INEFFECTIVE = 2
 _LARGEST_RATIO = 1e4
-"""What is larger is no ratio of latencies, but bytes, or milliseconds."""
+"""What is larger is no ratio of latencies, but bytes, say."""
 _QUICK_ERROR = 0.03
 """Least standard error of a ratio from the few rounds of a trial that was stopped early."""
 
@@ -67,7 +67,7 @@ class Reader:
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
-                user attributes.
+                user attributes; or what it says is no ratio.
         """
         for trial in trials:
             self._see(trial, directions)
@@ -102,16 +102,18 @@ def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial) -> N
         StudyDirection.MAXIMIZE,
         *[StudyDirection.MINIMIZE] * (len(directions) - 1),
     ]
-    wanted = (
-        "the structure sampler wants the SNR to maximize and then a ratio for each target to minimize, or the user"
-        " attributes 'snr_db' and 'ratios' of every trial"
-    )
     if not is_usual and not {"snr_db", "ratios"} <= trial.user_attrs.keys():
         spelled = ", ".join(direction.name.lower() for direction in directions)
-        raise UsageError(f"the study has the directions {spelled}: {wanted}")
+        raise UsageError(
+            f"the study has the directions {spelled}: the structure sampler wants the SNR to maximize and then a ratio"
+            " for each target to minimize, or the user attributes 'snr_db' and 'ratios' of every trial"
+        )
     slowest = max(trial.user_attrs.get("ratios", (trial.values or [])[1:]), default=0.0)
     if slowest > _LARGEST_RATIO:
-        raise UsageError(f"trial {trial.number} has the latency ratio {slowest:g}: {wanted}")
+        raise UsageError(
+            f"trial {trial.number} has {slowest:g} as a latency ratio, candidate / float; minimize ratios alone after"
+            " the SNR, or set the user attributes 'snr_db' and 'ratios' of every trial"
+        )
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:

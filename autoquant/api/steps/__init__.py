@@ -16,6 +16,7 @@ from autoquant.api.steps.preparation import (
     layout_of,
     prepare,
     prepare_without_data,
+    twins_of,
 )
 from autoquant.api.steps.rounding import round_weights
 
@@ -45,5 +46,6 @@ __all__ = [
     "running",
     "signatures_of",
     "trim_cache",
+    "twins_of",
     "user_cache",
 ]

@@ -7,8 +7,8 @@ from pathlib import Path
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples
-from autoquant.domain.region import N_REGIONS, Region
-from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.region import N_REGIONS, Region, RegionId
+from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, TargetError
 from autoquant.examples import example
@@ -31,6 +31,7 @@ __all__ = [
     "layout_of",
     "prepare",
     "prepare_without_data",
+    "twins_of",
 ]
 
 
@@ -111,8 +112,15 @@ def layout_of(
     space, work = resolve(definition, found), {region.id: region.work for region in found}
     patterns = {region.id: region.pattern for region in found}
     borders = tuple(regions.borders(prepared.graph, found))
-    alike = twins(space, regions.linear_alone(prepared.graph, found))
+    alike = twins_of(prepared, found, space)
     return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors, alike)
+
+
+def twins_of(
+    prepared: PreparedModel, found: Sequence[Region], space: SearchSpace
+) -> Mapping[RegionId, Mapping[str, str]]:
+    """By region, schemes that quantize it as another one of its choices does, with the name of that one."""
+    return twins(space, regions.linear_alone(prepared.graph, found))
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

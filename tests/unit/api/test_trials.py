@@ -365,3 +365,12 @@ def test_time_is_kept_for_finalists_as_fast_as_candidates_are(tmp_path: Path) ->
         trials.measure(assignment)
     trials.facts = replace(trials.facts, float_s={"cpu": 1e-3})
     assert 0 < slow_s < trials._left
+
+
+def test_a_search_ends_when_all_that_differ_were_evaluated(tmp_path: Path) -> None:
+    answers = Answers()
+    trials = some_trials(tmp_path, answers, is_structured=False)
+    trials.twins = {region: {"b": "a"} for region in IDS}
+    assert trials.run(5000) == "exhausted"
+    differ = {tuple("a" if name == "b" else name for name in asked.values()) for asked in answers.seen}
+    assert len(differ) == 8
