@@ -39,6 +39,16 @@ def test_powers_are_pooled_over_all_samples(references: list[Floats], error: flo
     assert meter.quality().n_samples == len(references)
 
 
+@pytest.mark.parametrize("element", [0, -1])
+def test_powers_are_of_all_elements_of_an_output_however_many_there_are(element: int) -> None:
+    reference = np.ones(40_000, np.float32)
+    candidate = reference.copy()
+    candidate[element] = 0
+    meter = QualityMeter(["y"])
+    meter.add([reference], [candidate])
+    assert meter.quality().worst_db == pytest.approx(10 * math.log10(40_000))
+
+
 def test_the_order_of_samples_does_not_count() -> None:
     pairs = [(floats_of(1, 2), floats_of(1, 3)), (floats_of(100), floats_of(90))]
     found = []

@@ -29,6 +29,19 @@ def test_a_session_has_the_threads_and_the_provider_of_its_target() -> None:
     assert session.get_providers() == ["CPUExecutionProvider"]
 
 
+def test_onnxruntime_is_given_the_options_of_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    session = ort.InferenceSession
+
+    def open_without_options(model: bytes, options: ort.SessionOptions, *, providers: object) -> ort.InferenceSession:
+        given.append(providers)
+        return session(model, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(ort, "InferenceSession", open_without_options)
+    open_session(a_convnet().SerializeToString(), Target(options={"device_type": "NPU"}))
+    assert given == [[("CPUExecutionProvider", {"device_type": "NPU"})]]
+
+
 def test_a_file_that_is_no_model_is_an_error_of_one_line_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_text("nothing")
