@@ -1,6 +1,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from autoquant.domain.quality import snr_db
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.bench import Bench, Opened, Progress
-from autoquant.measurement.latency import Outputs
+from autoquant.measurement.latency import Outputs, run_round
 from autoquant.model import fragments
 from tests.compiling import compile_graphs
-from tests.fakes import FakeSession
+from tests.fakes import FakeClock, FakeSession
 from tests.models import a_convnet, a_quantized_chain, constants_of, floats, model_of, saved
 
 N_FEEDS = 24
@@ -38,7 +39,9 @@ def bench(tmp_path: Path) -> Bench:
 
 def noisy(bench: Bench, noise: Noise, log: list[tuple[str, Feed]] | None = None) -> dict[str, FakeSession]:
     """A candidate whose outputs are the reference, each element ``noise(sample)`` too large."""
-    reference = {id(feed): (i, outputs) for i, (feed, outputs) in enumerate(zip(FEEDS, bench.reference, strict=True))}
+    reference = {
+        id(feed): (i, outputs) for i, (feed, outputs) in enumerate(zip(bench.feeds, bench.reference, strict=True))
+    }
 
     def compute(feed: Feed) -> Outputs:
         i, outputs = reference[id(feed)]
@@ -271,13 +274,28 @@ def test_samples_repeat_where_more_rounds_are_asked_and_count_once(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("is_thorough", "n_run"), [(False, 64), (True, 70)])
-def test_many_samples_are_all_run_where_that_is_asked(tmp_path: Path, is_thorough: bool, n_run: int) -> None:
+def test_many_samples_are_all_run_where_that_is_asked_and_otherwise_the_others_are_taken_to_be_like_them(
+    tmp_path: Path, is_thorough: bool, n_run: int
+) -> None:
     bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], (FEEDS * 3)[:70])
     if is_thorough:
         bench.run_all_samples()
-    candidate = FakeSession(lambda _: [np.asarray(out, np.float64) + 0.1 for out in bench.reference[0]])
-    quality, _, _ = bench.measure({NAME: candidate}, 6, always)
+    quality, _, _ = bench.measure(noisy(bench, lambda _: 0.1), 6, always)
     assert quality.n_samples == n_run
+    assert quality.worst_db == pytest.approx(true_db(bench, lambda _: 0.1), abs=1e-6)
+
+
+def test_a_candidate_that_takes_twice_as_long_as_the_first_one_has_a_ratio_of_two(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr("autoquant.measurement.bench.run_round", partial(run_round, clock=clock))
+    first, second = (
+        Opened({NAME: FakeSession(clock=clock, seconds=seconds)}, optimized=None)  # type: ignore[arg-type]
+        for seconds in (1.0, 2.0)
+    )
+    timings = bench.compare(first, second, 5)[NAME]
+    assert (timings.ratio, len(timings.session)) == (2, 5)
 
 
 def test_profiles_are_of_the_users_model_and_of_the_candidates(bench: Bench) -> None:
