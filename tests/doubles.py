@@ -1,6 +1,7 @@
 """Providers that misbehave, for processes that are really started."""
 
 import ctypes
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ __all__ = [
     "Misbehaving",
     "MisbehavingSetup",
     "NeverRefines",
+    "TellsCores",
     "crash",
     "eat_memory",
     "hang",
@@ -182,3 +184,10 @@ class FixedScorer:
         value = MetricValue(value=float(self.n_samples), n_samples=self.n_samples)
         both = PartValues(all=value, search=value)
         return {self.names[0]: MemberMetric(value=both, drop=both)}
+
+
+class TellsCores(FixedScorer):
+    """Fails, and says on which cores."""
+
+    def scores(self, key: str) -> Mapping[str, MemberMetric]:  # noqa: ARG002 - of the port
+        raise MetricError(f"on {os.sched_getaffinity(0)}")

@@ -1,5 +1,7 @@
 import math
+import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,15 @@ def test_the_other_process_measures_what_this_one_would(place: Place, evaluator:
     outcome = here.evaluate(place.quantized, 6).outcome
     assert isinstance(outcome, Measurement)
     assert (found.digest, found.effective, found.quality) == (outcome.digest, outcome.effective, outcome.quality)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_the_other_process_stays_on_the_cores_of_the_target(place: Place) -> None:
+    core = min(os.sched_getaffinity(0))
+    with closing(IsolatedEvaluator(replace(place.setup, targets=(Target(affinity=(core,)),)))) as evaluator:
+        evaluator.facts()
+        assert evaluator.pid is not None
+        assert os.sched_getaffinity(evaluator.pid) == {core}
 
 
 def test_a_form_that_the_process_has_is_not_sent_again(place: Place, evaluator: IsolatedEvaluator) -> None:

@@ -16,7 +16,7 @@ from autoquant.measurement.bench import Bench, Opened, Progress
 from autoquant.measurement.latency import Outputs, run_round
 from autoquant.model import fragments
 from tests.compiling import compile_graphs
-from tests.fakes import FakeClock, FakeSession
+from tests.fakes import FakeClock, FakeSession, watch_threads
 from tests.models import a_convnet, a_quantized_chain, constants_of, floats, model_of, saved
 
 N_FEEDS = 24
@@ -296,6 +296,18 @@ def test_a_candidate_that_takes_twice_as_long_as_the_first_one_has_a_ratio_of_tw
     )
     timings = bench.compare(first, second, 5)[NAME]
     assert (timings.ratio, len(timings.session)) == (2, 5)
+
+
+def test_candidates_and_the_float_model_run_in_all_streams_of_their_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = watch_threads(monkeypatch)
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target(streams=2)], FEEDS[:1])
+    for session in bench.open(skeleton_of(a_convnet()), {}).sessions.values():
+        session.run(None, FEEDS[0])
+    _, float_model, candidate = opened
+    for is_main in (float_model, candidate):
+        assert is_main.count(True) == is_main.count(False) > 0
 
 
 def test_profiles_are_of_the_users_model_and_of_the_candidates(bench: Bench) -> None:

@@ -1,4 +1,6 @@
 import math
+import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +12,13 @@ import pytest
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed, shapes_of
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError
+from autoquant.errors import MetricError, ModelError
 from autoquant.measurement.costs import LEAST_ROUNDS
 from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
-from tests.doubles import FixedScorer
+from tests.doubles import FixedScorer, TellsCores
 from tests.models import Array, floats, model_of, saved
 
 N_FEEDS = 7
@@ -170,7 +172,7 @@ def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
     assert {number for number, _, _ in final.rounds} == {0}
 
 
-def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(files: dict[str, Path]) -> None:
+def test_a_file_that_was_dropped_is_compared_no_more(files: dict[str, Path]) -> None:
     bench = FileBench(FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=[Target(threads=2)], seed=0))
     bench.open(REFERENCE, files["baseline"])
     bench.open("same", files["same"])
@@ -265,6 +267,16 @@ def test_metrics_have_the_samples_of_a_search_whoever_wants_it_to_end(
     final.is_ended = lambda: True
     (metric,) = final.run()["same"].judged.metrics.values()
     assert metric.value.all.value == n_compared
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_processes_stay_on_the_cores_of_the_target(files: dict[str, Path]) -> None:
+    core = min(os.sched_getaffinity(0))
+    final = measurement(files)
+    targets = [replace(target, affinity=(core,)) for target in TARGETS]
+    final.setup = replace(final.setup, targets=targets, make_scorer=TellsCores)
+    with pytest.raises(MetricError, match=re.escape(f"on {{{core}}}")):
+        final.run()
 
 
 def test_a_file_that_fails_on_a_later_sample_is_dropped_with_its_reason(files: dict[str, Path], tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.target import Target
+from autoquant.measurement.files import FileBench, FileBenchSetup
+from autoquant.measurement.latency import REFERENCE
+from autoquant.runtime.session import Session, open_session
+from tests.fakes import watch_threads
+from tests.models import floats
+
+FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(3)]
+
+
+def opened(files: dict[str, Path], target: Target) -> FileBench:
+    """The baseline and ``same`` on one target."""
+    bench = FileBench(FileBenchSetup(baseline=files["baseline"], feeds=FEEDS, targets=[target], seed=0))
+    bench.open(REFERENCE, files["baseline"])
+    bench.open("same", files["same"])
+    return bench
+
+
+def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target that computes something else does so with the float model too."""
+
+    def open_there(path: Path, target: Target) -> Session:
+        found: Session = open_session(path if target == Target() else files["other"], target)
+        return found
+
+    monkeypatch.setattr("autoquant.measurement.files.open_session", open_there)
+    for target, is_equal in ((Target(), True), (Target(threads=2), False)):
+        (meter,) = opened(files, target).compare(target.name, range(3)).meters.values()
+        assert (meter.quality().worst_db > 100) is is_equal
+
+
+def test_files_run_in_all_streams_of_their_target(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = watch_threads(monkeypatch)
+    target = Target(streams=2)
+    bench = opened(files, target)
+    for is_main in sessions:
+        is_main.clear()  # the run that is part of opening
+    bench.time(target.name, range(3))
+    assert len(sessions) == 2
+    for is_main in sessions:
+        assert is_main.count(True) == is_main.count(False) > 0
