@@ -10,10 +10,12 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant import search
+from autoquant import Budget, Demands, search
 from autoquant.api.result import SearchResult
 from autoquant.api.sentences import MEASUREMENT_ENDED_BY_USER
+from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.measurement import Failure
+from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
@@ -24,6 +26,26 @@ BROKEN = '[[models]]\nname = "broken"\nmodel = "broken.onnx"\ncalibration = "dat
 FAULTY = '[[models]]\nname = "faulty"\nmodel = "tiny.onnx"\ncalibration = "faulty_data_for_test:samples"\n'
 GONE = '[[models]]\nname = "gone"\nmodel = "$AUTOQUANT_ZOO/gone/model.onnx"\n'
 DEMAND = 'demands = { "40" = 0.001 }\n'
+EVERYTHING = """[[models]]
+name = "tiny"
+model = "tiny.onnx"
+calibration = "data.npz"
+evaluation = "seen.npz"
+held_out = "unseen.npz"
+labels = "labels.npz"
+metrics = ["top1"]
+max_drop = 0.01
+objectives = ["latency", "top1", "size"]
+max_size = 5000
+targets = [{ threads = 1 }, { threads = 2, options = { key = "value" } }]
+time = "30s"
+trials = 7
+space = "quick"
+accuracy = "none"
+regions = 5
+dims = { N = 3 }
+seed = 11
+"""
 
 Run = Callable[..., JobOutcome]
 
@@ -76,6 +98,39 @@ def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: py
 
     monkeypatch.setattr("autoquant.experiment.run.search", search)
     assert rows_of(run(TINY))["tiny"]["error"] == "this is a fault of autoquant: ZeroDivisionError: division by zero"
+
+
+def test_a_search_is_asked_for_all_that_a_job_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[tuple[object, ...], dict[str, object]]] = []
+
+    def search(*arguments: object, **options: object) -> None:
+        asked.append((arguments, options))
+        raise OutputError("that is enough")
+
+    monkeypatch.setattr("autoquant.experiment.run.search", search)
+    date = run(EVERYTHING).summary_path.parent.name
+    assert asked == [
+        (
+            ("tiny.onnx",),
+            {
+                "calibration": "data.npz",
+                "evaluation": "seen.npz",
+                "held_out": "unseen.npz",
+                "labels": "labels.npz",
+                "metrics": ("top1",),
+                "targets": (Target(threads=1), Target(threads=2, options={"key": "value"})),
+                "budget": Budget(seconds=30, trials=7),
+                "objectives": ("latency", "top1", "size"),
+                "demands": Demands(max_size_bytes=5000, max_drop=0.01),
+                "out": Path("reports/_runs/small", date, "tiny"),
+                "space": "quick",
+                "accuracy": Accuracy.NONE,
+                "n_regions": 5,
+                "dims": {"N": 3},
+                "seed": 11,
+            },
+        )
+    ]
 
 
 @pytest.mark.parametrize("level", ["none", "full"])

@@ -1,14 +1,21 @@
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from optuna.distributions import CategoricalDistribution
+from optuna.samplers import RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from autoquant.domain.measurement import Evaluation, Measurement, Quality, State
+from autoquant.domain.space import SearchSpace
 from autoquant.errors import UsageError
 from autoquant.study.observed import Reader, effective, is_measured, observe
-from tests.unit.study.layouts import CHOICES, a_layout
+from autoquant.study.study import Study
+from tests.records import a_latency, a_measured
+from tests.unit.study.layouts import CHOICES, SCHEMES, a_layout
 
 LAYOUT = a_layout(3, share_of_edges=0.0)
 
@@ -160,3 +167,26 @@ def test_what_is_no_ratio_is_not_taken_for_one() -> None:
         Reader(LAYOUT).read([bytes_too], directions)
     bytes_too.user_attrs.update(snr_db=40.0, ratios=[0.8])
     assert Reader(LAYOUT).read([bytes_too], directions).found.ratios.tolist() == [[0.8]]
+
+
+def test_a_study_says_what_ran_and_what_was_measured_while_it_runs_and_when_it_is_resumed(tmp_path: Path) -> None:
+    asked = dict(zip(LAYOUT.regions, ("a", "b", "b"), strict=True))
+    half_width = 0.02
+    outcome = a_measured(ratio=None).outcome
+    assert isinstance(outcome, Measurement)
+    outcome = replace(
+        outcome,
+        quality=Quality(per_output={"y": 50.0, "z": 30.0}, agreement={}, n_samples=64),
+        latency={"cpu-1t": a_latency(0.7, spread=half_width)},
+        effective={**asked, LAYOUT.regions[0]: "float"},
+        state=State.COMPLETE,
+    )
+    journal, space = tmp_path / "study.journal", SearchSpace(choices=LAYOUT.choices, schemes=SCHEMES)
+    running = Study(journal, space, RandomSampler(seed=0))
+    running.tell(Evaluation(trial=running.ask_for(asked), outcome=outcome))
+    for study in (running, Study(journal, space, RandomSampler(seed=0))):
+        found = observe(LAYOUT, study.told)
+        assert found.codes.tolist() == [[0, 2, 2]]
+        assert found.snr_db.tolist() == [[50, 30]]
+        assert found.ratios.tolist() == [[0.7]]
+        assert found.errors == pytest.approx([half_width / 1.96])
