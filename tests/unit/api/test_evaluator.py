@@ -1,6 +1,8 @@
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,19 +11,20 @@ from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator, Ingredients, ScoringTimes
 from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.calibration.batches import select
-from autoquant.domain.measurement import Failure, Measurement, State
-from autoquant.domain.objective import Bounds, Objectives
+from autoquant.domain.measurement import Failure, Measurement, Quality, State
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import Operators
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, MetricError, ProfileError
+from autoquant.measurement.bench import Bench, Progress
 from autoquant.metrics.custom import Labels, OutputsByName
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.io import size_bytes_of
 from autoquant.qdq.builder import Builder
 from autoquant.space.schema import read_space
 from tests.models import a_convnet, floats, saved
-from tests.records import a_measured
+from tests.records import a_latency, a_measured
 
 N_SAMPLES = 24
 HERE = "tests.unit.api.test_evaluator"
@@ -155,6 +158,66 @@ def test_a_candidate_that_is_beaten_at_every_ratio_that_it_may_have_is_not_timed
     outcome = evaluator.evaluate(last, 6, {Target().name: least_ratio}).outcome
     assert isinstance(outcome, Measurement)
     assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
+
+
+Ratios = tuple[float, float]
+"""On the targets ``a`` and ``b``."""
+
+
+def is_stopped_at(
+    ratios: Ratios, rivals: Sequence[Ratios], objectives: Objectives, place: Place, patched: pytest.MonkeyPatch
+) -> bool:
+    """Whether a candidate is that has these ratios after two rounds; rivals have the outputs of float."""
+
+    def measure(_: Bench, __: object, ___: int, goes_on: Callable[[Progress], bool], ____: object) -> Any:
+        quality = Quality(per_output={"y": 40.0}, agreement={}, n_samples=4)
+        return quality, {}, goes_on(Progress(quality, 0.0, dict(zip("ab", ratios, strict=True)), 2))
+
+    patched.setattr(Bench, "measure", measure)
+    known = [
+        replace(a_rival(snr_db=math.inf), latency={"a": a_latency(a, spread=0), "b": a_latency(b, spread=0)})
+        for a, b in rivals
+    ]
+    evaluator = replace(place.setup, objectives=objectives)()
+    evaluator.float_bytes = 10**9
+    evaluator.load(place.ingredients, has_plain_sums=False, known=known)
+    outcome = evaluator.evaluate(place.quantized[0], 6).outcome
+    assert isinstance(outcome, Measurement)
+    return outcome.state is State.REJECTED_EARLY
+
+
+@pytest.mark.parametrize(
+    ("ratios", "has_size", "is_stopped"),
+    [
+        ((1.1, 1.3), False, True),
+        ((0.8, 1.3), False, False),
+        ((1.3, 0.8), False, False),
+        ((1.01, 1.3), False, False),
+        ((1.1, 1.3), True, False),
+    ],
+    ids=["slower on both", "faster on one", "faster on the other", "hardly slower", "smaller"],
+)
+def test_a_candidate_that_is_slower_than_float_on_every_target_is_stopped(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ratios: Ratios, has_size: bool, is_stopped: bool
+) -> None:
+    assert is_stopped_at(ratios, (), Objectives(has_size=has_size), place, monkeypatch) is is_stopped
+
+
+@pytest.mark.parametrize(
+    ("rivals", "is_stopped"),
+    [
+        ([(0.5, 0.9)], True),
+        ([(0.5, 1.4)], False),
+        ([(0.9, 0.9)], False),
+        ([(0.5, 1.4), (0.9, 0.9)], False),
+        ([(0.8, 1.3)], False),
+    ],
+    ids=["faster on both", "on one", "on the other", "each on another one", "as fast"],
+)
+def test_a_candidate_is_stopped_by_a_rival_that_is_faster_on_every_target(
+    place: Place, monkeypatch: pytest.MonkeyPatch, rivals: Sequence[Ratios], is_stopped: bool
+) -> None:
+    assert is_stopped_at((0.8, 1.3), rivals, DEFAULT_OBJECTIVES, place, monkeypatch) is is_stopped
 
 
 @pytest.mark.parametrize(
