@@ -13,7 +13,7 @@ from autoquant.domain.division import Division
 from autoquant.domain.measurement import Quality, SnrInterval
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Standing
 from autoquant.measurement.measured import Judged
-from tests.records import a_latency, a_measured
+from tests.records import a_latency, a_measured, a_metric
 
 
 def standing(ratio: float, *, spread: float = 0.5, snr_db: float = 40.0) -> Standing:
@@ -36,9 +36,10 @@ def a_delivery(**known: Any) -> Delivery:
     return Delivery(**others)
 
 
-def judged(snr_db: float, held_out_db: float | None) -> Judged:
+def judged(snr_db: float, held_out_db: float | None, drop: float = 0.0) -> Judged:
     held_out = None if held_out_db is None else SnrInterval(worst_db=held_out_db, n_samples=2, low_db=0, high_db=90)
-    return Judged(quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4), snr_held_out=held_out)
+    quality = Quality(per_output={"y": snr_db}, agreement={}, n_samples=4)
+    return Judged(quality=quality, snr_held_out=held_out, metrics={"top1": a_metric(0.9, drop)})
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,11 @@ def judged(snr_db: float, held_out_db: float | None) -> Judged:
         (2, judged(50, 35), "t1-refined"),
         (2, judged(50, None), "t1-refined"),
         (0, judged(50, None), "t1"),
+        (2, judged(50, 45, drop=0.2), "t1-refined"),
     ],
-    ids=["better", "worse on held-out samples", "not run on them", "none held out"],
+    ids=["better", "worse on held-out samples", "not run on them", "none held out", "drops more than is allowed"],
 )
-def test_a_refined_version_stays_where_held_out_samples_say_so(
+def test_a_refined_version_stays_where_held_out_samples_and_demands_say_so(
     tmp_path: Path, n_held_out: int, refined: Judged, superseded: str
 ) -> None:
     plain = judged(40, 40 if n_held_out else None)
@@ -61,7 +63,8 @@ def test_a_refined_version_stays_where_held_out_samples_say_so(
         path.write_bytes(b"")
         plain_id = "t1" if name == "t1-refined" else None
         finalists[name] = Finalist(evaluation=a_measured(), path=path, sha256="", algorithms=(), plain=plain_id)
-    delivery = a_delivery(division=Division(n_search=2, n_held_out=n_held_out), bounds=NO_BOUNDS, notes=[])
+    bounds = Bounds(max_drops={"top1": 0.1})
+    delivery = a_delivery(division=Division(n_search=2, n_held_out=n_held_out), bounds=bounds, notes=[])
     said: list[str] = []
     for _ in range(2):  # a measurement may have to begin anew
         assert delivery._superseded(finalists, said, {"t1": plain, "t1-refined": refined}) == [superseded]

@@ -181,6 +181,13 @@ def test_a_missed_demand_is_told(run: Run, model: str) -> None:
     assert "0.001 was demanded" in outcome.summary_path.read_text()
 
 
+def test_a_demand_that_is_kept_is_not_told(run: Run) -> None:
+    """The float model keeps every SNR at a ratio of 1."""
+    outcome = run(TINY, 'demands = { "40" = 1.0 }\n')
+    assert not outcome.is_missed
+    assert "was demanded" not in outcome.summary_path.read_text()
+
+
 def test_a_smoke_run_judges_no_demand_and_is_compared_with_nothing_else(run: Run) -> None:
     outcome = run(TINY, DEMAND, GONE, smoke=True)
     assert outcome.summary_path.parent.name.endswith("-smoke")
