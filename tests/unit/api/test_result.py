@@ -1,11 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autoquant.api.result import SearchResult
 from autoquant.domain.target import Target
 from autoquant.errors import UsageError
-from tests.records import a_front, a_member, a_record
+from tests.records import a_front, a_latency, a_member, a_record
 
 TARGETS = (Target(), Target(threads=4))
 
@@ -71,6 +73,20 @@ def test_the_fastest_member_whose_metrics_hardly_drop_is_chosen() -> None:
         result.best(max_drop={"top5": 0.1})
     with pytest.raises(UsageError, match="'gpu'"):
         result.best(max_drop=0.1, target="gpu")
+
+
+@pytest.mark.parametrize("demand", [{"min_snr_db": 20}, {"max_latency_ratio": 0.5}, {"max_drop": 0.1}])
+def test_the_latency_that_counts_is_that_of_the_target(demand: dict[str, Any]) -> None:
+    members = [
+        replace(
+            a_member(name, drops={"top1": 0.01}, targets=TARGETS),
+            latency={target.name: a_latency(ratio) for target, ratio in zip(TARGETS, ratios, strict=True)},
+        )
+        for name, ratios in {"narrow": (0.4, 0.8), "wide": (0.8, 0.4)}.items()
+    ]
+    result = SearchResult(Path("run"), a_record(a_front(*members, targets=TARGETS)))
+    found = [result.best(**demand, target=target).member.id for target in (None, "cpu-1t", "cpu-4t")]
+    assert found == ["narrow", "narrow", "wide"]
 
 
 def test_without_metrics_there_is_no_drop_to_keep(result: SearchResult) -> None:

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Goal, Objectives, Standing, standing_of
 from autoquant.metrics.grammar import parse_metrics
-from tests.records import a_measured
+from tests.records import a_latency, a_measured
 
 METRICS = parse_metrics(["top1", "mine=tasks:error:min"])
 ALL = Objectives(metrics=METRICS, has_size=True)
@@ -63,6 +64,13 @@ def test_violations_say_by_how_much_and_bounds_are_kept_exactly() -> None:
     for worse in (a_standing(39.9), a_standing(ratio=0.51), a_standing(size_bytes=1001), a_standing(top1=0.11)):
         assert not bounds.keeps(worse)
     assert bounds.keeps(a_standing(math.inf))
+
+
+def test_a_ratio_is_demanded_on_every_target() -> None:
+    standing = replace(a_standing(), latency={"a": a_latency(0.4), "b": a_latency(0.7)})
+    bounds = Bounds(max_latency_ratio=0.5)
+    assert bounds.violations(standing) == {"latency_ratio": pytest.approx(0.7 - 0.5)}
+    assert not bounds.keeps(standing)
 
 
 def test_without_bounds_and_without_a_value_nothing_is_exceeded() -> None:
