@@ -97,6 +97,15 @@ def test_the_ratio_is_that_of_pairs_so_that_drift_cancels(ratio: float, referenc
     assert latency.n_rounds == len(reference)
 
 
+def test_percentiles_are_those_of_single_inferences_whatever_round_they_are_of() -> None:
+    timings, seconds = Timings(), np.arange(100.0)
+    for inferences in seconds.reshape(10, 10):
+        timings.add(inferences.tolist(), [1.0])
+    latency = timings.latency(seed=0)
+    assert latency.p90_ms == pytest.approx(1e3 * 0.9 * seconds[-1])
+    assert latency.p99_ms == pytest.approx(1e3 * 0.99 * seconds[-1])
+
+
 @given(pairs=st.lists(st.tuples(positive, positive), min_size=1, max_size=12), seed=st.integers(0, 99))
 def test_intervals_lie_inside_the_values_and_follow_from_the_seed(pairs: list[tuple[float, float]], seed: int) -> None:
     timings = timings_of(pairs)
