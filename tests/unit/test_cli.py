@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from autoquant import Budget, Demands, Target
 from autoquant.cli import app
 from tests.models import a_convnet, a_quantized_chain, saved
 
@@ -137,6 +139,83 @@ def test_only_a_search_that_is_interrupted_is_said_to_go_on(
     monkeypatch.setattr(function, interrupted)
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, result.stderr) == (130, f"autoquant: interrupted{advice}\n")
+
+
+CORE = min(os.sched_getaffinity(0))
+ON = f"--ep cuda --threads 2 --affinity {CORE} --batch 3 --streams 4"
+TARGETS = [Target("cuda", 2, affinity=(CORE,), batch=3, streams=4)]
+DATA = "--calibration c.npz --evaluation e.npz --held-out h.npz --labels l.npz"
+SOURCES = {"calibration": "c.npz", "evaluation": "e.npz", "held_out": "h.npz", "labels": "l.npz"}
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "arguments", "options"),
+    [
+        (
+            f"search m.onnx {DATA} {ON} --metric top1 --max-drop 2% --minimize latency,size --maximize snr,top1"
+            " --out new --time 5m --trials 6 --trial-time 7s --trial-memory 8 --space quick --accuracy full"
+            " --min-snr 40 --max-latency-ratio 0.9 --max-size 4MB --regions 10 --dim N=11 --seed 12 --sampler random"
+            " --resume --warm-start old",
+            "autoquant.api.search.search",
+            ("m.onnx",),
+            {
+                **SOURCES,
+                "metrics": ["top1"],
+                "objectives": ("latency", "size", "snr", "top1"),
+                "targets": TARGETS,
+                "budget": Budget(seconds=300, trials=6, trial_seconds=7, trial_memory_mb=8),
+                "demands": Demands(40, 0.9, 4_000_000, {"top1": 0.02}),
+                "out": Path("new"),
+                "space": "quick",
+                "accuracy": "full",
+                "n_regions": 10,
+                "dims": {"N": 11},
+                "seed": 12,
+                "sampler": "random",
+                "resume": True,
+                "warm_start": Path("old"),
+            },
+        ),
+        (
+            f"resolve old {DATA} --min-snr 40 --max-latency-ratio 0.9 --out new --model m.onnx --space s.toml"
+            " --time 5m",
+            "autoquant.api.resolve.resolve",
+            (Path("old"),),
+            {
+                **SOURCES,
+                "min_snr_db": 40,
+                "max_latency_ratio": 0.9,
+                "out": Path("new"),
+                "seconds": 300,
+                "model": "m.onnx",
+                "space": "s.toml",
+            },
+        ),
+        (
+            f"bench m.onnx n.onnx --data d.npz {ON} --time 5m --precision 0.1 --seed 12",
+            "autoquant.compare",
+            (["m.onnx", "n.onnx"], "d.npz"),
+            {"targets": TARGETS, "seconds": 300, "precision": 0.1, "seed": 12},
+        ),
+    ],
+    ids=["search", "resolve", "bench"],
+)
+def test_every_option_of_a_command_reaches_what_it_calls(
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    function: str,
+    arguments: tuple[object, ...],
+    options: dict[str, object],
+) -> None:
+    asked: list[tuple[tuple[object, ...], dict[str, object]]] = []
+
+    def interrupted(*arguments: object, spent_s: float = 0.0, on_progress: object = None, **options: object) -> None:
+        asked.append((arguments, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(function, interrupted)
+    CliRunner().invoke(app, command.split())
+    assert asked == [(arguments, options)]
 
 
 def test_a_job_whose_model_is_not_there_fails_but_not_its_smoke_run(

@@ -34,3 +34,18 @@ def test_time_is_limited_where_nothing_else_ends_the_search(
     with pytest.raises(EndedError):
         search("example:digits", budget=given, out=tmp_path / "run", cache=tmp_path / "cache", on_progress=end)
     assert asked == [expected]
+
+
+def test_the_process_that_measures_has_the_memory_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def end(_: object, *, memory_bytes: int) -> None:
+        given.append(memory_bytes)
+        raise EndedError
+
+    monkeypatch.setattr("autoquant.api.run.IsolatedEvaluator", end)
+    with pytest.raises(EndedError):
+        search("example:digits", budget=Budget(trials=1, trial_memory_mb=700), out=tmp_path / "run")
+    assert given == [700 * 10**6]
