@@ -98,6 +98,9 @@ def test_shifts_that_were_observed_are_found_again(
     for other, n_samples in (({one: assignment[one]}, 24), (assignment, 12)):
         with pytest.raises(NotImplementedError):
             observe_shifts(prepared, builder, other, samples, n_samples=n_samples, cache_folder=tmp_path)
+    monkeypatch.setattr("autoquant.api.steps.caching.runtime_version", lambda: "another")
+    with pytest.raises(NotImplementedError):
+        observe_shifts(prepared, builder, assignment, samples, cache_folder=tmp_path)
 
 
 def test_means_that_are_fetched_in_several_passes_are_the_same(

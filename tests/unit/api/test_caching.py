@@ -6,7 +6,9 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from autoquant.api.steps import calibrate, prepare, read_data
 from autoquant.api.steps.caching import made_by, recalled, trim_cache
+from tests.models import floats, model_of, saved
 
 
 def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
@@ -71,3 +73,19 @@ def test_onnxruntime_has_a_version_whichever_package_it_comes_from(monkeypatch: 
 
     monkeypatch.setattr(metadata, "version", version)
     assert f" {ort.__version__} " in made_by("step 1")
+
+
+@pytest.mark.parametrize("upgraded", ["importlib.metadata.version", "autoquant.api.steps.caching.runtime_version"])
+def test_what_another_version_observed_is_observed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded: str
+) -> None:
+    model = model_of("(float[1,4] x) => (float[1,3] y)", "y = MatMul(x, w)", {"w": floats(4, 3)})
+    path, n_observed = saved(model, tmp_path / "model.onnx"), []
+    samples = read_data(path, {"x": floats(5, 4)})
+    prepared = prepare(path, samples)
+    for version in ("1.0", "1.0", "1.1"):
+        monkeypatch.setattr(upgraded, lambda *_, version=version: version)
+        told: list[int] = []
+        calibrate(prepared, samples, cache_folder=tmp_path / "cache", on_sample=told.append)
+        n_observed.append(len(told))
+    assert n_observed == [5, 0, 5]

@@ -252,6 +252,9 @@ def test_weights_that_were_rounded_are_found_again(
     assert all(np.array_equal(again.found[key][0], first.found[key][0]) for key in first.found)
     with pytest.raises(NotImplementedError):
         round_weights(prepared, found, statistics, select(samples, [1, 0], "turned"), **given)
+    monkeypatch.setattr("autoquant.api.steps.caching.runtime_version", lambda: "another")
+    with pytest.raises(NotImplementedError):
+        round_weights(prepared, found, statistics, samples, **given)
 
 
 def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:
