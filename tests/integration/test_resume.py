@@ -13,6 +13,7 @@ from typer.testing import Result
 import autoquant
 from autoquant import Budget
 from autoquant.api.trials import SearchProgress
+from autoquant.model.io import sha256_of
 from tests.integration.conftest import Command
 from tests.models import floats, model_of
 
@@ -218,6 +219,8 @@ def test_other_external_weights_are_another_model(search: Command) -> None:
 
     save(1)
     assert search(model="external.onnx", trials="2").exit_code == 0
+    configuration = json.loads(Path("run/run.json").read_text())["configuration"]
+    assert configuration["weights_sha256"] == [sha256_of(Path("weights.bin"))]
     save(2)
     result = search("--resume", model="external.onnx", trials="1")
     assert result.exit_code == 2
