@@ -2,15 +2,25 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from autoquant.api.data import SearchData
+from autoquant.api.deadline import Deadline
 from autoquant.api.finalists import Refined
-from autoquant.api.refinement import Refinement
+from autoquant.api.refinement import Refinement, refine_of
+from autoquant.api.refiner import RefinerSetup
+from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
 from autoquant.qdq.candidate import Candidate
+from autoquant.space.schema import read_space
 from tests.doubles import crash, hang
 
 ASSIGNMENT = {RegionId("r"): "s"}
@@ -132,3 +142,38 @@ def test_the_start_of_a_process_counts_once_where_its_first_call_fails() -> None
     assert refinement(ASSIGNMENT) is None
     assert 0 < refinement.once_s <= time.perf_counter() - start
     refinement.close()
+
+
+def numbered(*numbers: int) -> Samples:
+    """A sample of each number."""
+    feeds, digests = [{"x": np.array([number])} for number in numbers], [str(number) for number in numbers]
+    return Samples(feeds=feeds, feed_digests=digests, labels={}, digest="", source="")
+
+
+def test_held_out_samples_stay_new_to_refinement(tmp_path: Path) -> None:
+    ingredients: Any = SimpleNamespace(
+        definition=read_space("quick", ep="cpu", accuracy=Accuracy.FULL), statistics=SimpleNamespace(n_samples=3)
+    )
+    data = SearchData(
+        calibration=numbered(1, 2, 3, 4),
+        search=numbered(5, 6),
+        held_out=numbered(7, 8, 9),
+        evaluation_digest="",
+        is_pooled=True,
+        notes=(),
+    )
+    found = refine_of(
+        ingredients,
+        data,
+        Deadline(None),
+        has_plain_sums=False,
+        memory_bytes=None,
+        cache_folder=tmp_path,
+        is_ended=lambda: False,
+        notes=[],
+    )
+    assert isinstance(found, Refinement)
+    setup = found.worker.factory
+    assert isinstance(setup, RefinerSetup)
+    assert [feed["x"].item() for feed in setup.calibration.feeds] == [1, 2, 3]
+    assert [feed["x"].item() for feed in setup.judged] == [5, 6]
