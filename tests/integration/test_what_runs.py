@@ -118,10 +118,29 @@ def test_what_a_delivered_model_keeps_in_float_runs_in_float(run: autoquant.Sear
         assert [node.name for node in kept if not node.is_as_written] == [], member["id"]
 
 
+def remarks_on_saturation(run: autoquant.SearchResult) -> list[tuple[object, str]]:
+    return [
+        (member["id"], remark.text)
+        for member, path in members_of(run)
+        for remark in inspect_model(path).inspection.remarks
+        if "saturate" in remark.text
+    ]
+
+
 def test_no_delivered_model_can_saturate(run: autoquant.SearchResult) -> None:
-    for member, path in members_of(run):
-        remarks = inspect_model(path).inspection.remarks
-        assert [remark.name for remark in remarks if "saturate" in remark.text] == [], member["id"]
+    assert remarks_on_saturation(run) == []
+
+
+def test_no_delivered_model_can_saturate_where_kernels_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if those of this processor did, whatever they do."""
+    for module in ("steps.preparation", "inspect"):
+        monkeypatch.setattr(f"autoquant.api.{module}.is_saturating", lambda _: True)
+    run = autoquant.search(
+        "example:digits", space="quick", n_regions=4, budget=Budget(trials=6), out=tmp_path / "run", cache=tmp_path
+    )
+    schemes = json.loads((run.folder / "run.json").read_text())["schemes"].values()
+    assert {scheme["weight"] for scheme in schemes} == {"s8:channel:sym:unsaturated"}
+    assert remarks_on_saturation(run) == []
 
 
 def test_what_a_delivered_model_quantizes_runs_on_integers(run: autoquant.SearchResult) -> None:
