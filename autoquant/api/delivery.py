@@ -39,6 +39,9 @@ PREPARED = "prepared.onnx"
 """The preprocessed float model: what ``*.overrides.json`` is for, with the nodes that a member's metadata name."""
 
 _LOG = logging.getLogger("autoquant")
+_MOST_SESSIONS, _MOST_SESSIONS_WITHIN = 5, 12
+"""Processes of the last measurement, as long as ratios are not known precisely; the second within a time budget, of
+which trials may have left some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class Delivery:
         _LOG.info("%d finalists", len(files))
         if is_refined:
             self.tell("finish")
-        measured = self._measure(finalists, time.perf_counter() + deadline.left - WRITING_S)
+        measured, is_late = self._measure(finalists, time.perf_counter() + deadline.left - WRITING_S)
         baseline = measured.pop(REFERENCE)
         within = {
             name: found for name, found in measured.items() if keeps_drops(found.judged.metrics, self.bounds.max_drops)
@@ -90,7 +93,7 @@ class Delivery:
             bounds=self.bounds,
         )
         if not kept:
-            self.notes.extend(_likely_sentences(standings, self.bounds))
+            self.notes.extend(_likely_sentences(standings, self.bounds, is_late=is_late))
         for name in set(files) - set(kept):
             files[name].unlink()
             files[name].with_suffix(".overrides.json").unlink()
@@ -164,7 +167,8 @@ class Delivery:
             standing is not None and self.bounds.keeps(standing) and keeps_drops(judged.metrics, self.bounds.max_drops)
         )
 
-    def _measure(self, finalists: Mapping[str, Finalist], deadline: float) -> dict[str, Measured]:
+    def _measure(self, finalists: Mapping[str, Finalist], deadline: float) -> tuple[dict[str, Measured], bool]:
+        """What is measured by id, and whether more time would have been of use."""
         files = {name: finalist.path for name, finalist in finalists.items()}
         said: list[str] = []
         final = JointMeasurement(
@@ -172,6 +176,7 @@ class Delivery:
             files,
             deadline if files else -math.inf,
             self.is_ended,
+            n_sessions=_MOST_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
             has_quality=bool(files) or self.files.make_scorer is not None,
             superseded=partial(self._superseded, finalists, said),
             memory_bytes=self.memory_bytes,
@@ -189,7 +194,7 @@ class Delivery:
                 (number, target, found.seconds, found.is_repeated) for number, target, found in final.rounds
             ).to_csv(index=False),
         )
-        return measured
+        return measured, final.is_late
 
     def _write_float(self) -> Path:
         target = self.folder.models / f"{FLOAT_ID}.onnx"
@@ -254,17 +259,17 @@ def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> I
             yield name, standing
 
 
-def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds) -> Iterator[str]:
+def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_late: bool) -> Iterator[str]:
     """How many models within the demands are faster than float in the median, where none is shown to be."""
     kept = [standing.latency.values() for standing in standings.values() if bounds.keeps(standing)]
     fastest = [min(latencies, key=lambda latency: latency.ratio) for latencies in kept]
     likely = sorted((latency for latency in fastest if latency.ratio < 1), key=lambda latency: latency.ratio)
     if likely:
         low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
+        advice = "give more --time, or search again where" if is_late else "search again where"
         yield (
             f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of"
-            f" it, but none beyond its interval ({low} to {high} there): give more --time, or search again where"
-            " nothing else runs"
+            f" it, but none beyond its interval ({low} to {high} there): {advice} nothing else runs"
         )
 
 

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Ingredients
@@ -60,13 +60,14 @@ class IsolatedEvaluator:
     def facts(self) -> BenchFacts:
         """Of the float model, once it was run.
 
-        A process that is begun later measures on the samples that the first one had time for, however long it takes.
+        A process that is begun later measures on the samples that the first one had time for, however long it takes,
+        and runs no others: on held-out ones the float model was tried.
 
         Raises:
             AutoquantError: It cannot be opened or run.
         """
         found: BenchFacts = self._own("facts")
-        self.setup = self._worker.factory = self.setup.pinned(found.n_samples)
+        self.setup = self._worker.factory = replace(self.setup.pinned(found.n_samples), held_out=None)
         return found
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:

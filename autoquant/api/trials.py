@@ -13,7 +13,7 @@ from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import ModelError
+from autoquant.errors import DataError, ModelError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
@@ -46,7 +46,7 @@ class TrialEvaluator(Protocol):
         """The outcome, of its quality alone where there are no rounds; None where there was no time for one.
 
         Raises:
-            ModelError: It was lost and cannot be begun again.
+            DataError, ModelError, TargetError: It was lost and cannot be begun again.
         """
 
 
@@ -160,13 +160,13 @@ class Trials:
             ``"interrupted"`` or ``"lost"``.
 
         Raises:
-            ModelError: The process that measures was lost and cannot be begun again, before anything was measured.
+            AutoquantError: The process that measures was lost and cannot be begun again, before anything was measured.
         """
         try:
             return self._run(n_trials) if self.regions else self._run_float()
         except KeyboardInterrupt:
             return "interrupted"
-        except ModelError as error:
+        except (DataError, ModelError, TargetError) as error:
             if not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations):
                 raise
             _LOG.error("%s", error)

@@ -15,8 +15,12 @@ from autoquant.front.dominance import layers
 __all__ = ["choose_finalists", "choose_members", "keeps_drops"]
 
 _SNR_MARGIN_DB = 3.0
+_RATIO_MARGIN = 0.03
+"""Beyond its interval, which is about one process."""
 _SIZE_MARGIN = 0.02
 """What estimates of the search may err by at most."""
+_LEAST_SMALLER = 1e-3
+"""Of a file: names and notes in it take so much."""
 _USUAL_SNR_DB, _SNR_TAIL_DB = 60.0, 10.0
 """Any SNR up to the first is as likely to be asked for as another; those beyond it ever less."""
 _SNR_ERROR_DB = 1.0
@@ -43,7 +47,7 @@ def choose_finalists(
     several targets alone counts as much as who asks for all of them.
 
     Evaluations are of no interest that are not faster than float on any target and, where the size is an objective, not
-    smaller either; nor those further beyond the least SNR or the largest file than an estimate may err. Those that
+    smaller either; nor those further beyond a demand on SNR, latency or size than an estimate may err. Those that
     exceed a drop even if they are as good as float on all samples that they didn't run come after all others; before
     them come those of which it is not known, as it was not demanded when they were measured.
 
@@ -75,13 +79,16 @@ def _drop_group(standing: Standing, bounds: Bounds) -> int:
     return 0 if bounds.knows(standing.drops) else 1
 
 
-def _is_smaller(standing: Standing, objectives: Objectives, float_bytes: int) -> bool:
-    return objectives.has_size and standing.size_bytes < float_bytes
+def _is_smaller(standing: Standing, objectives: Objectives, n_bytes: int) -> bool:
+    return objectives.has_size and standing.size_bytes < (1 - _LEAST_SMALLER) * n_bytes
 
 
 def _may_keep(standing: Standing, bounds: Bounds) -> bool:
-    """Whether estimates leave it open that SNR and size keep what is demanded."""
+    """Whether estimates leave it open that SNR, latency and size keep what is demanded."""
     if bounds.min_snr_db is not None and standing.quality.worst_db < bounds.min_snr_db - _SNR_MARGIN_DB:
+        return False
+    most = math.inf if bounds.max_latency_ratio is None else bounds.max_latency_ratio + _RATIO_MARGIN
+    if any(latency.ratio_low > most for latency in standing.latency.values()):
         return False
     return bounds.max_size_bytes is None or standing.size_bytes <= (1 + _SIZE_MARGIN) * bounds.max_size_bytes
 
@@ -186,14 +193,21 @@ def choose_members(
     kept: list[str] = []
     order = {name: (_besides_latency(measured[name], objectives), objectives.losses(measured[name])) for name in names}
     for name in sorted(names, key=order.__getitem__):
-        others = _besides_latency(measured[name], objectives)
         if all(
             (is_shown_faster(name, member) and _is_ahead(measured[name], measured[member]))
-            or any(own < its for own, its in zip(others, _besides_latency(measured[member], objectives), strict=True))
+            or _is_better_elsewhere(measured[name], measured[member], objectives)
             for member in kept
         ):
             kept.append(name)
     return sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio)
+
+
+def _is_better_elsewhere(standing: Standing, other: Standing, objectives: Objectives) -> bool:
+    """In an objective that is no latency."""
+    if _is_smaller(standing, objectives, other.size_bytes):
+        return True
+    found, its = (objectives.losses(one)[: objectives.n_qualities] for one in (standing, other))
+    return any(own < loss for own, loss in zip(found, its, strict=True))
 
 
 def _is_ahead(standing: Standing, other: Standing) -> bool:

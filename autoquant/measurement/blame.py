@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
 
 __all__ = ["NOT_TRIED", "STARTING_S", "blamed"]
@@ -51,6 +51,8 @@ def blamed(
             worker.call("open", key, path, seconds=seconds)
             for target in targets:
                 worker.call(method, target, range(1), seconds=seconds)
+        except TargetError:  # whatever the file
+            break
         except (WorkerLostError, ModelError, MemoryError) as error:
             found[key] = str(error) or "there is not enough memory"
         finally:

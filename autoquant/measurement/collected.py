@@ -1,7 +1,7 @@
 """What rounds and outputs of files, in one process after the other, say together."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.measurement.differences import shown_faster
 from autoquant.measurement.files import Round
 from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, intervals_by_target
-from autoquant.measurement.latency import REFERENCE, Timings
+from autoquant.measurement.latency import REFERENCE, Estimate, Timings
 from autoquant.measurement.measured import Judged, Measured
 
 __all__ = ["Collected", "Pair"]
@@ -118,21 +118,11 @@ class Collected:
 
     def _latencies(self, keys: Collection[str], ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
         kept = self._timings_of(keys)
-        found = {pair: timings.latency(self.seed) for pair, timings in kept.items()}
         if not ratios:
-            return found
+            return {pair: timings.latency(self.seed) for pair, timings in kept.items()}
         own = intervals_by_target({pair: timings.seconds_by_session() for pair, timings in kept.items()})
         return {
-            pair: replace(
-                latency,
-                median_ms=own[pair].value * 1e3,
-                low_ms=own[pair].next_low * 1e3,
-                high_ms=own[pair].next_high * 1e3,
-                ratio=ratios[pair].value,
-                ratio_low=ratios[pair].next_low,
-                ratio_high=ratios[pair].next_high,
-            )
-            for pair, latency in found.items()
+            pair: timings.latency_within(_of_next(own[pair]), _of_next(ratios[pair])) for pair, timings in kept.items()
         }
 
     def _metrics(self, key: str) -> dict[str, MemberMetric]:
@@ -147,3 +137,8 @@ class Collected:
             opening_ms=float(np.median([footprint.opening_ms for footprint in found])),
             memory_mb=float(np.median(memory)) if memory else None,
         )
+
+
+def _of_next(found: SessionInterval) -> Estimate:
+    """Where a further process lies."""
+    return found.value, found.next_low, found.next_high

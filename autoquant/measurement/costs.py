@@ -10,8 +10,9 @@ LEAST_SESSIONS = 3
 """Fresh processes, where there is time."""
 TIMING_S = 5e-3
 """Of a round, at least: short inferences are repeated in it."""
-_PLANNED_ROUNDS = 8
-_WARMUPS = 1
+_PLANNED_ROUNDS = 6
+_WARMUPS = 3
+"""Rounds before those that count, in each process, in most cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +48,5 @@ class FileCosts:
         if is_rough:
             return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
         further_s = (LEAST_SESSIONS - 1) * self.opening_s
-        return self.judging_seconds(latency_s) + further_s + LEAST_SESSIONS * _PLANNED_ROUNDS * timing_s
+        n_rounds = LEAST_SESSIONS * (_WARMUPS + _PLANNED_ROUNDS)
+        return self.judging_seconds(latency_s) + further_s + n_rounds * timing_s

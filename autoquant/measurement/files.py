@@ -71,10 +71,12 @@ class Compared:
     Attributes:
         meters: Of those that run on all of them, by file.
         failed: Why the others don't, by file.
+        baseline_s: Seconds that the baseline took.
     """
 
     meters: Mapping[str, QualityMeter]
     failed: Mapping[str, str]
+    baseline_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +181,22 @@ class FileBench:
                     break
         return rounds
 
+    def open_reference(self) -> None:
+        """Open the baseline on the CPU provider, if it is not open there; outputs are compared with its own."""
+        there = self._opened.setdefault(_CPU.name, {})
+        if REFERENCE not in there:
+            there[REFERENCE] = open_session(self.setup.baseline, _CPU)
+
     def compare(self, target: str, samples: Sequence[int]) -> Compared:
         """Outputs of every file against the baseline's on the CPU provider; a file that fails on a sample is closed."""
-        reference_session, failed = self._reference(), dict[str, str]()
+        self.open_reference()
+        failed, baseline_s = dict[str, str](), 0.0
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
         scorer = self._scorer(target)
         for sample in samples:
-            feed = self.setup.feeds[sample]
-            reference = reference_session.run(None, feed)
+            feed, start = self.setup.feeds[sample], time.perf_counter()
+            reference = self._opened[_CPU.name][REFERENCE].run(None, feed)
+            baseline_s += time.perf_counter() - start
             if scorer is not None:
                 scorer.add(REFERENCE, sample, reference, reference)
             for key, meter in meters.items():
@@ -200,7 +210,7 @@ class FileBench:
                     scorer.add(key, sample, reference, outputs)
             self.drop([key for key in meters if key in failed])
             meters = {key: meter for key, meter in meters.items() if key not in failed}
-        return Compared(meters=meters, failed=failed)
+        return Compared(meters=meters, failed=failed, baseline_s=baseline_s)
 
     def score(self, target: str, key: str) -> Mapping[str, MemberMetric]:
         """Metrics by name of a file over the samples that were compared.
@@ -214,14 +224,6 @@ class FileBench:
         if self.setup.make_scorer is not None and target not in self._scorers:
             self._scorers[target] = self.setup.make_scorer(self._names)
         return self._scorers.get(target)
-
-    def _reference(self) -> Session:
-        """The baseline on the CPU provider."""
-        if _CPU.name not in self._opened:
-            self._opened[_CPU.name] = {}
-        if REFERENCE not in self._opened[_CPU.name]:
-            self._opened[_CPU.name][REFERENCE] = open_session(self.setup.baseline, _CPU)
-        return self._opened[_CPU.name][REFERENCE]
 
     def _round(self, target: str, feed: Feed) -> dict[str, list[float]]:
         sessions = self._opened[target]

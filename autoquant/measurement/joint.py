@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Footprint
-from autoquant.errors import MetricError, ModelError
+from autoquant.errors import MetricError, ModelError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
@@ -55,6 +55,7 @@ class JointMeasurement:
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
         notes: What disturbed the measurement, and what to do about it.
+        is_late: Whether there was no time for another process.
     """
 
     setup: FileBenchSetup
@@ -73,6 +74,7 @@ class JointMeasurement:
     lost: dict[str, str] = field(default_factory=dict)
     rounds: list[tuple[int, str, Round]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_late: bool = False
     _kept: list[str] = field(default_factory=list)
     _begun: list[str] = field(default_factory=list)
     _halved: dict[str, str] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class JointMeasurement:
     _collected: Collected = field(init=False)
     _opening_s: float = 0.0
     _n_rounds: int = _MOST_ROUNDS
-    _round_s: float = 0.0
+    _round_s: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> dict[str, Measured]:
         """Measure.
@@ -90,6 +92,7 @@ class JointMeasurement:
 
         Raises:
             ModelError: A file or the baseline cannot be opened or run.
+            TargetError: The execution provider does not start.
             MetricError: A metric fails on the outputs of the baseline.
         """
         self._kept = list(self.files)
@@ -99,7 +102,7 @@ class JointMeasurement:
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
                 self._session(number)
-            except (WorkerLostError, ModelError, MemoryError) as error:
+            except (WorkerLostError, ModelError, TargetError, MemoryError) as error:
                 if self._begins_anew(number, error):
                     continue
                 self._end(number, error)
@@ -175,13 +178,19 @@ class JointMeasurement:
         return self.deadline - time.perf_counter()
 
     def _is_worth_another(self, n_done: int) -> bool:
-        n_affordable = (self._left - self._opening_s) / max(len(self._targets) * self._round_s, 1e-6)
-        if self.is_ended() or n_affordable < LEAST_ROUNDS:
+        n_affordable = (self._left - self._opening_s) / self._rounds_s
+        self.is_late = n_affordable < LEAST_ROUNDS
+        if self.is_ended() or self.is_late:
             return False
         self._n_rounds = int(min(self._n_rounds, n_affordable))
         if n_done < self.least_sessions:
             return True
         return not are_narrow(self._collected.ratios(self._kept).values(), self.narrow)
+
+    @property
+    def _rounds_s(self) -> float:
+        """Seconds of one round on every target, as far as they are known."""
+        return statistics.mean(self._round_s.values()) * len(self._targets)
 
     def _session(self, number: int) -> None:
         start, self._begun = time.perf_counter(), self._kept
@@ -195,7 +204,8 @@ class JointMeasurement:
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left))
             worker.call("warm_up", limit_s, seconds=self._session_limit_s)
             self._opening_s = opening_s + time.perf_counter() - start
-            found = [(name, found) for name in self._targets for found in self._run(worker, name, number)]
+            begun = time.perf_counter()
+            found = [(name, found) for name in self._targets for found in self._run(worker, name, number, begun)]
         finally:
             worker.close()
         counted = [name for name, each in found if not each.is_repeated]
@@ -218,7 +228,7 @@ class JointMeasurement:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             try:
                 opened: Mapping[str, Footprint] = worker.call("open", key, path, seconds=self._limit_s(1))
-            except (ModelError, MemoryError) as error:
+            except (ModelError, TargetError, MemoryError) as error:
                 if key == REFERENCE or number:  # what was measured before is not lost by this
                     raise
                 self.lost[key] = str(error) or _NO_MEMORY
@@ -228,35 +238,36 @@ class JointMeasurement:
             found.update({(key, target): footprint for target, footprint in opened.items()})
         return found
 
-    def _run(self, worker: Worker, target: str, number: int) -> list[Round]:
-        """As many rounds as the time allows for several processes."""
+    def _run(self, worker: Worker, target: str, number: int, begun: float) -> list[Round]:
+        """As many rounds as the time allows for several processes; those of this one began at ``begun``."""
         samples = [k % len(self.setup.feeds) for k in range(number * _MOST_ROUNDS, (number + 1) * _MOST_ROUNDS)]
         found: list[Round] = []
         n_done = 0
         while n_done < len(samples):
             if n_done >= LEAST_ROUNDS and (self._left < 0 or n_done >= self._n_rounds):
                 break
-            start, n = time.perf_counter(), max(1, int(_CHUNK_S / self._round_s)) if self._round_s else 1
-            part = samples[n_done : min(n_done + n, max(LEAST_ROUNDS, self._n_rounds))]
+            start, n = time.perf_counter(), int(_CHUNK_S / self._round_s.get(target, _CHUNK_S))
+            part = samples[n_done : min(n_done + max(1, n), max(LEAST_ROUNDS, self._n_rounds))]
             found.extend(worker.call("time", target, part, seconds=self._session_limit_s))
             n_done += len(part)
-            self._round_s = (time.perf_counter() - start) / len(part)
+            self._round_s[target] = max(1e-6, time.perf_counter() - start) / len(part)
             if number == 0:
-                self._n_rounds = self._affordable_rounds()
+                self._n_rounds = self._affordable_rounds(time.perf_counter() - begun)
             if self.is_ended() and (number or n_done >= LEAST_ROUNDS):
                 break
         return found
 
-    def _affordable_rounds(self) -> int:
-        """In each process, so that there is time for the least number of them."""
-        left = self._left - (self.least_sessions - 1) * self._opening_s
+    def _affordable_rounds(self, spent_s: float) -> int:
+        """In each process, so that there is time for the least number of them; the first one's took ``spent_s``."""
+        left = self._left + spent_s - (self.least_sessions - 1) * self._opening_s
         if left == math.inf:
             return _MOST_ROUNDS
-        n = left / (self.least_sessions * len(self._targets) * max(self._round_s, 1e-6))
+        n = left / (self.least_sessions * self._rounds_s)
         return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n)))
 
     def _judge(self, worker: Worker) -> None:
         """By outputs, on every target, before anything is timed."""
+        worker.call("open_reference", seconds=self._limit_s(1))
         for target in self._targets:
             self._compare(worker, target)
             if self.setup.make_scorer is not None:
@@ -281,7 +292,7 @@ class JointMeasurement:
             seconds = (time.perf_counter() - start) / len(part)
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
-            self._drop_what_is_late(worker, n_samples - n_done, seconds)
+            self._drop_what_is_late(worker, n_samples - n_done, seconds, found.baseline_s / len(part))
         said = f"outputs were compared on {n_done} of the {n_samples} samples: the user wanted no more"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
@@ -298,9 +309,8 @@ class JointMeasurement:
         self._collected.score(target, REFERENCE, worker.call("score", target, REFERENCE))
         scored: list[str] = []
         for number, key in enumerate(self._kept):
-            if scored and self.may_drop and self._left < 0:
-                late = f"{len(self._kept) - number} of {len(self._kept)} files"
-                self.notes.append(f"there was no time for the metrics of {late}, which are left out; give more --time")
+            if scored and self.may_drop and (self._left < 0 or self.is_ended()):
+                self.notes.append(self._unscored(len(self._kept) - number))
                 break
             try:
                 self._collected.score(target, key, worker.call("score", target, key))
@@ -309,12 +319,24 @@ class JointMeasurement:
                 self.lost[key] = str(error)
         self._keep(worker, scored)
 
-    def _drop_what_is_late(self, worker: Worker, n_samples: int, sample_s: float) -> None:
-        """Where there is no time for so many samples more of all files, and to time them."""
-        needed_s, left = n_samples * sample_s, self._left - LEAST_ROUNDS * max(sample_s, len(self._kept) * TIMING_S)
+    def _unscored(self, n: int) -> str:
+        late = f"the metrics of {n} of {len(self._kept)} files"
+        if self.is_ended():
+            return f"left out, as the user wanted no more: {late}"
+        return f"there was no time for {late}, which are left out; give more --time"
+
+    def _drop_what_is_late(self, worker: Worker, n_samples: int, sample_s: float, baseline_s: float) -> None:
+        """Where there is no time for so many samples more of all files, and to time them.
+
+        Of the seconds of a sample those of the baseline are the same however many files there are.
+        """
+        timing_s = LEAST_ROUNDS * max(sample_s, len(self._kept) * TIMING_S)
+        needed_s, left = n_samples * (sample_s - baseline_s), self._left - timing_s - n_samples * baseline_s
         if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
+        late = f"{len(self._kept) - n_kept} of {len(self._kept)} files"
+        self.notes.append(f"there was no time to compare the outputs of {late}, which are left out; give more --time")
         self._keep(worker, self._kept[:n_kept])
 
     def _blame(self, number: int) -> bool:
@@ -333,11 +355,10 @@ class JointMeasurement:
         return bool(guilty)
 
     def _limit_s(self, n_files: int) -> float | None:
-        """Longest that an answer about so many files may take; once all were measured, hardly longer than there is."""
+        """Longest that an answer about so many files may take: hardly longer than there is time."""
         if self.file_s is None:
             return None
-        most_s = self.file_s * n_files
-        return min(most_s, self.file_s + max(0.0, self._left)) if self._collected.timings else most_s
+        return min(self.file_s * n_files, self.file_s + max(0.0, self._left))
 
     @property
     def _session_limit_s(self) -> float | None:

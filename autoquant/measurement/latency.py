@@ -17,7 +17,7 @@ from autoquant.domain.measurement import Latency
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready
 
-__all__ = ["REFERENCE", "Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
+__all__ = ["REFERENCE", "Estimate", "Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
 
 _N_RESAMPLES = 400
 REFERENCE = "float"
@@ -25,6 +25,8 @@ REFERENCE = "float"
 
 Outputs = Sequence[npt.NDArray[np.generic]]
 Floats = npt.NDArray[np.float64]
+Estimate = tuple[float, float, float]
+"""A value, and the ends of its interval."""
 
 
 @dataclass(slots=True)
@@ -67,16 +69,28 @@ class Timings:
         """Medians with 95 % bootstrap intervals; sessions are resampled first, then the rounds inside them."""
         own, sessions = np.array(self.candidate_s), np.array(self.session)
         ratios = own / np.array(self.reference_s)
-        low, high = bootstrap_interval(ratios, sessions, seed)
-        low_s, high_s = bootstrap_interval(own, sessions, seed)
+        return self.latency_within(
+            (float(np.median(own)), *bootstrap_interval(own, sessions, seed)),
+            (float(np.median(ratios)), *bootstrap_interval(ratios, sessions, seed)),
+        )
+
+    def latency_within(self, own_s: Estimate, ratio: Estimate) -> Latency:
+        """With intervals that come from elsewhere.
+
+        Args:
+            own_s: Seconds of the candidate.
+            ratio: To the float model.
+        """
+        median_ms, low_ms, high_ms = (seconds * 1e3 for seconds in own_s)
+        value, ratio_low, ratio_high = ratio
         return Latency(
-            median_ms=float(np.median(own)) * 1e3,
-            low_ms=low_s * 1e3,
-            high_ms=high_s * 1e3,
-            ratio=float(np.median(ratios)),
-            ratio_low=low,
-            ratio_high=high,
-            n_rounds=len(own),
+            median_ms=median_ms,
+            low_ms=low_ms,
+            high_ms=high_ms,
+            ratio=value,
+            ratio_low=ratio_low,
+            ratio_high=ratio_high,
+            n_rounds=len(self.session),
             n_sessions=len(set(self.session)),
             p90_ms=float(np.quantile(self.each_s, 0.9)) * 1e3,
             p99_ms=float(np.quantile(self.each_s, 0.99)) * 1e3,

@@ -23,10 +23,13 @@ def standing(ratio: float, *, spread: float = 0.5, snr_db: float = 40.0) -> Stan
 
 def test_models_that_are_likely_to_be_faster_are_counted() -> None:
     found = {"a": standing(0.8), "b": standing(0.7), "slow": standing(1.2)}
-    (said,) = _likely_sentences(found, NO_BOUNDS)
+    (said,) = _likely_sentences(found, NO_BOUNDS, is_late=True)
     assert said.startswith("of the measured models 2 had a lower median than float, the lowest 0.70 of it, but none")
-    assert list(_likely_sentences({"slow": standing(1.2)}, NO_BOUNDS)) == []
-    assert list(_likely_sentences(found, Bounds(min_snr_db=50))) == []
+    assert said.endswith(": give more --time, or search again where nothing else runs")
+    (said,) = _likely_sentences(found, NO_BOUNDS, is_late=False)
+    assert said.endswith("there): search again where nothing else runs")
+    assert list(_likely_sentences({"slow": standing(1.2)}, NO_BOUNDS, is_late=True)) == []
+    assert list(_likely_sentences(found, Bounds(min_snr_db=50), is_late=True)) == []
 
 
 def a_delivery(**known: Any) -> Delivery:

@@ -14,7 +14,7 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import ModelError
+from autoquant.errors import AutoquantError, DataError, ModelError, TargetError
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.unit.api.answers import IDS, Answers, some_trials
@@ -289,19 +289,20 @@ def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, 
     assert all(sum(name != "float" for name in asked.values()) > 1 for asked in probes[:3])
 
 
+@pytest.mark.parametrize("kind", [DataError, ModelError, TargetError])
 @pytest.mark.parametrize(("n_before", "expected"), [(3, "lost"), (1, None)])
 def test_a_process_that_cannot_be_begun_again_ends_the_search_with_what_it_has(
-    tmp_path: Path, n_before: int, expected: str | None
+    tmp_path: Path, n_before: int, expected: str | None, kind: type[AutoquantError]
 ) -> None:
     class Lost(Answers):
         def evaluate(self, *arguments: Any, **options: Any) -> Measurement | Failure | None:
             if len(self.seen) == n_before:
-                raise ModelError("running it on cpu-1t failed")
+                raise kind("running it on cpu-1t failed")
             return super().evaluate(*arguments, **options)
 
     trials = some_trials(tmp_path, Lost(), is_structured=True)
     if expected is None:
-        with pytest.raises(ModelError, match="running it on cpu-1t failed"):
+        with pytest.raises(kind, match="running it on cpu-1t failed"):
             trials.run(None)
     else:
         assert trials.run(None) == expected

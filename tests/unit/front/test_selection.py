@@ -175,6 +175,22 @@ def test_of_those_that_cannot_be_told_apart_in_latency_a_larger_one_with_no_more
     assert members(found, objectives) == ["small"]
 
 
+@pytest.mark.parametrize(("n_bytes", "expected"), [(2_999_500, ["other"]), (2_900_000, ["smaller", "other"])])
+def test_the_notes_in_a_file_make_it_no_smaller(n_bytes: int, expected: list[str]) -> None:
+    found = {
+        "other": measured(40, a_latency(0.5, spread=0.01), size_bytes=3_000_000),
+        "smaller": measured(39, a_latency(0.6, spread=0.01), size_bytes=n_bytes),
+    }
+    assert set(members(found, Objectives(has_size=True))) == set(expected)
+    alone = {"preprocessed": measured(math.inf, a_latency(1.02), size_bytes=FLOAT_BYTES - 500)}
+    assert members(alone, Objectives(has_size=True)) == []
+
+
+def test_candidates_far_beyond_a_largest_ratio_take_no_time_of_those_that_are_near() -> None:
+    found = evaluations_of([(30, 0.45), (40, 0.52), (50, 0.7), (60, 0.9)])
+    assert set(numbers(finalists(found, 4, max_latency_ratio=0.5))) == {0, 1}
+
+
 def test_what_is_beaten_in_ratio_and_snr_is_no_member_whatever_rounds_in_pairs_say() -> None:
     found = {"better": measured(40, a_latency(0.555)), "worse": measured(30, a_latency(0.569))}
     kept = choose_members(found, lambda *_: True, float_bytes=FLOAT_BYTES)

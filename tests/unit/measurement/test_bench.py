@@ -194,6 +194,20 @@ def test_there_is_less_time_for_more_samples_than_usual(
     assert len(bench.feeds) == len(bench.reference) == n_run
 
 
+@pytest.mark.parametrize(("seconds", "n_timed"), [(0.01, 3), (1.0, 1)])
+def test_a_slow_float_model_is_timed_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float, n_timed: int
+) -> None:
+    clock = FakeClock()
+    slow = FakeSession(lambda _: [], clock=clock, seconds=seconds)
+    monkeypatch.setattr(bench, "_pinned", {NAME: slow})
+    monkeypatch.setattr("autoquant.measurement.bench.warm_up", lambda *_: None)
+    monkeypatch.setattr("autoquant.measurement.bench.time.perf_counter", clock)
+    bench.time_float()
+    assert bench.float_s == {NAME: pytest.approx(seconds)}
+    assert clock.now == pytest.approx(n_timed * seconds)
+
+
 def test_the_float_model_itself_is_equal(bench: Bench) -> None:
     model = onnx.load(bench.model)
     arrays = {name: array for name, array in constants_of(model).items() if array.nbytes >= 1024}

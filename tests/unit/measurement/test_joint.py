@@ -14,7 +14,7 @@ from autoquant.domain.feed import Feed, shapes_of
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError, ModelError
 from autoquant.measurement.costs import LEAST_ROUNDS
-from autoquant.measurement.files import Compared, FileBench, FileBenchSetup
+from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
@@ -155,6 +155,14 @@ def test_files_that_metrics_leave_no_time_for_are_counted(
     assert "there was no time for the metrics of 1 of 2 files, which are left out; give more --time" in final.notes
 
 
+def test_who_wants_no_more_waits_for_the_metrics_of_one_file(files: dict[str, Path]) -> None:
+    final = measurement(files, n_sessions=1)
+    final.setup = replace(final.setup, make_scorer=FixedScorer)
+    final.is_ended = lambda: True
+    assert list(final.run()) == ["same", REFERENCE]
+    assert "left out, as the user wanted no more: the metrics of 1 of 2 files" in final.notes
+
+
 def test_a_process_that_was_ended_early_does_not_count_like_a_whole_one(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +188,8 @@ def test_a_file_that_was_dropped_is_compared_no_more(files: dict[str, Path]) -> 
     assert found.meters["same"].quality().worst_db > 100
     assert found.meters["same"].quality().n_samples == 3
     bench.drop(["same"])
-    assert bench.compare("cpu-2t", range(1)) == Compared(meters={}, failed={})
+    found = bench.compare("cpu-2t", range(1))
+    assert (found.meters, found.failed) == ({}, {})
 
 
 def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> Iterator[float]:

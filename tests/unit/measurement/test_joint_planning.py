@@ -1,0 +1,175 @@
+"""How a last measurement divides its time: by a clock that only the work of its processes moves."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoquant.domain.feed import Feed
+from autoquant.domain.measurement import Footprint
+from autoquant.domain.quality import QualityMeter
+from autoquant.domain.target import Target
+from autoquant.errors import TargetError
+from autoquant.measurement import joint
+from autoquant.measurement.costs import LEAST_ROUNDS, FileCosts
+from autoquant.measurement.files import Compared, FileBenchSetup, Round
+from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.latency import REFERENCE
+from tests.fakes import FakeClock
+from tests.models import floats
+
+FILES = {f"t{number}": Path(f"t{number}.onnx") for number in range(20)}
+OPENING_S, REFERENCE_S = 0.1, 1.0
+N_WARMUPS = 3
+
+
+@dataclass
+class Process:
+    """What a process of a ``FileBench`` would answer, and what that takes.
+
+    Attributes:
+        clock: Moved by every answer.
+        file_s: Of one file in one round, by target.
+        reference_s: Of the baseline on a sample on the CPU provider.
+        broken: Processes in which the execution provider does not start, by number.
+        asked: Rounds that were asked for at once, with their target.
+    """
+
+    clock: FakeClock
+    file_s: Mapping[str, float]
+    reference_s: float = 0.0
+    broken: Sequence[int] = ()
+    opened: list[str] = field(default_factory=list)
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    n_started: int = 0
+
+    def __call__(self, *_: object, **__: object) -> "Process":
+        self.opened, self.n_started = [], self.n_started + 1
+        return self
+
+    def ready(self, **_: object) -> None:
+        self.clock.now += 0.3
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def call(self, method: str, *arguments: Any, **_: object) -> Any:
+        return getattr(self, f"_{method}")(*arguments)
+
+    def _open(self, key: str, _: Path) -> Mapping[str, Footprint]:
+        if self.n_started - 1 in self.broken:
+            raise TargetError("the execution provider does not start here")
+        self.clock.now += OPENING_S
+        self.opened.append(key)
+        return {target: Footprint(opening_ms=1e3 * OPENING_S, memory_mb=None) for target in self.file_s}
+
+    def _drop(self, keys: Sequence[str]) -> None:
+        self.opened = [key for key in self.opened if key not in keys]
+
+    def _open_reference(self) -> None:
+        self.clock.now += REFERENCE_S
+
+    def _warm_up(self, _: float) -> None:
+        self.clock.now += N_WARMUPS * sum(map(self._round_s, self.file_s))
+
+    def _round_s(self, target: str) -> float:
+        return len(self.opened) * self.file_s[target]
+
+    def _compare(self, target: str, samples: Sequence[int]) -> Compared:
+        n_files = len(self.opened) - 1
+        self.clock.now += len(samples) * (self.reference_s + n_files * self.file_s[target])
+        meters = {key: QualityMeter(["y"]) for key in self.opened if key != REFERENCE}
+        return Compared(meters=meters, failed={}, baseline_s=len(samples) * self.reference_s)
+
+    def _time(self, target: str, samples: Sequence[int]) -> list[Round]:
+        self.asked.append((target, len(samples)))
+        self.clock.now += len(samples) * self._round_s(target)
+        seconds = {key: [self.file_s[target]] for key in self.opened}
+        return [Round(sample, seconds, is_repeated=False) for sample in samples]
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, process: Process, seconds: float, *, n_feeds: int = 32, **known: Any
+) -> JointMeasurement:
+    """A measurement of all files within these seconds."""
+    monkeypatch.setattr(joint, "Worker", process)
+    monkeypatch.setattr("autoquant.measurement.joint.time.perf_counter", process.clock)
+    feeds: list[Feed] = [{"x": floats(1, 2)}] * n_feeds
+    targets = [Target(threads=threads) for threads in range(1, 1 + len(process.file_s))]
+    setup = FileBenchSetup(baseline=Path("float.onnx"), feeds=feeds, targets=targets, seed=0)
+    final = JointMeasurement(setup, FILES, process.clock.now + seconds, narrow=0.0, **known)
+    final.run()
+    return final
+
+
+def rounds_of(final: JointMeasurement, target: str) -> list[int]:
+    """How many each process ran."""
+    return list(Counter(number for number, name, _ in final.rounds if name == target).values())
+
+
+def planned(process: Process, latency_s: float) -> float:
+    """Seconds that a search would keep for it."""
+    costs = FileCosts(n_samples=32, opening_s=OPENING_S)
+    return (1 + len(FILES)) * costs.seconds(latency_s, is_rough=False) + REFERENCE_S + 3 * 0.3
+
+
+def test_the_time_that_a_search_keeps_is_enough_for_three_processes_of_as_many_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    final = measured(monkeypatch, process, planned(process, 0.02))
+    assert rounds_of(final, "cpu-1t") == [6, 6, 6]
+    assert process.clock.now == pytest.approx(final.deadline, rel=0.05)
+
+
+@pytest.mark.parametrize("seconds", [(0.005, 0.03), (0.03, 0.005)])
+def test_rounds_are_planned_by_what_they_take_on_each_target(
+    monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, float]
+) -> None:
+    process = Process(FakeClock(), dict(zip(("cpu-1t", "cpu-2t"), seconds, strict=True)))
+    least_s = planned(process, sum(seconds)) - 3 * (1 + len(FILES)) * sum(seconds)
+    final = measured(monkeypatch, process, least_s)
+    for target in process.file_s:
+        found = rounds_of(final, target)
+        assert len(found) == 3
+        assert min(found) >= LEAST_ROUNDS
+        assert next(n for name, n in process.asked if name == target) == 1
+    assert process.clock.now <= 1.05 * final.deadline
+
+
+def test_opening_the_reference_drops_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.002})
+    final = measured(monkeypatch, process, 6.0)
+    assert not final.notes
+    assert len(process.opened) == 1 + len(FILES)
+
+
+def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=0.3)
+    final = measured(monkeypatch, process, 20.0)
+    n_left = len(FILES) + 1 - len(process.opened)
+    assert 0 < n_left < len(FILES)
+    (said,) = final.notes
+    assert said == (
+        f"there was no time to compare the outputs of {n_left} of 20 files, which are left out; give more --time"
+    )
+    assert process.clock.now < 1.1 * final.deadline
+
+
+def test_it_says_whether_there_was_no_time_for_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    assert measured(monkeypatch, process, planned(process, 0.02)).is_late
+    assert not measured(monkeypatch, process, math.inf, n_sessions=2).is_late
+
+
+def test_a_provider_that_starts_no_more_leaves_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, broken=[2])
+    final = measured(monkeypatch, process, math.inf)
+    assert rounds_of(final, "cpu-1t") == [12, 12]
+    assert final.notes == [
+        "after 2 processes no further one could be measured: the execution provider does not start here"
+    ]
