@@ -307,7 +307,9 @@ def bench(
     affinity: Affinity = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
     streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
-    time_: Annotated[str, typer.Option("--time", metavar="TIME", help="Most time that it takes.")] = "60s",
+    time_: Annotated[
+        str, typer.Option("--time", metavar="TIME", help="Most time that it takes, but for the first process.")
+    ] = "60s",
     precision: Annotated[
         float, typer.Option(min=1e-4, max=0.5, help="Half the interval of a ratio, as a share, that is enough.")
     ] = 0.01,

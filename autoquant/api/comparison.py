@@ -13,6 +13,7 @@ import pandas as pd
 
 from autoquant.api import steps
 from autoquant.api.configuration import check_targets
+from autoquant.api.folder import enough_room
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
@@ -32,6 +33,8 @@ __all__ = ["Comparison", "Verdict", "compare"]
 
 _LEAST_SESSIONS = 5
 _MOST_SESSIONS = 40
+_COMPARING_SHARE = 0.25
+"""Of the time, for comparing outputs."""
 
 
 class Verdict(StrEnum):
@@ -266,13 +269,14 @@ def compare(
     """Measure models together, in rounds that all of them share, in several fresh processes.
 
     Processes are added until every ratio is known to ``precision``, or the time is over; whether a difference shows by
-    then has no influence on when it ends, so that the intervals hold.
+    then has no influence on when it ends, so that the intervals hold. Outputs are compared on as many samples as a
+    quarter of the time allows for; the notes say where these are not all.
 
     Args:
         models: At least two files; the first one is the baseline.
         data: Samples that all of them take.
         targets: Where they are timed.
-        seconds: At most, apart from the first process.
+        seconds: At most, but for the first process, which compares and times a few samples in any case.
         precision: Half the 95 % interval of a ratio, as a share of it; the notes say where it was missed.
         seed: Of orders.
 
@@ -286,20 +290,21 @@ def compare(
     check_targets(targets)
     for target in targets:
         provider_of(target.ep)
-    ports = [_ports(path) for path in paths]
-    samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
-    why_no_snr = _why_no_snr(ports)
-    joint = JointMeasurement(
-        FileBenchSetup(baseline=paths[0], feeds=tuple(samples.feeds), targets=tuple(targets), seed=seed),
-        {str(index): path for index, path in enumerate(paths) if index},
-        started + seconds,
-        n_sessions=_MOST_SESSIONS,
-        least_sessions=_LEAST_SESSIONS,
-        narrow=precision,
-        may_drop=False,
-        has_quality=not why_no_snr,
-    )
-    with steps.running(paths[0]):
+    with enough_room(paths[0]), steps.running(paths[0]):
+        ports = [_ports(path) for path in paths]
+        samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
+        why_no_snr = _why_no_snr(ports)
+        joint = JointMeasurement(
+            FileBenchSetup(baseline=paths[0], feeds=samples.feeds, targets=tuple(targets), seed=seed),
+            {str(index): path for index, path in enumerate(paths) if index},
+            started + seconds,
+            n_sessions=_MOST_SESSIONS,
+            least_sessions=_LEAST_SESSIONS,
+            narrow=precision,
+            may_drop=False,
+            has_quality=not why_no_snr,
+            comparing_share=_COMPARING_SHARE,
+        )
         measured = joint.run()
     for key, reason in joint.lost.items():
         raise ModelError(f"{paths[int(key)]}: {reason}; leave it out")

@@ -40,13 +40,16 @@ class JointMeasurement:
     Attributes:
         setup: The baseline, samples and targets.
         files: Model files by id, the most important first.
-        deadline: ``time.perf_counter()`` at which this should end; the first process runs every sample in any case.
+        deadline: ``time.perf_counter()`` at which this should end; the first process runs every sample in any case, but
+            for ``comparing_share``.
         is_ended: Whether nobody waits any more: what was measured so far is the result.
         n_sessions: Most processes.
         least_sessions: Where there is time.
         narrow: No further process is begun where half the 95 % interval of every ratio is this share of it.
         may_drop: Whether files that there is no time for are dropped, the least important first.
         has_quality: Whether outputs are compared with the baseline's.
+        comparing_share: Of the time that is left, for comparing outputs on all targets; a few samples are compared in
+            any case, all of them where it is None.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
         memory_bytes: Data that each may have.
         file_s: Seconds after which one file, opened or run on a few samples, is taken to hang; None for no limit. A
@@ -67,6 +70,7 @@ class JointMeasurement:
     narrow: float = 0.01
     may_drop: bool = True
     has_quality: bool = True
+    comparing_share: float | None = None
     superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
     memory_bytes: int | None = None
     file_s: float | None = None
@@ -282,7 +286,8 @@ class JointMeasurement:
 
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
-        while n_done < n_samples and not (n_done >= self._least_compared and self.is_ended()):
+        end = time.perf_counter() + self._comparing_s
+        while n_done < n_samples and not (n_done >= self._least_compared and self._why_no_more(end)):
             start = time.perf_counter()
             part = range(n_done, min(n_done + size, n_samples))
             found: Compared = worker.call("compare", target, part, seconds=self._session_limit_s)
@@ -293,9 +298,20 @@ class JointMeasurement:
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
             self._drop_what_is_late(worker, n_samples - n_done, seconds, found.baseline_s / len(part))
-        said = f"outputs were compared on {n_done} of the {n_samples} samples: the user wanted no more"
+        said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
+
+    @property
+    def _comparing_s(self) -> float:
+        """For comparing outputs on one target."""
+        return math.inf if self.comparing_share is None else self.comparing_share * self._left / len(self._targets)
+
+    def _why_no_more(self, end: float) -> str:
+        """Than the samples that were compared; empty where the next ones are."""
+        if self.is_ended():
+            return "the user wanted no more"
+        return "there was no time for more; give more --time" if time.perf_counter() > end else ""
 
     @property
     def _least_compared(self) -> int:

@@ -57,6 +57,15 @@ def test_without_time_nothing_can_be_said(models: tuple[Path, Path, Path]) -> No
     assert found.table["ratio_low"].isna().all()
 
 
+def test_without_time_outputs_are_compared_on_a_few_samples_and_that_is_said(
+    models: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint._CHUNK_S", 0.0)
+    found = compare(models, "eval.npz", seconds=0.01)
+    assert "outputs were compared on 5 of the 10 samples: there was no time for more; give more --time" in found.notes
+    assert found.table["snr_db"].notna()[1:].all()
+
+
 def test_a_precision_that_was_missed_is_said(models: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LEAST_SESSIONS", "_MOST_SESSIONS"):
         monkeypatch.setattr(f"autoquant.api.comparison.{name}", 2)

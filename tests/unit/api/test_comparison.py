@@ -1,17 +1,21 @@
+import pickle
 import weakref
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 from autoquant.api import comparison
 from autoquant.api.comparison import _why_imprecise, compare
 from autoquant.domain.measurement import Latency
+from autoquant.errors import OutputError
+from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
 from autoquant.model.io import load_any
-from tests.models import a_convnet, feed_of, saved
+from tests.models import a_convnet, feed_of, floats, model_of, saved
 
 
 def measured(half: float, n_sessions: int) -> Measured:
@@ -65,4 +69,27 @@ def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypa
     monkeypatch.setattr(comparison, "JointMeasurement", measure)
     path = saved(a_convnet(), tmp_path / "model.onnx")
     with pytest.raises(KeyboardInterrupt):
+        compare([path, path], [feed_of(a_convnet())])
+
+
+def test_samples_in_files_go_to_the_processes_as_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(setup: FileBenchSetup, *arguments: object, **options: object) -> None:
+        assert len(setup.feeds) == 3
+        assert len(pickle.dumps(setup)) < 10_000
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "JointMeasurement", measure)
+    path = saved(model_of("(float[N,8] x) => (float[N,8] y)", "y = Relu(x)"), tmp_path / "model.onnx")
+    np.save(tmp_path / "large.npy", floats(3, 200_000, 8))
+    with pytest.raises(KeyboardInterrupt):
+        compare([path, path], tmp_path / "large.npy")
+
+
+def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*arguments: object, **options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(comparison, "JointMeasurement", measure)
+    path = saved(a_convnet(), tmp_path / "model.onnx")
+    with pytest.raises(OutputError, match=r"model\.onnx: there is not enough memory; use fewer samples"):
         compare([path, path], [feed_of(a_convnet())])

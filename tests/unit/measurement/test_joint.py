@@ -314,3 +314,27 @@ def test_whoever_no_longer_waits_gets_a_few_samples_and_rounds_in_any_case(
     assert {latency.n_rounds for latency in found["other"].latency.values()} == {LEAST_ROUNDS}
     said = f"outputs were compared on {LEAST_ROUNDS} of the {N_FEEDS} samples: the user wanted no more"
     assert final.notes.count(said) == 1
+
+
+def test_all_files_are_compared_on_as_many_samples_as_their_share_of_the_time_allows(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint._CHUNK_S", 0.0)
+    final = measurement(files, n_sessions=1, seconds=600)
+    final.comparing_share = 0.0
+    found = final.run()
+    for key in ("same", "other"):
+        quality = found[key].judged.quality
+        assert quality is not None
+        assert quality.n_samples == LEAST_ROUNDS
+    why = "there was no time for more; give more --time"
+    assert final.notes.count(f"outputs were compared on {LEAST_ROUNDS} of the {N_FEEDS} samples: {why}") == 1
+
+
+def test_where_the_share_of_the_time_is_enough_every_sample_is_compared(files: dict[str, Path]) -> None:
+    final = measurement(files, n_sessions=1, seconds=600)
+    final.comparing_share = 0.25
+    quality = final.run()["other"].judged.quality
+    assert quality is not None
+    assert quality.n_samples == N_FEEDS
+    assert not any("outputs were compared on" in note for note in final.notes)
