@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoquant.domain.region import N_REGIONS
-from autoquant.errors import AutoquantError, UsageError
+from autoquant.errors import AutoquantError, DiskFullError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,14 @@ _RESUMED = "; a search that has trials goes on with --resume"
 
 @contextmanager
 def _errors(advice: str = "") -> Iterator[None]:
-    """What the user can put right is one sentence and exit code 2; ``advice`` is for who pressed Ctrl-C."""
+    """What the user can put right is one sentence and exit code 2.
+
+    ``advice`` is for who can go on with what is there: after Ctrl-C, or when there is room on the disk again.
+    """
     try:
         yield
     except AutoquantError as error:
-        typer.echo(f"autoquant: {error}", err=True)
+        typer.echo(f"autoquant: {error}{advice if isinstance(error, DiskFullError) else ''}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo(f"autoquant: interrupted{advice}", err=True)

@@ -3,6 +3,7 @@
 __all__ = [
     "AutoquantError",
     "DataError",
+    "DiskFullError",
     "MetricError",
     "ModelError",
     "OutputError",
@@ -39,6 +40,10 @@ class TargetError(AutoquantError):
 
 class OutputError(AutoquantError):
     """The output folder holds another run, or cannot be written."""
+
+
+class DiskFullError(OutputError):
+    """There is no room for what is to be written."""
 
 
 class UsageError(AutoquantError):

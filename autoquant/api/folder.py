@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoquant.api.lock import LOCK, FolderLock
-from autoquant.errors import OutputError
+from autoquant.errors import DiskFullError, OutputError
 
 __all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
 
@@ -60,19 +60,22 @@ class RunFolder:
         path: New or empty unless a run is resumed; what a run that was killed before it had a study has left counts as
             nothing.
         resume: Whether it holds a run that goes on.
+        advice: What to do where it should be new and is not empty.
 
     Raises:
         OutputError: It holds something else, another run is writing it, or it cannot be written.
     """
 
-    def __init__(self, path: Path, *, resume: bool) -> None:
+    def __init__(
+        self, path: Path, *, resume: bool, advice: str = "use --resume to go on with its run, or another --out"
+    ) -> None:
         self.path = path
         self.models = path / "models"
         self.journal = path / _JOURNAL
         self._earlier = path / "models.earlier"
         self._replaced = path / "models.replaced"
         self._copying = path / "models.part"
-        self._is_new = not resume
+        self._is_new, self._advice = not resume, advice
         with writing(path):
             if path.exists() and not path.is_dir():
                 raise OutputError(f"{path}: this is a file; choose a folder for --out")
@@ -90,9 +93,7 @@ class RunFolder:
 
     def _begin(self) -> None:
         if self._is_new and not self._is_unused():
-            raise OutputError(
-                f"{self.path}: this folder is not empty; use --resume to go on with its run, or another --out"
-            )
+            raise OutputError(f"{self.path}: this folder is not empty; {self._advice}")
         self.models.mkdir(exist_ok=True)
         if not self._is_new:  # what a killed run has left
             self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
@@ -293,14 +294,14 @@ def is_disk_full(error: OSError) -> bool:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a failure to write into one sentence."""
+def writing(path: Path, *, option: str = "--out") -> Iterator[None]:
+    """Turn a failure to write into one sentence; ``option`` is the one that says where to."""
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
-            raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
+            raise _disk_full(path) from error
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another {option}") from error
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -320,6 +321,10 @@ def enough_room(path: Path) -> Iterator[None]:
     except OSError as error:
         if not is_disk_full(error):
             raise
-        raise OutputError(f"{path}: the disk is full; free some room and go on with --resume") from error
+        raise _disk_full(path) from error
     except MemoryError as error:
         raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
+
+
+def _disk_full(path: Path) -> DiskFullError:
+    return DiskFullError(f"{path}: the disk is full; free some room and try again")

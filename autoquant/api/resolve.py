@@ -145,7 +145,7 @@ class _Resolution:
         """All of it; where it fails, nothing is left."""
         self.run.check()
         self.run.learn_of(self.source)
-        with closing(RunFolder(self.run.configuration.out, resume=False)) as place:
+        with closing(RunFolder(self.run.configuration.out, resume=False, advice="choose another --out")) as place:
             try:
                 place.take_journal(self.source)
                 with enough_room(place.path), place.log(), threadpool_limits(limits=1), quiet():

@@ -93,7 +93,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
 
 
 def _write(summary: JobSummary, folder: Path) -> None:
-    with writing(folder):
+    with writing(folder, option="--reports"):
         for name, text in (("summary.json", summary.json()), ("summary.md", summary.markdown())):
             part = folder / f"{name}.part"
             part.write_text(text, encoding="utf-8")
@@ -129,7 +129,7 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smok
     start = time.perf_counter()
     try:
         result = _run(_brief(asked) if smoke else asked, runs / asked.name)
-        with writing(folder):
+        with writing(folder, option="--reports"):
             shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
     except KeyboardInterrupt:
         return replace(row, error=ENDED_BY_USER, seconds=_since(start)), True
@@ -211,7 +211,7 @@ def _line(row: JobRow) -> str:
 def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     """``<date>``, ``<date>-2`` and so on, ``<date>-smoke`` for smoke runs; older runs keep their names."""
     date = f"{datetime.now().astimezone():%Y-%m-%d}" + (f"-{_SMOKE}" if smoke else "")
-    with writing(folder):
+    with writing(folder, option="--reports"):
         for number in range(1, 10_000):
             new = folder / (date if number == 1 else f"{date}-{number}")
             if (runs / new.name).exists():

@@ -250,8 +250,8 @@ class JointMeasurement:
         while n_done < len(samples):
             if n_done >= LEAST_ROUNDS and (self._left < 0 or n_done >= self._n_rounds):
                 break
-            start, n = time.perf_counter(), int(_CHUNK_S / self._round_s.get(target, _CHUNK_S))
-            part = samples[n_done : min(n_done + max(1, n), max(LEAST_ROUNDS, self._n_rounds))]
+            start, round_s = time.perf_counter(), self._round_s.get(target, math.inf)
+            part = samples[n_done : min(n_done + max(1, int(_CHUNK_S / round_s)), max(LEAST_ROUNDS, self._n_rounds))]
             found.extend(worker.call("time", target, part, seconds=self._session_limit_s))
             n_done += len(part)
             self._round_s[target] = max(1e-6, time.perf_counter() - start) / len(part)

@@ -68,6 +68,15 @@ def test_the_new_folder_is_a_run_that_goes_on(command: Command, digits: dict[Pat
     assert len(pd.read_csv("other/trials.csv")) == 17
 
 
+def test_a_folder_that_is_not_empty_is_refused_with_what_the_command_has(
+    command: Command, digits: dict[Path, bytes]
+) -> None:
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "digits")
+    assert result.exit_code == 2
+    assert result.stderr == "autoquant: digits: this folder is not empty; choose another --out\n"
+    assert contents("digits") == digits
+
+
 def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes]) -> None:
     result = command("resolve", "digits", "--min-snr", "20", "--out", "other", "--json")
     assert json.loads(result.stdout) == json.loads(Path("other/front.json").read_text())

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from autoquant import Budget, Demands, Target
 from autoquant.cli import app
+from autoquant.errors import DiskFullError
 from tests.models import a_convnet, a_quantized_chain, saved
 
 HEAVY = ("onnxruntime", "onnx", "optuna", "numpy", "pandas", "plotly")
@@ -216,6 +217,25 @@ def test_every_option_of_a_command_reaches_what_it_calls(
     monkeypatch.setattr(function, interrupted)
     CliRunner().invoke(app, command.split())
     assert asked == [(arguments, options)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "advice"),
+    [
+        (["search", "m.onnx"], "autoquant.api.search.search", "; a search that has trials goes on with --resume"),
+        (["resolve", "r", "--min-snr", "20", "--out", "o"], "autoquant.api.resolve.resolve", ""),
+        (["experiment", "run", "job.toml"], "autoquant.experiment.run.run_job", ""),
+    ],
+)
+def test_only_a_search_that_fills_the_disk_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], function: str, advice: str
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise DiskFullError("run: the disk is full")
+
+    monkeypatch.setattr(function, full)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (2, f"autoquant: run: the disk is full{advice}\n")
 
 
 def test_a_job_whose_model_is_not_there_fails_but_not_its_smoke_run(

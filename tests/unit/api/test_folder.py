@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autoquant.api.folder import RunFolder, is_disk_full, read_json, writing
-from autoquant.errors import OutputError
+from autoquant.api.folder import RunFolder, enough_room, is_disk_full, read_json, writing
+from autoquant.errors import DiskFullError, OutputError
 
 
 def a_run(path: Path) -> RunFolder:
@@ -31,6 +31,8 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path)
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(OutputError, match="this folder is not empty; use --resume"):
         RunFolder(tmp_path, resume=False)
+    with pytest.raises(OutputError, match=r"this folder is not empty; choose another --out$"):
+        RunFolder(tmp_path, resume=False, advice="choose another --out")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -366,11 +368,21 @@ def test_models_that_were_replaced_never_come_back(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_to_be_full(number: int) -> None:
     assert is_disk_full(OSError(number, "full"))
-    with pytest.raises(OutputError, match="the disk is full; free some room"), writing(Path("run")):
-        raise OSError(number, "full")
+    for noticed in (writing, enough_room):
+        with (
+            pytest.raises(DiskFullError, match=r"the disk is full; free some room and try again$"),
+            noticed(Path("run")),
+        ):
+            raise OSError(number, "full")
 
 
 def test_any_other_failure_to_write_has_its_reason() -> None:
     assert not is_disk_full(PermissionError(errno.EACCES, "denied"))
-    with pytest.raises(OutputError, match=r"run: cannot be written \(denied\)"), writing(Path("run")):
-        raise PermissionError(errno.EACCES, "denied")
+    refused = PermissionError(errno.EACCES, "denied")
+    with (
+        pytest.raises(OutputError, match=r"run: cannot be written \(denied\); choose another --out"),
+        writing(Path("run")),
+    ):
+        raise refused
+    with pytest.raises(OutputError, match="choose another --reports"), writing(Path("run"), option="--reports"):
+        raise refused
