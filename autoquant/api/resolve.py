@@ -20,7 +20,7 @@ from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Opened, Run
 from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.api.trials import Trials
-from autoquant.calibration.sources import DataSource
+from autoquant.calibration.sources import DataSource, is_missing
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
@@ -89,8 +89,8 @@ def resolve(
     """
     folder, deadline = Path(run), Deadline(seconds, spent_s=spent_s)
     document = read_json(folder / "run.json")
-    given = {"calibration": calibration, "evaluation": evaluation, "held_out": held_out}
-    asked = _configuration(folder, document, {name: source for name, source in given.items() if source is not None})
+    data = {"calibration": calibration, "evaluation": evaluation, "held_out": held_out}
+    asked = _configuration(folder, document, {"model": model, **data, "labels": labels, "space": space})
     if model is not None:
         asked = replace(asked, model=steps.model_path(model))
     if labels is not None:
@@ -321,20 +321,37 @@ def _interval(value: float, error: float, n_digits: int) -> str:
     return f"{value:.{n_digits}f} ({low:.{n_digits}f} to {high:.{n_digits}f})"
 
 
-def _configuration(folder: Path, document: Mapping[str, object], given: Mapping[str, DataSource]) -> Configuration:
-    """What was asked of the run, without its budget, demands and sampler."""
+def _configuration(
+    folder: Path, document: Mapping[str, object], given: Mapping[str, DataSource | None]
+) -> Configuration:
+    """What was asked of the run, without its budget, demands and sampler; ``given`` is what the user names again."""
     plain = document.get("configuration")
     if not isinstance(plain, dict):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; give the folder that a search has written")
     try:
-        return _parsed(plain, given)
+        asked = _parsed(plain, given)
+        _refuse_missing({name: plain[name] for name, again in given.items() if again is None and plain[name]})
     except AutoquantError as error:
         raise OutputError(f"{folder / 'run.json'}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(f"{folder / 'run.json'}: it is damaged ({error}); give the folder of another run") from error
+    return asked
 
 
-def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> Configuration:
+def _refuse_missing(named: Mapping[str, str]) -> None:
+    """Of what the search was given as paths, those that lead nowhere, as relative ones do from another folder."""
+    paths = {name: path for name, path in named.items() if name != "space" or path.endswith(".toml")}
+    missing = {name: path for name, path in paths.items() if is_missing(path)}
+    if missing:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        arguments = ", ".join(f"{name}=..." for name in missing)
+        raise UsageError(
+            f"what it names is not found from here: {', '.join(missing.values())}; give it with {options}"
+            f" or autoquant.resolve(..., {arguments})"
+        )
+
+
+def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) -> Configuration:
     metrics = parse_metrics(plain["metrics"])
     names = {str(metric): metric.name for metric in metrics}
     calibration = _source("calibration", plain, given)
@@ -364,8 +381,8 @@ def _target(plain: Mapping[str, Any]) -> Target:
     return Target(**{**plain, "affinity": tuple(plain["affinity"])})
 
 
-def _source(name: str, plain: Mapping[str, Any], given: Mapping[str, DataSource]) -> DataSource | None:
-    if name in given:
+def _source(name: str, plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) -> DataSource | None:
+    if given[name] is not None:
         return given[name]
     spelled: str | None = plain[name]
     if spelled is not None and spelled.startswith("<"):

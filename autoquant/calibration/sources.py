@@ -18,7 +18,17 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.reason import one_line
 from autoquant.errors import DataError
 
-__all__ = ["Arrays", "DataSource", "FeedReader", "Feeds", "as_array", "did_you_mean", "read_parts", "source_name"]
+__all__ = [
+    "Arrays",
+    "DataSource",
+    "FeedReader",
+    "Feeds",
+    "as_array",
+    "did_you_mean",
+    "is_missing",
+    "read_parts",
+    "source_name",
+]
 
 
 @runtime_checkable
@@ -51,12 +61,18 @@ class Feeds:
 
 
 _SUFFIXES = (".npy", ".npz")
+_CALLABLE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
 
 
 def source_name(source: DataSource) -> str:
     """How messages and reports call the source."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"<{type(source).__name__}>"
+
+
+def is_missing(source: str) -> bool:
+    """Whether it is a path that leads nowhere from the current folder; ``module:callable`` is none."""
+    return not _exists(Path(source)) and not _CALLABLE.fullmatch(source)
 
 
 def read_parts(
@@ -84,7 +100,7 @@ def read_parts(
         return [_read_file(array_files, file, input_names, f"{role} data {file}") for file in files]
     if path.suffix.lower() in _SUFFIXES:
         return [_read_file(array_files, path, input_names, where)]
-    names = re.fullmatch(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", str(source))
+    names = _CALLABLE.fullmatch(str(source))
     if names:
         return [_read_callable(names[1], names[2], where)]
     problem = "files of this kind cannot be read" if _exists(path) else "there is no such file or folder"

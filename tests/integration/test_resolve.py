@@ -292,6 +292,23 @@ def test_a_space_that_has_moved_is_given_again(command: Command) -> None:
     assert "run: its run has another space (own.toml, now default)" in other.stderr
 
 
+def test_from_another_folder_what_is_not_found_is_named_with_the_options_for_it(
+    command: Command, search: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert search(trials="2", space="quick").exit_code == 0
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    asked = ["resolve", "../run", "--min-snr", "10", "--out", "other"]
+    refused = command(*asked, "--calibration", "../calib.npz")
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "autoquant: ../run/run.json: what it names is not found from here: model.onnx, eval.npz; give it with"
+        " --model, --evaluation or autoquant.resolve(..., model=..., evaluation=...)\n"
+    )
+    again = ("--calibration", "../calib.npz", "--evaluation", "../eval.npz", "--model", "../model.onnx")
+    assert "not found" not in command(*asked, *again).stderr
+
+
 @pytest.mark.usefixtures("workplace")
 def test_data_that_were_python_objects_are_given_again() -> None:
     own = example("digits")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoquant.calibration.files import HELD_BYTES, Array, FileArray
-from autoquant.calibration.sources import Arrays, DataSource, Feeds, read_parts, source_name
+from autoquant.calibration.sources import Arrays, DataSource, Feeds, is_missing, read_parts, source_name
 from autoquant.domain.feed import Feed
 from autoquant.errors import DataError
 
@@ -121,8 +121,15 @@ def test_a_source_is_called_by_its_path_or_its_type() -> None:
     assert [source_name(source) for source in ("a/b.npz", Path("c.npy"), {"x": X})] == ["a/b.npz", "c.npy", "<dict>"]
 
 
+def test_a_callable_and_what_is_there_are_not_missing(work_folder: Path) -> None:
+    (work_folder / "d").mkdir()
+    assert not is_missing("d")
+    assert not is_missing("module.of_mine:samples")
+
+
 @pytest.mark.parametrize("name", ["none.npz", "none.npy", "none.csv", "none"])
 def test_a_missing_file_is_refused(work_folder: Path, name: str) -> None:
+    assert is_missing(name)
     assert refused(name).startswith(f"calibration data {name}: there is no such file")
     assert refused(name).endswith(FORMS)
 
