@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -136,8 +137,7 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smok
     except AutoquantError as error:
         return replace(row, error=str(error), seconds=_since(start)), False
     except Exception as error:  # a fault of ours must not stop the other models
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return replace(row, error=f"this is a fault of autoquant: {reason}", seconds=_since(start)), False
+        return replace(row, error=_fault(error, runs / f"{asked.name}-fault.txt"), seconds=_since(start)), False
     ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
     n_evaluations = len(result.record.evaluations)
     found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
@@ -146,6 +146,15 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smok
         nothing = f"no quantized candidate was measured: {reasons[0]}"
         found = replace(found, best_ratio=_NO_RATIOS, error=nothing)
     return found, is_ended
+
+
+def _fault(error: Exception, file: Path) -> str:
+    """What it is, and the file beside the runs that has its traceback."""
+    with writing(file, option="--reports"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a fault of autoquant: {reason}; its traceback is in {_short(str(file))}"
 
 
 def _why_nothing(record: RunRecord, *, is_ended: bool, smoke: bool) -> list[str]:

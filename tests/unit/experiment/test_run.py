@@ -97,7 +97,12 @@ def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: py
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr("autoquant.experiment.run.search", search)
-    assert rows_of(run(TINY))["tiny"]["error"] == "this is a fault of autoquant: ZeroDivisionError: division by zero"
+    outcome = run(TINY)
+    file = Path("reports", "_runs", "small", outcome.summary_path.parent.name, "tiny-fault.txt")
+    reason = "this is a fault of autoquant: ZeroDivisionError: division by zero"
+    assert rows_of(outcome)["tiny"]["error"] == f"{reason}; its traceback is in {file}"
+    first, *_, last = file.read_text().splitlines()
+    assert (first, last) == ("Traceback (most recent call last):", "ZeroDivisionError: division by zero")
 
 
 def test_a_search_is_asked_for_all_that_a_job_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
