@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from autoquant.api.comparison import compare
     from autoquant.api.configuration import Budget, Demands
+    from autoquant.api.finished import load_result
     from autoquant.api.inspect import inspect_model
     from autoquant.api.resolve import resolve
     from autoquant.api.result import SearchResult
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "find_regions",
     "inspect_model",
+    "load_result",
     "measure",
     "open_bench",
     "prepare",
@@ -44,6 +46,7 @@ _HOMES = {
     "StructureSampler": "api.sampler",
     "Target": "domain.target",
     "inspect_model": "api.inspect",
+    "load_result": "api.finished",
     "resolve": "api.resolve",
     "search": "api.search",
     **dict.fromkeys(

@@ -31,7 +31,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.study.sampler import SAMPLER_ATTRIBUTES
 
-__all__ = ["Study", "quiet"]
+__all__ = ["Study", "quiet", "read_evaluations"]
 
 _NAME = "autoquant"
 _SNR = "snr_db"
@@ -46,6 +46,19 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         optuna.logging.set_verbosity(before)
+
+
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """All that were told to a study, in order and as they were told, from its journal.
+
+    Raises:
+        OutputError: There is no such file.
+        Exception: Whatever json and Optuna raise on a damaged one.
+    """
+    if not path.exists():  # Optuna would begin one
+        raise OutputError(f"{path}: there is no such study")
+    stored = optuna.load_study(study_name=_NAME, storage=JournalStorage(JournalFileBackend(str(path))))
+    return [_evaluation(trial) for trial in stored.get_trials(deepcopy=False)]
 
 
 class Study:

@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 PAGES = (README, *sorted(GUIDE.glob("*.md")))
 COMMANDS = ("search", "resolve", "regions", "inspect", "bench", "experiment run")
-TESTED_PYTHON = {"README.md": 1, "python.md": 2, "front.md": 1, "objectives.md": 2}
+TESTED_PYTHON = {"README.md": 1, "python.md": 3, "front.md": 1, "objectives.md": 2}
 """Blocks that a test below runs."""
 
 
@@ -81,16 +81,24 @@ def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_the_steps_of_the_guide_build_a_candidate() -> None:
+def test_the_finished_run_of_the_guide_is_opened(searched: Path) -> None:
+    shutil.copytree(searched, "run")
     names: dict[str, object] = {}
     exec(blocks(GUIDE / "python.md", "python")[0], names)
+    assert names["result"].best(min_snr_db=20).path.exists()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("files")
+def test_the_steps_of_the_guide_build_a_candidate() -> None:
+    names: dict[str, object] = {}
+    exec(blocks(GUIDE / "python.md", "python")[1], names)
     assert names["measurement"].quality.worst_db > 10  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("files")
 def test_the_study_of_the_guide_is_optimized() -> None:
     names: dict[str, object] = {}
-    steps, own = blocks(GUIDE / "python.md", "python")
+    _, steps, own = blocks(GUIDE / "python.md", "python")
     assert "n_trials=50" in own
     exec(steps + own.replace("n_trials=50", "n_trials=6"), names)
     trials = names["study"].trials  # type: ignore[attr-defined]

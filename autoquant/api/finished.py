@@ -1,0 +1,70 @@
+"""A finished run, read from the files of its folder."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autoquant.api.folder import read_json
+from autoquant.api.result import SearchResult
+from autoquant.domain.front import RunRecord
+from autoquant.domain.reason import one_line
+from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.errors import OutputError, UsageError
+from autoquant.report.front_json import front_from_json
+from autoquant.study.study import read_evaluations
+
+__all__ = ["load_result"]
+
+
+def load_result(run: str | os.PathLike[str]) -> SearchResult:
+    """Open a finished run again, as ``search`` or ``resolve`` returned it.
+
+    Args:
+        run: Its folder.
+
+    Returns:
+        The same front and trials. Files do not hold all of the record: its ledger is None, as ``ledger.csv`` has only
+        the numbers, inputs and outputs of regions are empty, qualities of members are of 0 samples, and SNRs from
+        200 dB on infinite.
+
+    Raises:
+        UsageError: The folder holds no run, one that is not finished, or damaged files.
+    """
+    folder = Path(run)
+    if not os.path.exists(folder / "run.json"):  # that of Path raises where a folder is closed or a name too long
+        raise UsageError(f"{folder}: there is no run; give the folder that a search has written")
+    if not os.path.exists(folder / "front.json"):
+        raise UsageError(f"{folder}: its run is not finished; go on with it by autoquant.search(..., resume=True)")
+    try:
+        return SearchResult(folder, _record(folder, read_json(folder / "run.json")))
+    except (AttributeError, KeyError, OSError, OutputError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{folder}: its files are damaged ({one_line(error)}); give the folder of another run"
+        ) from error
+
+
+def _record(folder: Path, document: Mapping[str, Any]) -> RunRecord:
+    saved = document["seconds_saved"]
+    return RunRecord(
+        front=front_from_json((folder / "front.json").read_text(encoding="utf-8")),
+        regions=tuple(map(_region, document["regions"])),
+        evaluations=tuple(read_evaluations(folder / "study.journal")),
+        environment=dict(document["environment"]),
+        configuration=dict(document["configuration"]),
+        phases={name: float(seconds) for name, seconds in document["seconds"].items()},
+        notes=tuple(map(str, document["notes"])),
+        seconds_saved=None if saved is None else float(saved),
+    )
+
+
+def _region(row: Mapping[str, Any]) -> Region:
+    return Region(
+        id=RegionId(row["id"]),
+        nodes=tuple(map(NodeName, row["nodes"])),
+        inputs=(),
+        outputs=(),
+        pattern=row["pattern"],
+        op_types=tuple(row["op_types"]),
+        work=float(row["work"]),
+    )

@@ -1,0 +1,80 @@
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from autoquant import Budget, SearchResult, load_result, search
+from autoquant.errors import UsageError
+from tests.models import floats, model_of, saved
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    """What a search of a small model returned."""
+    folder = tmp_path_factory.mktemp("finished")
+    model = model_of("(float[N,4] x) => (float[N,3] y)", "h = MatMul(x, w) y = Relu(h)", {"w": floats(4, 3)})
+    path = saved(model, folder / "model.onnx")
+    data = [{"x": floats(1, 4, seed=seed)} for seed in range(8)]
+    return search(path, calibration=data, budget=Budget(trials=3), out=folder / "run", cache=folder)
+
+
+@pytest.fixture
+def run(result: SearchResult, tmp_path: Path) -> Path:
+    """Its folder, to be changed."""
+    return Path(shutil.copytree(result.folder, tmp_path / "run"))
+
+
+def test_a_finished_run_has_the_front_and_the_trials_that_its_search_returned(result: SearchResult) -> None:
+    found = load_result(str(result.folder))
+    assert found.folder == result.folder
+    pd.testing.assert_frame_equal(found.front, result.front)
+    pd.testing.assert_frame_equal(found.trials, result.trials)
+    assert found.best(min_snr_db=20).path == result.best(min_snr_db=20).path
+    assert found.record.evaluations == result.record.evaluations
+    assert found.record.notes == result.record.notes
+    assert found.record.environment == json.loads(json.dumps(result.record.environment))
+    assert found.record.configuration["trials"] == 3
+    assert found.record.phases.keys() == result.record.phases.keys()
+    assert [(r.id, r.nodes, r.work) for r in found.record.regions] == [
+        (r.id, r.nodes, r.work) for r in result.record.regions
+    ]
+
+
+def test_reading_a_run_leaves_it_as_it_is(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert load_result(run).record.ledger is None
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "file.npy", np.zeros(1))
+    for path in (tmp_path, tmp_path / "gone", tmp_path / "file.npy", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError, match="there is no run; give the folder that a search has written"):
+            load_result(path)
+
+
+def test_a_run_without_a_front_is_not_finished(run: Path) -> None:
+    (run / "front.json").unlink()
+    with pytest.raises(UsageError, match=r"run: its run is not finished; go on with it by autoquant\.search"):
+        load_result(run)
+
+
+def without_regions(file: Path) -> None:
+    file.write_text(json.dumps({"regions": None, **dict.fromkeys(("seconds_saved", "environment"))}))
+
+
+@pytest.mark.parametrize("name", ["run.json", "front.json", "study.journal"])
+@pytest.mark.parametrize(
+    "damage",
+    [Path.unlink, without_regions, lambda file: file.write_text("{"), lambda file: file.write_text("[]\n[]\n")],
+)
+def test_damaged_files_are_refused_in_one_sentence(run: Path, name: str, damage: Callable[[Path], object]) -> None:
+    damage(run / name)
+    with pytest.raises(UsageError, match=rf"^{re.escape(str(run))}: [^\n]+$"):
+        load_result(run)
+    assert (damage is Path.unlink) != (run / name).exists()
