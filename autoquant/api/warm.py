@@ -23,6 +23,7 @@ from autoquant.errors import OutputError, UsageError
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
+from autoquant.model.rewrite import constants_as_initializers, infer_shapes
 from autoquant.qdq.imported import Quantized, format_there, of_graph, of_overrides
 from autoquant.report.front_json import front_from_json
 from autoquant.runtime.overrides import load_overrides
@@ -141,7 +142,7 @@ def read_warm_start(path: Path) -> WarmSource:
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         return _read_run(path)
     if path.suffix == ".onnx":
-        return QuantizedFile(of_graph(Graph(load_any(path))))
+        return QuantizedFile(of_graph(Graph(infer_shapes(constants_as_initializers(load_any(path))))))
     if path.suffix == ".json":
         return QuantizedFile(of_overrides(load_overrides(path)))
     raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")

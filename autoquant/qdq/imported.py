@@ -20,6 +20,9 @@ _DYNAMIC = {
     "com.microsoft:MatMulNBits": DType.S8,
 }
 """Operators that find ranges when the model runs, with the type to which they round what they read."""
+_QUANTIZING = ("QuantizeLinear", "com.microsoft:QuantizeLinear")
+_DEQUANTIZING = ("DequantizeLinear", "com.microsoft:DequantizeLinear")
+"""onnxruntime's quantizer writes those of its own domain where it is told to ``UseQDQContribOps``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Quantized:
     Attributes:
         types: By tensor, for readers of which nothing else is known.
         read: By tensor and output of the node that reads it.
+        entered: By name of the node that reads and position of the input: preprocessing renames tensors of nodes whose
+            names stay.
         received: By tensor and name of the node that reads it, where it is not that of ``types``.
         written: Outputs of the nodes of that model: their readings are known.
         constants: Other tensors that are quantized, e.g. weights; None where readings say enough.
@@ -38,6 +43,7 @@ class Quantized:
 
     types: Mapping[TensorName, DType]
     read: Mapping[tuple[TensorName, TensorName], DType] = field(default_factory=dict)
+    entered: Mapping[tuple[NodeName, int], DType] = field(default_factory=dict)
     received: Mapping[tuple[TensorName, NodeName], DType] = field(default_factory=dict)
     written: frozenset[TensorName] = frozenset()
     constants: frozenset[TensorName] | None = None
@@ -45,7 +51,7 @@ class Quantized:
 
     def type_of_dynamic(self, node: Node) -> DType | None:
         """To which type a node of the float model rounds what it reads as one of ``dynamic``; None where it is none."""
-        names = [NodeName(f"{name}{end}") for name in (node.name, original_name(node.name)) for end in ("", *QUANTIZED)]
+        names = [NodeName(f"{name}{end}") for name in _names(node) for end in ("", *QUANTIZED)]
         return next((self.dynamic[name] for name in names if name in self.dynamic), None)
 
     def type_read(self, node: Node, tensor: TensorName, graph: Graph) -> DType | None:
@@ -54,6 +60,9 @@ class Quantized:
         for output in outputs:
             if (tensor, output) in self.read:
                 return self.read[tensor, output]
+        for place in ((name, node.inputs.index(tensor)) for name in _names(node)):
+            if place in self.entered:
+                return self.entered[place]
         if not self.written.isdisjoint(outputs):
             return None
         return self.received.get((tensor, node.name), self.types.get(tensor))
@@ -63,17 +72,19 @@ def of_graph(graph: Graph) -> Quantized:
     """What a model stores as integers by QuantizeLinear nodes, and which operators find their ranges themselves."""
     types: dict[TensorName, DType] = {}
     read: dict[tuple[TensorName, TensorName], DType] = {}
+    entered: dict[tuple[NodeName, int], DType] = {}
     for node in graph.nodes:
-        found = _type_of(node, graph) if node.op_type == "QuantizeLinear" else None
+        found = _type_of(node, graph) if node.op_type in _QUANTIZING else None
         if found is None or graph.is_known(node.inputs[0]):
             continue
         tensor = _root(node.inputs[0], graph)
         types.setdefault(tensor, found)
-        for output in _readers(node, graph):
-            read[tensor, output] = found
+        for reader, position in _readers(node, graph):
+            read.update({(tensor, _original(output)): found for output in reader.outputs})
+            entered[reader.name, position] = found
     written = frozenset(_original(name) for node in graph.nodes for name in node.outputs)
     dynamic = {node.name: _DYNAMIC[node.op_type] for node in graph.nodes if _is_dynamic(node)}
-    return Quantized(types=types, read=read, written=written, dynamic=dynamic)
+    return Quantized(types=types, read=read, entered=entered, written=written, dynamic=dynamic)
 
 
 def of_overrides(overrides: Mapping[str, Sequence[Mapping[str, Any]]]) -> Quantized:
@@ -187,33 +198,38 @@ _TYPES = {name: dtype for dtype, name in TYPE_NAMES.items()}
 
 
 def _type_of(quantize: Node, graph: Graph) -> DType | None:
-    """What a QuantizeLinear stores; None for what no scheme has, and where it does not say so by its zero point."""
-    if len(quantize.inputs) < 3:
-        return None
-    name = graph.dtype(quantize.inputs[2])
+    """What a QuantizeLinear stores, u8 where neither its zero point nor its output says so; None for other types."""
+    has_zero_point = any(quantize.inputs[2:3])
+    name = graph.dtype(quantize.inputs[2] if has_zero_point else quantize.outputs[0]) or "uint8"
     return next((dtype for dtype in DType if dtype.numpy.name == name), None)
 
 
 def _root(tensor: TensorName, graph: Graph) -> TensorName:
     """The float tensor behind pairs in a row, which convert from one type to another."""
-    while (dequantize := graph.producer.get(tensor)) is not None and dequantize.op_type == "DequantizeLinear":
+    while (dequantize := graph.producer.get(tensor)) is not None and dequantize.op_type in _DEQUANTIZING:
         quantize = graph.producer.get(dequantize.inputs[0])
-        if quantize is None or quantize.op_type != "QuantizeLinear":
+        if quantize is None or quantize.op_type not in _QUANTIZING:
             break
         tensor = quantize.inputs[0]
     return _original(tensor)
 
 
-def _readers(quantize: Node, graph: Graph) -> Iterable[TensorName]:
-    """Outputs of the nodes that read what a QuantizeLinear stores, behind its DequantizeLinear.
+def _readers(quantize: Node, graph: Graph) -> Iterable[tuple[Node, int]]:
+    """Nodes that read what a QuantizeLinear stores, behind its DequantizeLinear, with the position of that input.
 
     An operator with a float weight runs in float, whatever it reads.
     """
     for dequantize in graph.consumers.get(quantize.outputs[0], ()):
-        if dequantize.op_type == "DequantizeLinear":
-            for reader in graph.consumers.get(dequantize.outputs[0], ()):
+        if dequantize.op_type in _DEQUANTIZING:
+            tensor = dequantize.outputs[0]
+            for reader in graph.consumers.get(tensor, ()):
                 if weight_of(reader, graph) is None:
-                    yield from map(_original, reader.outputs)
+                    yield reader, reader.inputs.index(tensor)
+
+
+def _names(node: Node) -> tuple[NodeName, NodeName]:
+    """That of a prepared node, and the one in the user's file where onnxruntime fused it."""
+    return node.name, NodeName(original_name(node.name))
 
 
 def _original(tensor: TensorName) -> TensorName:

@@ -8,9 +8,9 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
-from autoquant.api.warm import EarlierRun, read_warm_start
+from autoquant.api.warm import EarlierRun, QuantizedFile, read_warm_start
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import BiasCorrection, Rounding, Scheme
+from autoquant.domain.scheme import BiasCorrection, DType, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.graph.regions import find_regions
@@ -100,6 +100,16 @@ def test_a_float_model_quantizes_nothing(tmp_path: Path) -> None:
         node.name = name
     found = source.assignments(regions, space, Graph(model))
     assert (found.assignments, found.note) == ((), "0 of 2 regions are quantized there")
+
+
+def test_numbers_of_quantization_may_be_constant_nodes(tmp_path: Path) -> None:
+    body = """s = Constant<value = float {0.1}>() z = Constant<value = int8 {3}>()
+              q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Sigmoid(d)"""
+    quantized = model_of("(float[4] x) => (float[4] y)", body)
+    del quantized.graph.value_info[:]
+    source = read_warm_start(saved(quantized, tmp_path / "q.onnx"))
+    assert isinstance(source, QuantizedFile)
+    assert source.found.types == {"x": DType.S8}
 
 
 def test_a_type_of_activations_that_the_space_lacks_gives_the_nearest_scheme(tmp_path: Path) -> None:

@@ -4,16 +4,18 @@ from typing import Any
 
 import onnx
 import pytest
-from onnxruntime.quantization import quantize_dynamic
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.graph.preprocess import prepare
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from autoquant.qdq.imported import FormatThere, Quantized, format_there, of_graph, of_overrides
 from autoquant.qdq.overrides import tensor_quant_overrides
 from autoquant.runtime.overrides import load_overrides
 from tests.graphs import U8S8_CHANNEL, U16S8, case_of, scheme
-from tests.models import a_convnet, a_quantized_chain, floats, model_of
+from tests.models import a_convnet, a_quantized_chain, feed_of, floats, model_of, saved
+from tests.quantized import quantized_by_recipe
 
 LINEAR = scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)
 SQUARE = "float[4,4]"
@@ -72,6 +74,57 @@ def test_a_convolution_with_a_float_weight_is_float() -> None:
     plain = model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, {f"w{i}": floats(4, 4, 1, 1) for i in (1, 2, 3)})
     assert there("a", found, plain) is not None
     assert there("b", found, plain) is None
+
+
+MATRICES = {"w": floats(4, 4), "v": floats(4, 4, seed=1)}
+REWRITTEN = {
+    "a MatMul as a Gemm between Reshapes": model_of(
+        "(float[1,4,4] x) => (float[1,4,4] y)", "a = MatMul(x, w) s = Sigmoid(a) y = MatMul(s, v)", MATRICES
+    ),
+    "a MatMul with its Add": model_of(
+        f"({SQUARE} x) => ({SQUARE} y)",
+        "a = MatMul(x, w) t = Add(a, b) s = Sigmoid(t) y = MatMul(s, v)",
+        {**MATRICES, "b": floats(4)},
+    ),
+    "a Conv with its BatchNormalization": model_of(
+        "(float[1,4,4,4] x) => (float[1,4,4,4] y)",
+        "a = Conv(x, w) n = BatchNormalization(a, scale, b, mean, var) s = Sigmoid(n) y = Conv(s, v)",
+        {
+            **{name: matrix.reshape(4, 4, 1, 1) for name, matrix in MATRICES.items()},
+            **{name: floats(4, seed=i) for i, name in enumerate(("scale", "b", "mean"))},
+            "var": abs(floats(4)),
+        },
+    ),
+}
+"""Models of which preprocessing changes the tensors that the first linear operator reads or writes."""
+
+
+@pytest.mark.parametrize("model", REWRITTEN.values(), ids=REWRITTEN)
+def test_operators_that_preprocessing_rewrites_are_found_by_their_names(tmp_path: Path, model: onnx.ModelProto) -> None:
+    graph = prepare(saved(model, tmp_path / "float.onnx"), [feed_of(model)]).graph
+    first, last = (node.name for node in graph.nodes if node.op_type in ("Conv", "Gemm"))
+    recipe = quantized_by_recipe(model, tmp_path, QuantFormat.QDQ, QuantType.QUInt8, nodes_to_exclude=["y"])
+    found = of_graph(Graph(recipe))
+    assert there(first, found, graph.model) == FormatThere(DType.U8, frozenset(Operators))
+    assert there(last, found, graph.model) is None
+
+
+@pytest.mark.parametrize(("activation", "dtype"), [(QuantType.QUInt8, DType.U8), (QuantType.QInt16, DType.S16)])
+def test_nodes_of_the_domain_of_onnxruntime_quantize_too(tmp_path: Path, activation: QuantType, dtype: DType) -> None:
+    options = {"UseQDQContribOps": True}
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QDQ, activation, extra_options=options)
+    assert {node.domain for node in recipe.graph.node if node.op_type == "QuantizeLinear"} == {"com.microsoft"}
+    assert there("a a_relu", of_graph(Graph(recipe)), a_convnet()) == FormatThere(dtype, frozenset(Operators))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "dtype"), [("", DType.U8), ("<output_dtype = 3>", DType.S8), ("<output_dtype = 5>", DType.S16)]
+)
+def test_a_zero_point_that_is_left_out_is_that_of_the_type_that_is_written(attribute: str, dtype: DType) -> None:
+    body = f"q = QuantizeLinear{attribute}(x, s) d = DequantizeLinear(q, s) y = Sigmoid(d)"
+    quantized = model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"s": 0.1})
+    plain = model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Sigmoid(x)")
+    assert there("y", of_graph(Graph(quantized)), plain) == FormatThere(dtype, frozenset({Operators.ALL}))
 
 
 def test_a_float_model_has_nothing_quantized() -> None:
