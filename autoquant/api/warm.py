@@ -20,6 +20,7 @@ from autoquant.domain.scheme import (
 )
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, UsageError
+from autoquant.graph.regions import linear_alone
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
@@ -56,15 +57,19 @@ class EarlierRun:
     schemes: Mapping[str, Scheme]
     members: Sequence[Assignment]
 
-    def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:  # noqa: ARG002
+    def assignments(self, regions: Sequence[Region], space: SearchSpace, graph: Graph) -> WarmStart:
         """Its members in the regions and schemes of now."""
-        home = match_regions(self.regions, regions)
-        became: dict[str, str] = {}
+        home, alone = match_regions(self.regions, regions), linear_alone(graph, regions)
+        became: dict[str, set[str]] = {}
         found = []
         for member in self.members:
-            there = {here: member[other] for here, other in home.items() if other in member}
-            assignment = {region: self._translated(name, space, region, became) for region, name in there.items()}
-            assignment = {region: name for region, name in assignment.items() if name != FLOAT}
+            assignment = {}
+            for region, old in ((here, member[other]) for here, other in home.items() if other in member):
+                new = self._translated(old, space, region, is_linear_alone=region in alone)
+                if new != old:
+                    became.setdefault(old, set()).add(new)
+                if new != FLOAT:
+                    assignment[region] = new
             if assignment and assignment not in found:
                 found.append(assignment)
         note = (
@@ -72,21 +77,21 @@ class EarlierRun:
             f" its {len(self.members)} members give {len(found)} assignments"
         )
         if became:
-            note += f"; of its schemes {', '.join(f'{old} became {new}' for old, new in sorted(became.items()))}"
+            changes = (f"{old} became {' or '.join(sorted(new))}" for old, new in sorted(became.items()))
+            note += f"; of its schemes {', '.join(changes)}"
         return WarmStart(tuple(found), note)
 
-    def _translated(self, name: str, space: SearchSpace, region: RegionId, became: dict[str, str]) -> str:
-        """The scheme of that name, or the nearest one that the region may take, which ``became`` tells."""
+    def _translated(self, name: str, space: SearchSpace, region: RegionId, *, is_linear_alone: bool) -> str:
+        """The scheme of that name, or the nearest one that the region may take, or float."""
         choices = space.choices[region]
         if name in choices:
             return name
         wanted = space.schemes.get(name, self.schemes.get(name))
         if wanted is None:
-            nearest = None
-        else:
-            nearest = nearest_scheme(wanted, [space.schemes[choice] for choice in choices if choice != FLOAT])
-        became[name] = FLOAT if nearest is None else nearest.name
-        return became[name]
+            return FLOAT
+        known = [space.schemes[choice] for choice in choices if choice != FLOAT]
+        nearest = nearest_scheme(wanted, known, is_linear_alone=is_linear_alone)
+        return FLOAT if nearest is None else nearest.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,16 +50,24 @@ def match_regions(earlier: Sequence[KnownRegion], now: Sequence[Region]) -> dict
     return found
 
 
-def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme]) -> Scheme | None:
+def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme], *, is_linear_alone: bool = False) -> Scheme | None:
     """The one that quantizes the same operators, with ranges from calibration or not, and is most alike.
 
     Types count first, then granularity, block sizes, symmetry, powers of two, saturation, ranges, bias correction,
     rounding.
 
-    None where no choice quantizes the same operators; the first one of equals.
+    Args:
+        wanted: What another space has.
+        choices: What a region may take.
+        is_linear_alone: Whether ``operators`` changes nothing in that region.
+
+    Returns:
+        None where no choice quantizes the same operators; the first one of equals.
     """
     alike = [
-        scheme for scheme in choices if scheme.operators is wanted.operators and scheme.is_dynamic is wanted.is_dynamic
+        scheme
+        for scheme in choices
+        if scheme.is_dynamic is wanted.is_dynamic and (is_linear_alone or scheme.operators is wanted.operators)
     ]
     return min(alike, key=lambda scheme: _distance(wanted, scheme), default=None)
 

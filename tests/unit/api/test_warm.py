@@ -47,6 +47,27 @@ def test_unknown_schemes_become_the_nearest_or_float() -> None:
     assert found.note.endswith("; of its schemes lost became float, old became a")
 
 
+def test_all_that_a_scheme_became_is_told() -> None:
+    run = a_run({"r0": "old", "r1": "old"}, schemes={"old": a_scheme("old")})
+    found = run.assignments(REGIONS, replace(SPACE, choices={**SPACE.choices, RegionId("r1"): ("float",)}), GRAPH)
+    assert found.assignments == ({"r0": "a"},)
+    assert found.note.endswith("; of its schemes old became a or float")
+
+
+def test_a_scheme_for_linear_operators_becomes_its_twin_where_a_region_has_no_others() -> None:
+    model = model_of(
+        "(float[4,4] x) => (float[4,4] y)", "a = Gemm(x, w) b = Sigmoid(a) y = Gemm(b, w)", {"w": floats(4, 4)}
+    )
+    regions = find_regions(Graph(model), [node.name for node in Graph(model).nodes])
+    mixed, alone = (region.id for region in regions)
+    space = SearchSpace(choices=dict.fromkeys((mixed, alone), ("float", "a")), schemes=SCHEMES)
+    known = [KnownRegion(id=region.id, nodes=region.nodes, pattern=region.pattern) for region in regions]
+    run = EarlierRun(regions=known, schemes={}, members=[{mixed: "b", alone: "b"}])
+    found = run.assignments(regions, space, Graph(model))
+    assert found.assignments == ({alone: "a"},)
+    assert found.note.endswith("; of its schemes b became a or float")
+
+
 def test_nothing_known_gives_nothing() -> None:
     assert a_run({"r0": "lost"}).assignments(REGIONS, SPACE, GRAPH).assignments == ()
 

@@ -88,6 +88,12 @@ def test_a_scheme_of_other_operators_is_never_near() -> None:
     assert nearest_scheme(scheme("old"), [scheme("linear", operators=Operators.LINEAR)]) is None
 
 
+def test_where_linear_operators_are_alone_other_operators_make_no_difference() -> None:
+    linear = scheme("linear", operators=Operators.LINEAR)
+    assert nearest_scheme(scheme("old"), [linear], is_linear_alone=True) is linear
+    assert nearest_scheme(scheme("old", ranges="dynamic"), [linear], is_linear_alone=True) is None
+
+
 def test_of_schemes_with_blocks_the_nearest_has_blocks_of_the_same_size() -> None:
     choices = [scheme(f"d{n}", f"s8:block-{n}:sym", "dynamic") for n in (128, 32)]
     choices = [replace(one, weight=one.activation) for one in choices]
