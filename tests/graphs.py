@@ -42,7 +42,7 @@ __all__ = [
     "uses",
 ]
 
-OP_TYPES = read_space("default").op_types
+OP_TYPES = read_space("default", ep="cpu").op_types
 """What runs on integers on the CPU provider."""
 
 Floats = npt.NDArray[np.float32]

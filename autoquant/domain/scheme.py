@@ -234,9 +234,7 @@ class Scheme:
 
     def __post_init__(self) -> None:
         if self.rounding is Rounding.ADAQUANT and not self.weight.has_free_scales:
-            raise ValueError(
-                f"'{self.rounding}' learns scales, '{self.weight}' says what they are; take 'gptq' instead"
-            )
+            raise ValueError(f"rounding = 'adaquant' learns scales, '{self.weight}' says what they are, write 'gptq'")
 
     @property
     def is_dynamic(self) -> bool:

@@ -1,17 +1,15 @@
 """Job files: TOML to checked searches."""
 
-import difflib
 import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
-from pydantic_core import ErrorDetails
 
 from autoquant.api.configuration import (
     DEFAULT_SECONDS,
@@ -25,6 +23,7 @@ from autoquant.api.configuration import (
 )
 from autoquant.api.objectives import objectives_of
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.mistakes import Location, first_mistake, unknown
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
@@ -110,7 +109,7 @@ class ModelSearch:
         """
         for target in self.targets:
             if target.ep not in known():
-                raise UsageError(f"execution provider {_unknown(target.ep, known())}")
+                raise UsageError(f"execution provider {unknown(target.ep, known())}")
         metrics = parse_metrics(self.metrics)
         Configuration(
             model=Path(self.model),
@@ -155,8 +154,7 @@ def read_job(path: Path) -> Job:
         content = path.read_bytes()
         file = _File.model_validate(tomllib.loads(content.decode("utf-8")))
     except ValidationError as error:
-        details = error.errors()[0]
-        raise UsageError(f"{path}, {_key(details['loc'])}: {_problem(details)}") from error
+        raise UsageError(f"{path}, {first_mistake(error, _table_at)}") from error
     except OSError as error:
         raise UsageError(f"{path}: the job file cannot be read ({error.strerror}); give the path of a .toml") from error
     except ValueError as error:
@@ -253,7 +251,7 @@ def _file_name(text: str) -> str:
 def _known_example(text: str) -> str:
     name = text.removeprefix("example:")
     if name != text and name not in EXAMPLES:
-        raise ValueError(f"example {_unknown(name, EXAMPLES)}")
+        raise ValueError(f"example {unknown(name, EXAMPLES)}")
     return text
 
 
@@ -305,32 +303,9 @@ class _File(_Table):
     models: list[_Model] = Field(min_length=1)
 
 
-def _key(location: tuple[int | str, ...]) -> str:
-    """As a user would write it: ``models[2].time``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
-
-
-def _problem(details: ErrorDetails) -> str:
-    location = details["loc"]
-    if details["type"] == "extra_forbidden":
-        return _unknown(str(location[-1]), _known_keys(location))
-    if details["type"] == "missing":
-        return "this key is missing, add it"
-    if details["type"] == "value_error":
-        return str(details["ctx"]["error"])
-    return f"{details['msg'][0].lower()}{details['msg'][1:]}, it is {details['input']!r}"
-
-
-def _known_keys(location: tuple[int | str, ...]) -> Iterator[str]:
+def _table_at(location: Location) -> type[_Table]:
     if len(location) == 1:
-        yield from (field.alias or name for name, field in _File.model_fields.items())
-    elif location[0] == "defaults":
-        yield from _Options.model_fields
-    else:
-        yield from _Target.model_fields if "targets" in location else _Model.model_fields
-
-
-def _unknown(word: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"'{word}' is unknown" + (f", did you mean '{close[0]}'?" if close else f", choose from: {', '.join(known)}")
+        return _File
+    if location[0] == "defaults":
+        return _Options
+    return _Target if "targets" in location else _Model

@@ -1,13 +1,12 @@
 """Space files: TOML to a checked definition."""
 
-import difflib
 import hashlib
 import json
 import os
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
@@ -21,9 +20,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.mistakes import Location, did_you_mean, first_mistake, key_of, unknown
 from autoquant.domain.scheme import (
     FLOAT,
     BiasCorrection,
@@ -44,12 +43,12 @@ __all__ = ["read_space"]
 _Values = TypeVar("_Values", bound=Container[object])
 
 
-def read_space(name_or_path: str, *, ep: str | None = None, accuracy: Accuracy | None = None) -> SpaceDefinition:
+def read_space(name_or_path: str, *, ep: str, accuracy: Accuracy | None = None) -> SpaceDefinition:
     """Read and check a search space.
 
     Args:
         name_or_path: A shipped one by name, e.g. ``"default"``, or the path of a ``.toml`` file.
-        ep: Short name of the execution provider, e.g. ``"cpu"``; without it the definition holds all of the file.
+        ep: Short name of the execution provider, e.g. ``"cpu"``.
         accuracy: What is done for accuracy; what the file says by default.
 
     Raises:
@@ -59,16 +58,14 @@ def read_space(name_or_path: str, *, ep: str | None = None, accuracy: Accuracy |
     try:
         file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
-        details = error.errors()[0]
-        raise SpaceError(f"{path}, {_key(details['loc'])}: {_problem(details)}") from error
+        raise SpaceError(f"{path}, {first_mistake(error, _table_at)}") from error
     except (OSError, ValueError) as error:
         raise SpaceError(f"{path}: it cannot be read as TOML, put it right: {error}") from error
     for key, problem in _broken_references(file):
         raise SpaceError(f"{path}, {key}: {problem}")
-    if ep is not None and ep not in file.ep:
+    if ep not in file.ep:
         raise SpaceError(f"{path}, ep: has no section for '{ep}', it has: {', '.join(file.ep)}; add [ep.{ep}]")
-    sections = list(file.ep.values()) if ep is None else [file.ep[ep]]
-    return _define(path.stem, file, sections, file.accuracy if accuracy is None else accuracy)
+    return _define(path.stem, file, file.ep[ep], file.accuracy if accuracy is None else accuracy)
 
 
 def _find(name_or_path: str) -> Path:
@@ -79,7 +76,7 @@ def _find(name_or_path: str) -> Path:
     if name_or_path in shipped:
         return shipped[name_or_path]
     problem = f"no search space file has this path, those that are shipped have the names {', '.join(shipped)}"
-    raise SpaceError(f"{name_or_path}: {problem}{_did_you_mean(path.stem, shipped)}")
+    raise SpaceError(f"{name_or_path}: {problem}{did_you_mean(path.stem, shipped)}")
 
 
 def _shipped_folders() -> tuple[Path, Path]:
@@ -87,17 +84,15 @@ def _shipped_folders() -> tuple[Path, Path]:
     return package / "search_spaces", package.parent / "search_spaces"  # of a wheel, of a checkout
 
 
-def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accuracy) -> SpaceDefinition:
-    names = dict.fromkeys(scheme for section in sections for scheme in section.schemes)
-    schemes = tuple(file.schemes[scheme].named(scheme, accuracy) for scheme in names)
-    op_types = frozenset(op_type for section in sections for op_type in section.op_types)
+def _define(name: str, file: "_File", section: "_Section", accuracy: Accuracy) -> SpaceDefinition:
+    schemes = tuple(file.schemes[scheme].named(scheme, accuracy) for scheme in section.schemes)
     rules = [
         SpaceRule(op_types=frozenset(rule.op_types), nodes=rule.nodes, schemes=tuple(rule.schemes))
         for rule in file.rules
     ]
     content = [
         [{item.name: str(getattr(scheme, item.name)) for item in fields(Scheme)} for scheme in schemes],
-        sorted(op_types),
+        sorted(section.op_types),
         [dict(rule) for rule in file.rules],
         [dict(group) for group in file.groups],
         accuracy,
@@ -105,22 +100,12 @@ def _define(name: str, file: "_File", sections: list["_Section"], accuracy: Accu
     return SpaceDefinition(
         name=name,
         schemes=schemes,
-        op_types=op_types,
+        op_types=frozenset(section.op_types),
         rules=tuple(rules),
         groups=tuple(Group(name=group.name, nodes=group.nodes) for group in file.groups),
         accuracy=accuracy,
         digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
     )
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean '{close[0]}'?" if close else ""
-
-
-def _unknown(word: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    return f"'{word}' is unknown" + (_did_you_mean(word, known) or f", choose from: {', '.join(known)}")
 
 
 def _not_float(values: _Values) -> _Values:
@@ -145,7 +130,7 @@ def _distinct(values: list[str]) -> list[str]:
 def _known_op_types(values: list[str]) -> list[str]:
     for value in values:
         if value not in QUANTIZABLE_OP_TYPES:
-            raise ValueError(_unknown(value, QUANTIZABLE_OP_TYPES))
+            raise ValueError(unknown(value, QUANTIZABLE_OP_TYPES))
     return values
 
 
@@ -217,10 +202,9 @@ class _Scheme(_Table):
         blocks = [item for item in (self.activation, self.weight) if item.block]
         if blocks and not self.is_dynamic:
             raise ValueError(f"'{blocks[0]}' goes with ranges = 'dynamic' alone, write e.g. 's8:tensor:sym'")
-        if self.rounding is Rounding.ADAQUANT and not self.weight.has_free_scales:
-            raise ValueError(f"rounding = 'adaquant' learns scales, '{self.weight}' says what they are, write 'gptq'")
         if self.rounding is Rounding.ADAQUANT and self.bias is BiasCorrection.NONE:
             raise ValueError("rounding = 'adaquant' learns biases with the scales, leave out bias = 'none'")
+        self.named("", Accuracy.NONE)  # raises for what no scheme can be
         return self
 
     def named(self, name: str, accuracy: Accuracy) -> Scheme:
@@ -280,43 +264,19 @@ class _File(_Table):
     groups: list[_Group] = Field(default_factory=list)
 
 
-_KEYS: Mapping[object, Iterable[str]] = {
-    "ep": _Section.model_fields,
-    "schemes": _Scheme.model_fields,
-    "rules": _Rule.model_fields,
-    "groups": _Group.model_fields,
-}
-"""Known keys of the tables under each key of the file."""
+_TABLES: Mapping[object, type[_Table]] = {"ep": _Section, "schemes": _Scheme, "rules": _Rule, "groups": _Group}
+
+
+def _table_at(location: Location) -> type[_Table]:
+    return _File if len(location) == 1 else _TABLES[location[0]]
 
 
 def _broken_references(file: _File) -> Iterator[tuple[str, str]]:
     """Keys and what is wrong with them, in what no table shows by itself."""
-    sections = [(_key(("ep", ep, "schemes")), section.schemes, {*file.schemes}) for ep, section in file.ep.items()]
+    sections = [(key_of(("ep", ep, "schemes")), section.schemes, {*file.schemes}) for ep, section in file.ep.items()]
     rules = [(f"rules[{index}].schemes", rule.schemes, {FLOAT, *file.schemes}) for index, rule in enumerate(file.rules)]
     for key, names, known in sections + rules:
-        yield from ((key, _unknown(name, known)) for name in names if name not in known)
+        yield from ((key, unknown(name, known)) for name in names if name not in known)
     for name, n_times in Counter(group.name for group in file.groups).items():
         if n_times > 1:
             yield "groups", f"'{name}' is the name of {n_times} groups, give each its own"
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    """As a user would write it: ``rules[2].op_types``."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" for part in location)
-    return "".join(parts).removeprefix(".")
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
-
-
-def _problem(details: ErrorDetails) -> str:
-    location = details["loc"]
-    if details["type"] == "extra_forbidden":
-        known = ("schema", *_File.model_fields) if len(location) == 1 else _KEYS[location[0]]
-        return _unknown(str(location[-1]), (key for key in known if key != "version"))
-    if details["type"] == "missing":
-        return "this key is missing, add it"
-    if details["type"] == "value_error":
-        return str(details["ctx"]["error"])
-    return f"{details['msg'][0].lower()}{details['msg'][1:]}, it is {details['input']!r}"

@@ -23,7 +23,7 @@ from autoquant.space.schema import read_space
 from tests.graphs import case_of, opened
 from tests.models import Array, floats, model_of
 
-SPACE = read_space("default")
+SPACE = read_space("default", ep="cpu")
 SHAPES = {"matrix": "4,4", "image": "1,4,4,4", "sequence": "4,4,4"}
 CONSTANTS: dict[str, Array | float] = {
     "w": floats(4, 4, scale=0.5),

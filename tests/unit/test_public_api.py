@@ -56,7 +56,7 @@ def test_the_steps_fit_together(samples: Samples, tmp_path: Path) -> None:
         autoquant.build(prepared, regions, statistics, {RegionId("nowhere"): "float"})
     with pytest.raises(AutoquantError, match="scheme 'u9s9', but space default has: float"):
         autoquant.build(prepared, regions, statistics, {regions[0].id: "u9s9"})
-    scheme = read_space("default").schemes[0].name
+    scheme = read_space("default", ep="cpu").schemes[0].name
     assignment = {region.id: scheme for region in regions}
     candidate = autoquant.build(prepared, regions, statistics, assignment)
     evaluation = autoquant.read_data("example:digits", example("digits").evaluation, role="evaluation")

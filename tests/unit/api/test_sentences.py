@@ -67,7 +67,7 @@ def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> Non
 
 
 def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:
-    space = read_space("default")
+    space = read_space("default", ep="cpu")
     assert saturation_sentences(space, space) == []
     (only,) = saturation_sentences(space, space.unsaturated())
     assert only.startswith("kernels here add two products of u8 and s8 in 16 bits")

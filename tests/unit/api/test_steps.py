@@ -288,7 +288,7 @@ def test_what_a_relu_of_the_same_region_clips_is_not_observed_and_every_assignme
         tmp_path / "model.onnx",
     )
     samples = read_data(model, {"x": floats(3, 4, 5, 5)})
-    prepared, definition = prepare(model, samples), read_space("default")
+    prepared, definition = prepare(model, samples), read_space("default", ep="cpu")
     statistics = calibrate(prepared, samples, cache_folder=tmp_path)
     assert statistics.tensors.keys() == {"x", "b", "c", "e", "y"}
     regions = find_regions(prepared)

@@ -90,6 +90,11 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ("seed = 3", 'max_size = "big"', "defaults.max_size: write a positive number with a unit"),
         ("seed = 3", 'accuracy = "best"', "defaults.accuracy: input should be 'none', 'fast' or 'full', it is 'best'"),
         ('"2m"', '"soon"', "defaults.time: write a number with a unit"),
+        (
+            "seed = 3",
+            'dims = { "a.b" = 0 }',
+            'defaults.dims."a.b": input should be greater than or equal to 1, it is 0',
+        ),
         ("threads = 2", "threads = 0", "defaults.threads: input should be greater than or equal to 1, it is 0"),
         ('"40" = 0.7', '"41" = 0.7', "models[0].demands: '41' is no SNR in dB"),
         ('"40" = 0.7', '"40" = 1.7', "models[0].demands: the ratio demanded at 40 dB is 1.7"),

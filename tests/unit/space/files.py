@@ -52,13 +52,13 @@ def text(
     )
 
 
-def read(folder: Path, content: str, *, ep: str | None = "cpu", accuracy: Accuracy | None = None) -> SpaceDefinition:
+def read(folder: Path, content: str, *, ep: str = "cpu", accuracy: Accuracy | None = None) -> SpaceDefinition:
     path = folder / "cnn.toml"
     path.write_text(content, encoding="utf-8")
     return read_space(str(path), ep=ep, accuracy=accuracy)
 
 
-def refused(folder: Path, content: str, *, ep: str | None = "cpu") -> str:
+def refused(folder: Path, content: str, *, ep: str = "cpu") -> str:
     with pytest.raises(SpaceError) as error:
         read(folder, content, ep=ep)
     return str(error.value).removeprefix(f"{folder}/")
