@@ -7,9 +7,9 @@ from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Region
-from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.model.graph import Graph
-from autoquant.space.resolve import unmatched
+from autoquant.space.resolve import emptied, unmatched
 
 __all__ = [
     "ENDED_BY_USER",
@@ -67,11 +67,23 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
 
 
 def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:
-    """Rules of the space that have no effect on this model."""
-    return [
-        f"the rule for nodes '{expression}' matches none that a region holds; see 'autoquant regions MODEL'"
-        for expression in unmatched(definition, regions)
+    """Rules of the space that have no effect on this model, or one that nobody asked for."""
+    notes = [
+        f"the rule for {_spelled(rule)} matches no node of a region; see 'autoquant regions MODEL'"
+        for rule in unmatched(definition, regions)
     ]
+    empty = emptied(definition, regions)
+    if empty:
+        notes.append(
+            f"rules leave {len(empty)} regions float without saying so, such as {empty[0]}: the provider has none of"
+            " the schemes that they name, or they name none for all nodes of a region; name others, or 'float'"
+        )
+    return notes
+
+
+def _spelled(rule: SpaceRule) -> str:
+    parts = [", ".join(sorted(rule.op_types)), f"nodes '{rule.nodes}'" if rule.nodes is not None else ""]
+    return " with ".join(filter(None, parts))
 
 
 def saturation_sentences(asked: SpaceDefinition, found: SpaceDefinition) -> list[str]:

@@ -8,7 +8,7 @@ from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
-__all__ = ["resolve", "twins", "unmatched"]
+__all__ = ["emptied", "resolve", "twins", "unmatched"]
 
 
 def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpace:
@@ -42,20 +42,37 @@ def twins(space: SearchSpace, linear_alone: Collection[RegionId]) -> dict[Region
     return found
 
 
-def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:
-    """Expressions of rules that match the name of no node of a region."""
-    nodes = [name for region in regions for name in region.nodes]
-    asked = [rule.nodes for rule in definition.rules if rule.nodes is not None]
-    return [expression for expression in asked if not any(re.search(expression, name) for name in nodes)]
+def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[SpaceRule]:
+    """Rules that match no node of a region."""
+    nodes = [node for region in regions for node in zip(region.nodes, region.op_types, strict=True)]
+    return [rule for rule in definition.rules if not any(_matches(rule, *node) for node in nodes)]
+
+
+def emptied(definition: SpaceDefinition, regions: Sequence[Region]) -> list[RegionId]:
+    """Regions to which rules leave no scheme of the space, though none of these rules says float."""
+    known = {scheme.name for scheme in definition.schemes}
+    deciding = {region.id: _deciding(definition, region) for region in regions}
+    return [
+        region
+        for region, rules in deciding.items()
+        if not known.intersection(*(rule.schemes for rule in rules)) and all(FLOAT not in r.schemes for r in rules)
+    ]
 
 
 def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
     names = [scheme.name for scheme in definition.schemes if _has_effect(scheme, definition, region)]
+    rules = _deciding(definition, region)
+    return [name for name in names if all(name in rule.schemes for rule in rules)]
+
+
+def _deciding(definition: SpaceDefinition, region: Region) -> list[SpaceRule]:
+    """For each node of a region that a rule matches, the last one."""
+    found = []
     for node, op_type in zip(region.nodes, region.op_types, strict=True):
         rule = next((rule for rule in reversed(definition.rules) if _matches(rule, node, op_type)), None)
         if rule is not None:
-            names = [name for name in names if name in rule.schemes]
-    return names
+            found.append(rule)
+    return found
 
 
 def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> bool:

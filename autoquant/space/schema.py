@@ -250,7 +250,7 @@ class _Rule(_Table):
 
 
 class _Group(_Table):
-    name: str
+    name: Annotated[str, Field(min_length=1)]
     nodes: _Pattern
 
 
@@ -277,6 +277,10 @@ def _broken_references(file: _File) -> Iterator[tuple[str, str]]:
     rules = [(f"rules[{index}].schemes", rule.schemes, {FLOAT, *file.schemes}) for index, rule in enumerate(file.rules)]
     for key, names, known in sections + rules:
         yield from ((key, unknown(name, known)) for name in names if name not in known)
+    listed = {name for section in file.ep.values() for name in section.schemes}
+    for name in file.schemes:
+        if name not in listed:
+            yield key_of(("schemes", name)), "no section of ep lists it, add it to the schemes of one or leave it out"
     for name, n_times in Counter(group.name for group in file.groups).items():
         if n_times > 1:
             yield "groups", f"'{name}' is the name of {n_times} groups, give each its own"

@@ -10,7 +10,7 @@ from autoquant.domain.feed import Samples
 from autoquant.domain.region import N_REGIONS, Region, RegionId
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError, TargetError
+from autoquant.errors import DataError, ModelError, TargetError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
@@ -91,7 +91,10 @@ def find_regions(
 
     Raises:
         SpaceError: The space cannot be read, or a group of it matches nothing.
+        UsageError: There shall be no region.
     """
+    if n_regions < 1:
+        raise UsageError(f"the number of regions is {n_regions}, it must be at least 1")
     definition = definition_of(space, ep)
     graph = prepared.graph
     known = [node for node in graph.nodes if node.op_type in definition.op_types]

@@ -7,15 +7,17 @@ from autoquant.api.sentences import (
     failure_sentences,
     float_sentences,
     nothing_to_quantize,
+    rule_sentences,
     saturation_sentences,
 )
 from autoquant.domain.measurement import Evaluation
 from autoquant.domain.scheme import Rounding
+from autoquant.domain.space import SpaceRule
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.space.schema import read_space
 from tests.models import floats, model_of
-from tests.records import a_failure, a_measured
+from tests.records import a_failure, a_measured, a_region
 
 NOTHING = "before any quantized candidate was evaluated; give more --time"
 
@@ -56,6 +58,23 @@ def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> No
     (said,) = float_sentences(graph, find_regions(graph, [graph.nodes[0].name]))
     assert said == ("in no region, so that they stay float: 1 ConvTranspose, 2 Conv in bodies of If, Loop or Scan")
     assert float_sentences(graph, find_regions(graph, [node.name for node in graph.nodes]))[0].endswith("or Scan")
+
+
+def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told() -> None:
+    selected = [({"Add", "Mul"}, None, "u8s8-channel-mse"), (set(), "haed", "float"), ({"Conv"}, "r0", "u16")]
+    rules = [SpaceRule(op_types=frozenset(types), nodes=nodes, schemes=(name,)) for types, nodes, name in selected]
+    space = replace(read_space("default", ep="cpu"), rules=(*rules, replace(rules[0], nodes="^r0")))
+    *unmatched, emptied = rule_sentences(space, [a_region("r0"), a_region("r1")])
+    assert unmatched == [
+        f"the rule for {spelled} matches no node of a region; see 'autoquant regions MODEL'"
+        for spelled in ("Add, Mul", "nodes 'haed'", "Add, Mul with nodes '^r0'")
+    ]
+    assert emptied.startswith("rules leave 1 regions float without saying so, such as r0: the provider has none of")
+
+
+@pytest.mark.parametrize("name", ["default", "quick", "extensive", "power_of_two"])
+def test_a_shipped_space_has_no_rule_to_tell_of(name: str) -> None:
+    assert rule_sentences(read_space(name, ep="cpu"), [a_region("r0")]) == []
 
 
 def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> None:

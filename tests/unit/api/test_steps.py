@@ -270,6 +270,11 @@ def test_regions_can_be_looked_at_without_data(model: Path, tmp_path: Path) -> N
     assert find_regions(prepare_without_data(dynamic, None, dims={"batch": 1, "time": 3}))
 
 
+def test_a_partition_has_at_least_one_region(model: Path) -> None:
+    with pytest.raises(UsageError, match="the number of regions is 0, it must be at least 1"):
+        find_regions(prepare_without_data(model, None), n_regions=0)
+
+
 def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> None:
     path = saved(a_mlp(), tmp_path / "dynamic.onnx")
     np.savez(tmp_path / "data.npz", x=floats(6, 3, 4))

@@ -8,7 +8,7 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import SpaceDefinition, SpaceRule
-from autoquant.space.resolve import resolve, twins, unmatched
+from autoquant.space.resolve import emptied, resolve, twins, unmatched
 
 NAMES = ("all-a", "all-b", "linear")
 OP_TYPES = ("Conv", "Add", "Softmax", "MaxPool")
@@ -79,9 +79,24 @@ def test_a_rule_by_name_is_searched_in_the_names_of_the_nodes() -> None:
     assert choices(space, **{"/body/conv": "Conv"}) == (FLOAT, *NAMES)
 
 
-def test_rules_whose_nodes_are_in_no_region_are_found() -> None:
-    rules = rule("a", nodes="head"), rule("a", nodes="haed"), rule("a", op_types=["Conv"])
-    assert unmatched(definition(*rules), [region(head="Conv")]) == ["haed"]
+def test_rules_that_match_no_node_of_a_region_are_found() -> None:
+    rules = rule("a", nodes="head"), rule("a", nodes="haed"), rule("a", op_types=["Conv"]), rule("a", op_types=["Add"])
+    never_met = rule("a", op_types=["Conv"], nodes="tail")
+    regions = [region(head="Conv", tail="Softmax")]
+    assert unmatched(definition(*rules, never_met), regions) == [rules[1], rules[3], never_met]
+
+
+def test_regions_that_rules_leave_float_without_saying_so_are_found() -> None:
+    absent, said = rule("u16", nodes="^a"), rule("u16", FLOAT, nodes="^b")
+    unlike = rule("all-a", op_types=["Conv"]), rule("all-b", op_types=["Add"])
+    regions = [replace(region(**{name: "Softmax"}), id=RegionId(name)) for name in "abc"]
+    assert emptied(definition(absent, said), regions) == ["a"]
+    assert emptied(definition(*unlike), [region(conv="Conv", add="Add")]) == ["r"]
+    assert emptied(definition(*unlike), [region(conv="Conv"), *regions]) == []
+
+
+def test_a_rule_for_schemes_that_change_nothing_in_a_region_says_so_itself() -> None:
+    assert emptied(definition(rule("linear", op_types=["Softmax"])), [region(s="Softmax")]) == []
 
 
 def test_a_rule_with_op_types_and_nodes_matches_only_where_both_do() -> None:

@@ -280,7 +280,15 @@ def test_a_scheme_that_cannot_be_is_refused(tmp_path: Path, content: str, expect
             "rules[0].op_types: input should be a valid list, it is 'Conv'",
         ),
         (text(section=SECTION.replace('"a", "b"', "")), "ep.cpu.schemes: is empty, name at least one"),
+        (
+            text(more=f'[schemes."p99.9"]{SCHEME_A}'),
+            'schemes."p99.9": no section of ep lists it, add it to the schemes of one or leave it out',
+        ),
         (text(section=SECTION.replace('"b"', '"a"')), "ep.cpu.schemes: 'a' is listed twice, leave one out"),
+        (
+            text(group=GROUP.replace('"head"', '""')),
+            "groups[0].name: string should have at least 1 character, it is ''",
+        ),
         (text(more=f"[[groups]]{GROUP}"), "groups: 'head' is the name of 2 groups, give each its own"),
         ("schema = 1\n[ep]\n[schemes]", "ep: dictionary should have at least 1 item"),
     ],
