@@ -262,8 +262,10 @@ def check_targets(targets: Sequence[Target]) -> None:
         if len({getattr(target, name) for target in targets}) > 1:
             raise UsageError(f"the targets differ in {name}; search each in a run of its own")
     for target in targets:
-        if target.threads > MAX_THREADS:
-            raise UsageError(f"target {target.name} has {target.threads} threads, at most {MAX_THREADS} can be used")
+        for name in ("threads", "streams"):
+            count = getattr(target, name)
+            if count > MAX_THREADS:
+                raise UsageError(f"target {target.name} has {count} {name}, at most {MAX_THREADS} can be used")
     _check_cores(targets[0].affinity, "affinity")
 
 

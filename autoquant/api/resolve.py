@@ -365,7 +365,7 @@ def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) ->
         labels=None if plain["labels"] is None else Path(plain["labels"]),
         metrics=metrics,
         objectives=objectives_of([names.get(spelled, spelled) for spelled in plain["objectives"]], metrics),
-        targets=tuple(_target(target) for target in plain["targets"]),
+        targets=tuple(Target(**target) for target in plain["targets"]),
         budget=Budget(),
         demands=Demands(),
         out=Path(),
@@ -375,10 +375,6 @@ def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) ->
         dims=plain["dims"],
         seed=plain["seed"],
     )
-
-
-def _target(plain: Mapping[str, Any]) -> Target:
-    return Target(**{**plain, "affinity": tuple(plain["affinity"])})
 
 
 def _source(name: str, plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) -> DataSource | None:

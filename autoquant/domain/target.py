@@ -1,5 +1,6 @@
 """Where latency is measured."""
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,9 +32,12 @@ class Target:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
         object.__setattr__(self, "options", {str(name): str(value) for name, value in self.options.items()})
+        object.__setattr__(self, "affinity", tuple(map(int, self.affinity)))
         for name in ("threads", "batch", "streams"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}, it must be at least 1")
+            count = operator.index(getattr(self, name))
+            object.__setattr__(self, name, count)
+            if count < 1:
+                raise UsageError(f"{name} is {count}, it must be at least 1")
 
     @property
     def name(self) -> str:

@@ -67,7 +67,8 @@ def test_an_snr_that_is_not_finite_is_refused(snr_db: float) -> None:
     [
         ({"targets": ()}, "there is no target"),
         ({"targets": (Target(), Target(options={"a": "b"}))}, "two targets have the same name"),
-        ({"targets": (Target(threads=MAX_THREADS + 1),)}, f"at most {MAX_THREADS}"),
+        ({"targets": (Target(threads=MAX_THREADS + 1),)}, f"has 1025 threads, at most {MAX_THREADS}"),
+        ({"targets": (Target(streams=MAX_THREADS + 1),)}, f"has 1025 streams, at most {MAX_THREADS}"),
         ({"n_regions": 0}, "number of regions is 0"),
         ({"seed": -1}, "the seed is -1"),
         ({"seed": MAX_SEED + 1}, "it must lie in 0 to"),

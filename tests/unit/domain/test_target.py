@@ -1,3 +1,6 @@
+import json
+
+import numpy as np
 import pytest
 
 from autoquant.domain.target import Target
@@ -26,3 +29,16 @@ def test_options_are_texts() -> None:
     options = {"device_id": 0, "arena_extend_strategy": "kSameAsRequested"}
     target = Target("cuda", options=options)  # type: ignore[arg-type]
     assert target.options == {"device_id": "0", "arena_extend_strategy": "kSameAsRequested"}
+
+
+def test_numbers_of_numpy_become_plain_ones_and_cores_a_tuple() -> None:
+    two = np.int64(2)
+    target = Target(threads=two, batch=two, streams=two, affinity=[np.int64(0), 1])  # type: ignore[arg-type]
+    assert target == Target(threads=2, batch=2, streams=2, affinity=(0, 1))
+    assert json.loads(json.dumps([target.threads, target.batch, target.streams, target.affinity])) == [2, 2, 2, [0, 1]]
+    assert len({target.affinity}) == 1
+
+
+def test_a_number_of_threads_is_whole() -> None:
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        Target(threads=1.5)  # type: ignore[arg-type]
