@@ -62,8 +62,8 @@ def resolve(
     Where the SNR that was measured misses the demand, the models learn from that, and the next prediction is measured,
     four at most. All evaluation samples count, as in the last measurement of a search.
 
-    Everything else is as in that run, on the same machine: model, data, target, space, regions. Only its other
-    demands, on size and metrics, do not count.
+    Everything else is as in that run, on the same machine: model, data, target, space, regions, limits of a trial. Only
+    its other demands, on size and metrics, do not count.
 
     Args:
         run: Its folder.
@@ -98,7 +98,8 @@ def resolve(
     if space is not None:
         asked = replace(asked, space=os.fspath(space))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
-    asked = replace(asked, demands=demands, budget=Budget(seconds=seconds), out=Path(out), cache=cache)
+    budget = replace(asked.budget, seconds=seconds)
+    asked = replace(asked, demands=demands, budget=budget, out=Path(out), cache=cache)
     with interruptible() as interrupts:
         new = Run(asked, deadline, on_progress, interrupts, is_pooled=True)
         return _Resolution(new, folder, min_snr_db, max_latency_ratio).resolved()
@@ -324,7 +325,10 @@ def _interval(value: float, error: float, n_digits: int) -> str:
 def _configuration(
     folder: Path, document: Mapping[str, object], given: Mapping[str, DataSource | None]
 ) -> Configuration:
-    """What was asked of the run, without its budget, demands and sampler; ``given`` is what the user names again."""
+    """What was asked of the run, without its demands and sampler, and of its budget what limits a trial.
+
+    ``given`` is what the user names again.
+    """
     plain = document.get("configuration")
     if not isinstance(plain, dict):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; give the folder that a search has written")
@@ -366,7 +370,7 @@ def _parsed(plain: Mapping[str, Any], given: Mapping[str, DataSource | None]) ->
         metrics=metrics,
         objectives=objectives_of([names.get(spelled, spelled) for spelled in plain["objectives"]], metrics),
         targets=tuple(Target(**target) for target in plain["targets"]),
-        budget=Budget(),
+        budget=Budget(trial_seconds=plain["trial_seconds"], trial_memory_mb=plain["trial_memory_mb"]),
         demands=Demands(),
         out=Path(),
         space=plain["space"],

@@ -77,6 +77,15 @@ def test_a_folder_that_is_not_empty_is_refused_with_what_the_command_has(
     assert contents("digits") == digits
 
 
+def test_limits_of_a_trial_are_those_of_the_run(command: Command, digits: dict[Path, bytes]) -> None:
+    found, limits = document("digits"), {"trial_seconds": 45.0, "trial_memory_mb": 4000}
+    found["configuration"] |= limits
+    Path("digits/run.json").write_text(json.dumps(found))
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+    assert result.exit_code == 0, result.output
+    assert limits.items() <= document("other")["configuration"].items()
+
+
 def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes]) -> None:
     result = command("resolve", "digits", "--min-snr", "20", "--out", "other", "--json")
     assert json.loads(result.stdout) == json.loads(Path("other/front.json").read_text())
