@@ -194,8 +194,7 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
         max_drop=model.max_drop,
         objectives=tuple(options.objectives),
         max_size_bytes=options.max_size,
-        targets=tuple(Target(t.ep, t.threads, t.options) for t in model.targets)
-        or (Target(options.ep, options.threads),),
+        targets=tuple(_target(target, options) for target in model.targets or [_Target()]),
         seconds=seconds,
         trials=options.trials,
         space=_located(options.space, folder) if options.space.endswith(".toml") else options.space,
@@ -204,6 +203,14 @@ def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
         dims=options.dims,
         seed=options.seed,
         demands={int(snr): ratio for snr, ratio in options.demands.items()},
+    )
+
+
+def _target(asked: "_Target", options: "_Options") -> Target:
+    return Target(
+        ep=options.ep if asked.ep is None else asked.ep,
+        threads=options.threads if asked.threads is None else asked.threads,
+        options=asked.options,
     )
 
 
@@ -278,8 +285,8 @@ class _Options(_Table):
 
 
 class _Target(_Table):
-    ep: str = "cpu"
-    threads: int = Field(default=1, ge=1, le=MAX_THREADS)
+    ep: str | None = None
+    threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)
     options: dict[str, str] = Field(default_factory=dict)
 
 

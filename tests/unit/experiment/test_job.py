@@ -41,6 +41,15 @@ def test_what_a_model_says_comes_before_the_defaults(job_file: Path) -> None:
     assert (digits.demands, other.demands) == ({40: 0.7}, {})
 
 
+def test_targets_take_what_they_do_not_say_from_the_model_and_the_defaults(job_file: Path) -> None:
+    targets = 'targets = [{ ep = "cpu" }, { threads = 4, options = { device = "GPU" } }]'
+    content = SMALL.replace("targets = [{ threads = 1 }, { threads = 4 }]", targets)
+    job_file.write_text(content.replace("[defaults]", '[defaults]\nep = "openvino"\nspace = "extensive"'))
+    assert read_job(job_file).searches[1].targets == (Target("cpu", 2), Target("openvino", 4, {"device": "GPU"}))
+    job_file.write_text(content.replace('time = "10s"', "threads = 3"))
+    assert read_job(job_file).searches[1].targets == (Target("cpu", 3), Target("cpu", 4, {"device": "GPU"}))
+
+
 def test_paths_are_relative_to_the_file_and_callables_are_no_paths(job_file: Path) -> None:
     job_file.write_text(SMALL)
     digits, other = read_job(job_file).searches
@@ -132,7 +141,7 @@ def test_a_mistake_is_named_with_its_key_or_its_model(job_file: Path, old: str, 
 
 def test_a_provider_that_is_not_installed_is_no_fault_of_the_job(job_file: Path) -> None:
     job_file.write_text(SMALL.replace("{ threads = 4 }", '{ ep = "cuda" }'))
-    assert read_job(job_file).searches[1].targets[1] == Target("cuda", 1)
+    assert read_job(job_file).searches[1].targets[1] == Target("cuda", 2)
 
 
 def test_a_missing_job_file_is_refused(job_file: Path) -> None:
