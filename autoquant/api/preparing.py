@@ -23,7 +23,6 @@ from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import EQUAL_DB
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
-from autoquant.space.schema import read_space
 
 __all__ = ["Preparing"]
 
@@ -170,12 +169,7 @@ class Preparing:
             other, note = self._equalised(first, loading_s)
             self.notes.append(f"equalisation: {note}")
             models += [] if other is None else [self._rounded(other)]
-        asked = self.configuration
-        names = {scheme.name for scheme in first.definition.schemes}
-        space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=Accuracy.NONE)
-        uncorrected = steps.fitted(space, asked.targets).schemes
-        schemes = tuple(scheme for scheme in uncorrected if scheme.name in names)
-        definitions = {False: replace(first.definition, schemes=schemes), True: first.definition}
+        definitions = {False: first.definition.uncorrected(), True: first.definition}
         if definitions[False] == definitions[True]:
             del definitions[True]
         return {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment, RegionId
-from autoquant.domain.scheme import DType, Rounding, Scheme
+from autoquant.domain.scheme import BiasCorrection, DType, Rounding, Scheme
 
 __all__ = [
     "QUANTIZABLE_OP_TYPES",
@@ -66,6 +66,7 @@ class SpaceDefinition:
         groups: The user's own regions.
         accuracy: What is done for accuracy beside the schemes.
         digest: Of everything above but the name.
+        open_biases: Names of schemes of which the file leaves it to the accuracy whether biases are corrected.
     """
 
     name: str
@@ -75,6 +76,15 @@ class SpaceDefinition:
     groups: tuple[Group, ...]
     accuracy: Accuracy
     digest: str
+    open_biases: frozenset[str] = frozenset()
+
+    def uncorrected(self) -> "SpaceDefinition":
+        """The same without corrected biases, but where the file asks for them."""
+        schemes = tuple(
+            replace(scheme, bias=BiasCorrection.NONE) if scheme.name in self.open_biases else scheme
+            for scheme in self.schemes
+        )
+        return replace(self, schemes=schemes)
 
     def unsaturated(self) -> "SpaceDefinition":
         """The same for kernels that add two products in 16 bits: no scale of s8 weights lets them saturate.

@@ -105,6 +105,7 @@ def _define(name: str, file: "_File", section: "_Section", accuracy: Accuracy) -
         groups=tuple(Group(name=group.name, nodes=group.nodes) for group in file.groups),
         accuracy=accuracy,
         digest=hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+        open_biases=frozenset(scheme for scheme in section.schemes if file.schemes[scheme].bias is None),
     )
 
 

@@ -18,7 +18,7 @@ from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.region import TensorName
 from autoquant.domain.sampler import SamplerName
-from autoquant.domain.scheme import Rounding
+from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.domain.target import Target
 from autoquant.equalisation.equalise import Equalised, equalise
 from autoquant.errors import ModelError, ProfileError
@@ -255,6 +255,15 @@ def test_no_biases_are_said_to_be_corrected_where_no_scheme_could(
     found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0], [25.0]]).real, FACTS)
     assert not found.has_mean_biases
     assert not any("corrected biases" in note for note in preparing.notes)
+
+
+def test_a_space_is_what_its_file_said_at_the_beginning(make: Make) -> None:
+    preparing = make()
+    preparing = replace(preparing, configuration=replace(preparing.configuration, space="gone.toml"))
+    found = preparing.in_best_form(preparing.ingredients(), Evaluating([[20.0], [30.0], [20.0], [20.0]]).real, FACTS)
+    assert not found.has_mean_biases
+    assert {scheme.bias for scheme in preparing.definition.schemes} == {BiasCorrection.MEAN}
+    assert {scheme.bias for scheme in found.definition.schemes} == {BiasCorrection.NONE}
 
 
 def test_the_difference_to_the_users_model_is_that_of_the_form_in_use(make: Make) -> None:

@@ -47,6 +47,16 @@ def test_biases_are_corrected_where_the_file_says_so_and_the_digest_follows(tmp_
     assert plain.digest == corrected.digest != off.digest
 
 
+def test_biases_are_left_as_they_are_but_where_the_file_says_otherwise(tmp_path: Path) -> None:
+    space = read(tmp_path, text(scheme_a=SCHEME_A + 'bias = "mean"\n'))
+    assert [scheme.bias for scheme in space.schemes] == ["mean", "mean"]
+    assert [scheme.bias for scheme in space.uncorrected().schemes] == ["mean", "none"]
+    assert (
+        space.uncorrected().schemes
+        == read(tmp_path, (tmp_path / "cnn.toml").read_text(), accuracy=Accuracy.NONE).schemes
+    )
+
+
 @pytest.mark.parametrize(("line", "asked", "level"), [("", None, "fast"), ('accuracy = "none"', None, "none")])
 def test_the_level_of_accuracy_is_what_the_file_says(
     tmp_path: Path, line: str, asked: Accuracy | None, level: str
