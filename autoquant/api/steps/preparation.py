@@ -130,9 +130,10 @@ def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:
     """Read a space, unless it was read already, and fit it to the execution provider where that is here and starts."""
     if isinstance(space, SpaceDefinition):
         return space
-    found = read_space(space, ep=ep)
+    target = Target(ep)
+    found = read_space(space, ep=target.ep)
     try:
-        return fitted(found, [Target(ep)])
+        return fitted(found, [target])
     except TargetError:
         return found
 

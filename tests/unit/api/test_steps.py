@@ -262,6 +262,11 @@ def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samp
         find_regions(prepare(model, samples), space="no such space")
 
 
+def test_an_execution_provider_may_have_the_name_that_onnxruntime_gives_it(model: Path) -> None:
+    prepared = prepare_without_data(model, None)
+    assert find_regions(prepared, ep="CPUExecutionProvider") == find_regions(prepared, ep="cpu") != ()
+
+
 def test_regions_can_be_looked_at_without_data(model: Path, tmp_path: Path) -> None:
     prepared = prepare_without_data(model, None)
     assert prepared.difference_db == math.inf
