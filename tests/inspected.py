@@ -5,14 +5,16 @@ from pathlib import Path
 import onnx
 import onnxruntime
 
-from autoquant import inspect_model
-from autoquant.inspection.inspection import Inspection
+from autoquant import Target, inspect_model
+from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.inspection.nodes import InspectedNode
 from autoquant.model.graph import Graph
+from autoquant.model.optimized import read_optimized_nodes
 from autoquant.model.rewrite import constants_as_initializers, infer_shapes
+from autoquant.runtime.session import open_session
 from tests.models import saved
 
-__all__ = ["FROM_1_31", "FROM_1_32", "causes_in", "graph_of", "inspected", "node_of"]
+__all__ = ["FROM_1_31", "FROM_1_32", "causes_in", "graph_of", "inspected", "inspected_as_on", "node_of"]
 
 _VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
@@ -26,6 +28,16 @@ FROM_1_32 = _VERSION >= (1, 32)
 def inspected(model: onnx.ModelProto, folder: Path) -> Inspection:
     """Of a model that is written to ``model.onnx``."""
     return inspect_model(saved(model, folder / "model.onnx")).inspection
+
+
+def inspected_as_on(
+    machine: str, model: onnx.ModelProto, folder: Path, *, ep: str = "cpu", is_saturating: bool = False
+) -> Inspection:
+    """As if the model were opened on another machine; what runs of it is what runs here."""
+    path = folder / "optimized.onnx"
+    open_session(model.SerializeToString(), Target(), optimized_path=path, keeps_constants=True)
+    optimized = read_optimized_nodes(path, has_constants=True)
+    return inspect_graphs(graph_of(model), optimized, ep=ep, machine=machine, is_saturating=is_saturating)
 
 
 def node_of(found: Inspection, name: str = "t") -> InspectedNode:

@@ -10,11 +10,18 @@ from autoquant.inspection.pairs import merged_pairs
 from autoquant.inspection.products import wrong_numbers
 from autoquant.inspection.saturation import LARGEST_PAIR, saturating_pairs
 from autoquant.inspection.scopes import Scope, scopes
+from autoquant.inspection.signed import signed_products
+from autoquant.inspection.types import X86
 from autoquant.inspection.written import Written
 from autoquant.model.bodies import n_body_nodes
 from autoquant.model.graph import Graph
 
 __all__ = ["Inspection", "Remark", "inspect_graphs"]
+
+_SIGNED = (
+    "reads s8 activations, for which onnxruntime's kernels on x86 are slower than for u8 ones, many times where the"
+    " processor lacks AVX-VNNI-INT8: quantize activations to u8"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +72,8 @@ def inspect_graphs(given: Graph, optimized: Graph, *, ep: str, machine: str, is_
     found = {scope.path: scope for scope in scopes(given, optimized)}
     nodes = {path: tuple(inspect_nodes(scope, ep=ep, machine=machine)) for path, scope in found.items()}
     remarks = [remark for path, inside in nodes.items() for remark in _remarks(found[path], inside)]
+    if ep == "cpu" and machine in X86:
+        remarks += [Remark(name=name, text=_SIGNED) for scope in found.values() for name in signed_products(scope)]
     return Inspection(
         nodes=tuple(node for inside in nodes.values() for node in inside),
         kernels=_kernels((found[path], inside) for path, inside in nodes.items()),

@@ -10,7 +10,7 @@ from autoquant.inspection.scopes import Scope
 from autoquant.model.columns import columns_of, pair_sums
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["LARGEST_PAIR", "saturating_pairs"]
+__all__ = ["LARGEST_PAIR", "activation_dtype", "saturating_pairs"]
 
 LARGEST_PAIR = 128
 """Sum of two weights that fits: 255 * 128 is an int16, 255 * 129 is not."""
@@ -45,8 +45,8 @@ def saturating_pairs(scope: Scope) -> Iterator[tuple[NodeName, int]]:
         scope: Its optimised graph with the values of its constants.
     """
     for kernel in scope.optimized.nodes:
-        form, weights, zero_point = _KERNELS.get(base_op(kernel), ("", (), None))
-        if not weights or (zero_point is not None and _activation_dtype(kernel, zero_point, scope) == "int8"):
+        form, weights, _ = _KERNELS.get(base_op(kernel), ("", (), None))
+        if not weights or activation_dtype(kernel, scope) == "int8":
             continue
         largest = max(_largest_sum(form, kernel, kernel.inputs[i], scope.optimized) for i in weights)
         if largest > LARGEST_PAIR + _NEGLIGIBLE:
@@ -54,8 +54,16 @@ def saturating_pairs(scope: Scope) -> Iterator[tuple[NodeName, int]]:
             yield scope.place(leader.name), largest
 
 
-def _activation_dtype(kernel: Node, zero_point: int, scope: Scope) -> str | None:
-    """Of its first input, None where it is not known, as behind DynamicQuantizeLinear, which writes u8."""
+def activation_dtype(kernel: Node, scope: Scope) -> str | None:
+    """Of the integers that a product with a weight reads, ``"int8"`` or ``"uint8"``.
+
+    Returns:
+        None for other kernels, for those that quantize floats themselves, to u8, and where it is not known, as behind
+        DynamicQuantizeLinear, which writes u8.
+    """
+    *_, zero_point = _KERNELS.get(base_op(kernel), (None,))
+    if zero_point is None:
+        return None
     tensors: Iterable[TensorName] = (*kernel.inputs[zero_point : zero_point + 1], kernel.inputs[0])
     known = (graph.dtype(tensor) for tensor in tensors for graph in (scope.optimized, scope.given))
     return next((dtype for dtype in known if dtype is not None), None)

@@ -42,7 +42,7 @@ def type_causes(node: Node, positions: Sequence[int], graph: Graph, machine: str
         outcome = "so types differ" if are_unlike else "and the integer kernel takes unsigned ones only"
         yield (
             f"s8 {base_op(node)}: on x86 onnxruntime makes signed activations unsigned, but {stays}, {outcome};"
-            " use u8 activations or session.qdqisint8allowed=1"
+            " use u8 activations"
         )
     else:
         types = [", ".join(sorted({meeting.written for meeting in side})) for side in (entering, leaving)]
@@ -62,7 +62,7 @@ def types_that_differ(kernel: Node, optimized: Graph) -> Iterator[str]:
         yield (
             "onnxruntime makes some signed activations unsigned and others not, so types differ at its"
             f" {kernel.op_type} ({', '.join(sorted(entering))} in, {', '.join(sorted(leaving))} out);"
-            " use u8 activations or session.qdqisint8allowed=1"
+            " use u8 activations"
         )
 
 

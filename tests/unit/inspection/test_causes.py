@@ -205,7 +205,7 @@ def test_a_signed_constant_is_named(tmp_path: Path) -> None:
     model = Wrapped("Add(x, c)", constants={"c": Constant((4, 1, 1))}, activation="s8").model
     assert causes_in(inspected(model, tmp_path)) == {
         "t": "s8 Add: on x86 onnxruntime makes signed activations unsigned, but the constant at input 1 is not changed,"
-        " so types differ; use u8 activations or session.qdqisint8allowed=1"
+        " so types differ; use u8 activations"
     }
 
 

@@ -7,11 +7,8 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant.domain.target import Target
-from autoquant.inspection.inspection import Remark, inspect_graphs
-from autoquant.model.optimized import read_optimized_nodes
-from autoquant.runtime.session import open_session
-from tests.inspected import graph_of
+from autoquant.inspection.inspection import Remark
+from tests.inspected import inspected_as_on
 from tests.models import Array, model_of
 
 CONSTANTS: Mapping[str, Array | float] = {"s": 0.1, "z": np.array(0, np.uint8), "wz": np.array(0, np.int8)}
@@ -43,10 +40,7 @@ def weight(first: int, second: int, kind: str = "") -> np.ndarray:
 
 
 def remarks_of(model: onnx.ModelProto, folder: Path, *, is_saturating: bool = True) -> tuple[Remark, ...]:
-    path = folder / "optimized.onnx"
-    open_session(model.SerializeToString(), Target(), optimized_path=path, keeps_constants=True)
-    optimized = read_optimized_nodes(path, has_constants=True)
-    return inspect_graphs(graph_of(model), optimized, ep="cpu", machine="x86_64", is_saturating=is_saturating).remarks
+    return inspected_as_on("x86_64", model, folder, is_saturating=is_saturating).remarks
 
 
 def model_with(kind: str, w: np.ndarray) -> onnx.ModelProto:
@@ -84,7 +78,8 @@ def test_nothing_is_said_where_kernels_are_exact(tmp_path: Path) -> None:
 )
 def test_signed_activations_cannot_saturate(body: str, tmp_path: Path) -> None:
     constants = {**CONSTANTS, "w": weight(127, 127)}
-    assert remarks_of(model_of("(int8[2,8] x) => (int32[2,40] y)", body, constants), tmp_path) == ()
+    (remark,) = remarks_of(model_of("(int8[2,8] x) => (int32[2,40] y)", body, constants), tmp_path)
+    assert remark.text.startswith("reads s8 activations")
 
 
 def test_unsigned_weights_cannot_saturate(tmp_path: Path) -> None:
