@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from autoquant.inspection.kernels import MOVING, base_op
 from autoquant.inspection.outputs import output_causes
 from autoquant.inspection.products import product_causes, weight_only_causes
+from autoquant.inspection.sources import source_of
 from autoquant.inspection.types import type_causes
-from autoquant.inspection.written import LINEAR, Quantization, Written, input_quantizations, output_quantizations
+from autoquant.inspection.written import (
+    LINEAR,
+    Quantization,
+    Written,
+    input_quantizations,
+    output_quantizations,
+    quantization_of,
+)
 from autoquant.model.graph import Graph, Node
 from autoquant.model.rewrite import opset_of
 
@@ -60,13 +68,14 @@ def causes_of(node: Node, graph: Graph, written: Written, machine: str) -> tuple
     kernel = _without_kernel(node)
     if kernel:
         return (f"{kernel}{_folding(node, graph)}",)
+    between = tuple(_constant_causes(node, graph, written))
     if written is Written.WEIGHT_ONLY and base_op(node) in LINEAR:
-        return tuple(weight_only_causes(node, graph)) or (UNKNOWN,)
+        return (*between, *weight_only_causes(node, graph)) or (UNKNOWN,)
     inputs = input_quantizations(node, graph)
     wide = _wide(node, inputs)
     if wide:
         return (wide,)
-    return tuple(dict.fromkeys(_conditions(node, graph, inputs, machine))) or (UNKNOWN,)
+    return tuple(dict.fromkeys((*between, *_conditions(node, graph, inputs, machine)))) or (UNKNOWN,)
 
 
 def has_kernel(node: Node) -> bool:
@@ -101,6 +110,24 @@ def _folding(node: Node, graph: Graph) -> str:
     if before is None or base_op(before) not in ("Conv", "ConvTranspose"):
         return ""
     return f": fold it into the {base_op(before)} before quantizing"
+
+
+def _constant_causes(node: Node, graph: Graph, written: Written) -> Iterator[str]:
+    """What keeps the DequantizeLinear of a constant away from the node; most Transposes do not."""
+    for i, source in enumerate(source_of(tensor, graph) for tensor in node.inputs):
+        if source is None or not source.is_constant:
+            continue
+        for op in (passed.op_type for passed in source.between):
+            if op != "Transpose" or _takes_transpose(node, quantization_of(source.node, graph), written):
+                where = f"between input {i} and its DequantizeLinear, which must come last"
+                yield f"{op} is {where}: quantize what {op} gives"
+
+
+def _takes_transpose(node: Node, constant: Quantization, written: Written) -> bool:
+    """Whether a Transpose of a weight becomes part of the float kernel: of FusedMatMul, or of Gemm as its transB."""
+    if base_op(node) == "MatMul":
+        return constant.is_per_channel
+    return base_op(node) == "Gemm" and written is Written.WEIGHT_ONLY
 
 
 def _wide(node: Node, inputs: dict[int, Quantization]) -> str | None:

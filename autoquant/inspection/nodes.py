@@ -7,8 +7,9 @@ from autoquant.domain.region import NodeName
 from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
 from autoquant.inspection.scopes import Scope
+from autoquant.inspection.sources import dequantizer
 from autoquant.inspection.types import types_that_differ
-from autoquant.inspection.written import Written, dequantizer, is_conversion, written_as
+from autoquant.inspection.written import Written, is_conversion, written_as
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
 

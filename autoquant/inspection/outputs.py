@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autoquant.inspection.kernels import base_op
-from autoquant.inspection.written import Quantization, quantization_of, quantizers
+from autoquant.inspection.written import EMITS_FLOAT, Quantization, quantization_of, quantizers
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import clip_bounds
 
@@ -14,8 +14,6 @@ __all__ = ["output_causes"]
 _FLOAT32 = np.finfo(np.float32).min, np.finfo(np.float32).max
 _ABSORBING = ("int8", "uint8", "int16", "uint16")
 """Types that integer kernels write."""
-_EMITS_FLOAT = ("Gemm", "MatMul")
-"""Whose integer kernels can write floats."""
 
 
 def output_causes(node: Node, graph: Graph) -> Iterator[str]:
@@ -30,7 +28,7 @@ def output_causes(node: Node, graph: Graph) -> Iterator[str]:
             others = [reader for reader in readers if base_op(reader) != "QuantizeLinear"]
             if others:
                 yield f"the output has a consumer that is no QuantizeLinear ({others[0].op_type} '{others[0].name}')"
-        elif tensor and base_op(node) not in _EMITS_FLOAT:
+        elif tensor and base_op(node) not in EMITS_FLOAT:
             yield "no output QuantizeLinear"
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import MOVING, base_op
-from autoquant.inspection.written import Quantization, dequantizer, input_quantizations, weight_shape
+from autoquant.inspection.sources import dequantizer
+from autoquant.inspection.written import Quantization, input_quantizations, weight_shape
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["product_causes", "weight_only_causes", "wrong_numbers"]
@@ -62,8 +63,8 @@ def weight_only_causes(node: Node, graph: Graph) -> Iterator[str]:
         yield "the weight-only kernel takes weights of 8 bits and fewer"
     if op == "Gemm" and node.attributes.get("transB", 0):
         yield "the weight-only kernel takes Gemm with transB = 0 only"
-    rank = len(weight_shape(node, graph) or (0, 0))
-    if weight.is_per_channel and weight.axis % rank != rank - 1:
+    rank = len(weight_shape(node, graph) or ())
+    if rank and weight.is_per_channel and weight.axis % rank != rank - 1:
         yield f"per-channel axis of {op} must be the last, it is {weight.axis}"
 
 

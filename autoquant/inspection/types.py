@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autoquant.inspection.kernels import base_op
-from autoquant.inspection.written import LINEAR, dequantizer, output_quantizations, quantization_of, quantizers_behind
+from autoquant.inspection.sources import dequantizer
+from autoquant.inspection.written import LINEAR, output_quantizations, quantization_of, quantizers_behind
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["X86", "type_causes", "types_that_differ"]
@@ -92,5 +93,6 @@ def _shared(q: Node, graph: Graph) -> str:
     """Only a pair of one Q and one DQ is changed, and each reader gets a DQ of its own before that."""
     n_readers = 0
     for dq in graph.consumers.get(q.outputs[0], ()):
-        n_readers += max(1, len(graph.consumers.get(dq.outputs[0], ())) + (dq.outputs[0] in graph.outputs))
+        n_reads = sum(reader.inputs.count(dq.outputs[0]) for reader in graph.consumers.get(dq.outputs[0], ()))
+        n_readers += max(1, n_reads + (dq.outputs[0] in graph.outputs))
     return f"not '{q.inputs[0]}', which has {n_readers} readers" if n_readers > 1 else ""

@@ -1,7 +1,7 @@
 """What the given file says of each node: the Q/DQ nodes around it with their numbers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,14 +10,15 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op, is_dynamic
+from autoquant.inspection.sources import PASSED, Source, source_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
 
 __all__ = [
+    "EMITS_FLOAT",
     "LINEAR",
     "Quantization",
     "Written",
-    "dequantizer",
     "input_quantizations",
     "is_conversion",
     "output_quantizations",
@@ -30,6 +31,9 @@ __all__ = [
 
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with a weight as their second input."""
+
+EMITS_FLOAT = ("Gemm", "MatMul")
+"""Whose integer kernels can write floats."""
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
@@ -55,7 +59,7 @@ class Quantization:
         dtype: Type of the integers.
         scale: None where it is not constant.
         zero_point: None where it is not constant; zero where it is left out.
-        axis: Channel axis as the node says.
+        axis: Channel axis as the node says, or where a Transpose behind it puts that.
         block_size: Along that axis, 0 where each channel has one scale.
         is_constant: Whether the DQ reads a constant, or what is computed from constants alone.
     """
@@ -85,14 +89,6 @@ def is_conversion(node: Node) -> bool:
     return base_op(node) in _CONVERSIONS
 
 
-def dequantizer(tensor: TensorName, graph: Graph) -> Node | None:
-    """The DequantizeLinear that writes a tensor, before any Identity."""
-    node = graph.producer.get(tensor)
-    while node is not None and node.op_type == "Identity":
-        node = graph.producer.get(node.inputs[0])
-    return node if node is not None and base_op(node) == "DequantizeLinear" else None
-
-
 def quantizers(tensor: TensorName, graph: Graph) -> Iterator[Node]:
     """The QuantizeLinear nodes that read a tensor."""
     return (node for node in graph.consumers.get(tensor, ()) if base_op(node) == "QuantizeLinear")
@@ -117,8 +113,12 @@ def quantization_of(node: Node, graph: Graph) -> Quantization:
 
 def weight_shape(node: Node, graph: Graph) -> tuple[int, ...] | None:
     """Dimensions of the second input of a linear operator, None where they are not known."""
-    dq = dequantizer(node.inputs[1], graph)
-    return graph.shape(dq.inputs[0] if dq is not None else node.inputs[1])
+    source = source_of(node.inputs[1], graph)
+    if source is None:
+        return graph.shape(node.inputs[1])
+    shape = graph.shape(source.node.inputs[0])
+    axes = source.axes(len(shape or ()))
+    return None if shape is None or axes is None else tuple(shape[i] for i in axes)
 
 
 def _value(node: Node, index: int, graph: Graph) -> npt.NDArray[Any] | None:
@@ -131,8 +131,14 @@ def _value(node: Node, index: int, graph: Graph) -> npt.NDArray[Any] | None:
 
 def input_quantizations(node: Node, graph: Graph) -> dict[int, Quantization]:
     """By position of the input; what does not come from a DequantizeLinear is left out."""
-    found = {i: dequantizer(tensor, graph) for i, tensor in enumerate(node.inputs)}
-    return {i: quantization_of(dq, graph) for i, dq in found.items() if dq is not None}
+    found = {i: source_of(tensor, graph) for i, tensor in enumerate(node.inputs)}
+    return {i: _as_read(source, graph) for i, source in found.items() if source is not None}
+
+
+def _as_read(source: Source, graph: Graph) -> Quantization:
+    found = quantization_of(source.node, graph)
+    axes = source.axes(graph.rank(source.node.inputs[0])) if found.is_per_channel else None
+    return replace(found, axis=axes.index(found.axis % len(axes))) if axes else found
 
 
 def output_quantizations(node: Node, graph: Graph) -> list[Quantization]:
@@ -149,17 +155,20 @@ def quantizers_behind(tensor: TensorName, graph: Graph) -> Iterator[Node]:
 
 
 def written_as(node: Node, graph: Graph) -> Written:
-    """How the file wants a node to run; a linear operator is as its weight is."""
+    """How the file wants a node to run.
+
+    A linear operator is as its weight is, and what moves the values of a constant is no quantized node of its own.
+    """
     op = base_op(node)
     if op == "MatMulNBits":
         return Written.WEIGHT_ONLY
     if is_integer_op(op):
         return Written.DYNAMIC if is_dynamic(node, graph) else Written.OPERATOR
     inputs = input_quantizations(node, graph)
+    if not inputs or (op in PASSED and node.index in graph.constant_nodes):
+        return Written.FLOAT
     if op in LINEAR and any(graph.is_known(name) for name in node.inputs[:2]):
         return _as_weight(inputs)
-    if not inputs:
-        return Written.FLOAT
     if all(q.is_constant for q in inputs.values()):
         return Written.QUANTIZED if output_quantizations(node, graph) else Written.WEIGHT_ONLY
     if any(q.is_constant for q in inputs.values()):
@@ -174,6 +183,8 @@ def _as_weight(inputs: dict[int, Quantization]) -> Written:
 
 
 def _as_sides(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Written:
+    if base_op(node) in EMITS_FLOAT and {0, 1} <= inputs.keys():
+        return Written.QUANTIZED
     reads_all = all(
         i in inputs or graph.is_known(tensor) or "int" in (graph.dtype(tensor) or "") or graph.dtype(tensor) == "bool"
         for i, tensor in enumerate(node.inputs)

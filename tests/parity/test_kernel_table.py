@@ -15,7 +15,7 @@ from autoquant.inspection.kernels import Runs
 from autoquant.inspection.types import X86
 from tests.inspected import FROM_1_32, inspected, node_of
 from tests.models import floats, model_of, saved
-from tests.qdq import Constant, Wrapped, stored
+from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 IS_X86 = platform.machine() in X86
 IMAGE = {"x": (1, 4, 6, 6)}
@@ -254,6 +254,66 @@ def test_some_kernels_take_integers_and_give_floats(model: Wrapped, kernel: str,
         proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
     found = node_of(inspected(proto, tmp_path), "y")
     assert (found.runs, found.kernel) == (Runs.INTEGER, kernel)
+
+
+MOVES = {
+    "Transpose": ("Transpose(@)", (4, 8)),
+    "Reshape": ("Reshape(@, shape)", (4, 8)),
+    "Slice": ("Slice(@, first, eight)", (9, 4)),
+    "Squeeze": ("Squeeze(@, first)", (1, 8, 4)),
+    "Unsqueeze": ("Unsqueeze(@, first)", (8, 4)),
+    "MaxPool": ("MaxPool<kernel_shape=[1,1]>(@)", (1, 1, 8, 4)),
+    "Gather": ("Gather(@, rows)", (9, 4)),
+    "Flatten": ("Flatten(@)", (8, 2, 2)),
+}
+
+
+def moved(middle: str, end: str, opset: int) -> onnx.ModelProto:
+    """A product with what is moved behind its DequantizeLinear; ``@`` is that."""
+    values = {k: v for name in "xzt" for k, v in parameters(name, "u8").items()}
+    values |= {"shape": ints(8, 4), "first": ints(0), "eight": ints(8), "rows": ints(*range(8))}
+    call, shape = MOVES[middle]
+    body = f"{pair('x', 'x_d')} {pair('z', 'z_d')} m = {call.replace('@', 'z_d')} t = MatMul(x_d, m) {end}"
+    return model_of(f"(float[4,8] x, float[{','.join(map(str, shape))}] z) => (float y)", body, values, opset=opset)
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize(("end", "kernel"), [("y = Exp(t)", "MatMulIntegerToFloat"), (pair("t", "y"), "QLinearMatMul")])
+@pytest.mark.parametrize("middle", MOVES)
+def test_the_dequantizer_of_an_activation_is_moved_past_some_operators(
+    middle: str, end: str, kernel: str, opset: int, tmp_path: Path
+) -> None:
+    found = node_of(inspected(moved(middle, end, opset), tmp_path))
+    is_moved = middle not in ("Gather", "Flatten")
+    assert found.runs is (Runs.INTEGER if is_moved else Runs.FLOAT)
+    assert not is_moved or (str(found.kernel).endswith(kernel) and found.causes == ())
+
+
+@pytest.mark.parametrize(
+    ("call", "weight", "constant", "kernel"),
+    [
+        ("MatMul(x_d, w_t)", "Transpose(@)", Constant((8, 8)), "QLinearMatMul"),
+        ("Gemm(x_d, w_t)", "Transpose(@)", Constant((8, 8)), "QGemm"),
+        ("Gemm(x_d, w_t)", "Transpose(@)", Constant((8, 8), axis=0), "QGemm"),
+        ("MatMul(x_d, w_t)", "Reshape(@, square)", Constant((4, 16)), None),
+        ("Gemm(x_d, w_t)", "Reshape(@, square)", Constant((4, 16)), None),
+        ("Add(x_d, w_t)", "Transpose(@)", Constant((8, 8), "u8"), "QLinearAdd"),
+        ("Add(x_d, w_t)", "Reshape(@, square)", Constant((4, 16), "u8"), None),
+    ],
+)
+def test_the_dequantizer_of_a_constant_is_moved_past_a_transpose_alone(
+    call: str, weight: str, constant: Constant, kernel: str | None, tmp_path: Path
+) -> None:
+    axis = "" if constant.axis is None else f"<axis={constant.axis}>"
+    values = {k: v for name in "xt" for k, v in parameters(name, "u8").items()} | stored("w", constant)
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear{axis}(w_q, w_s, w_z) w_t = {weight.replace("@", "w_d")}
+               t = {call} {pair("t", "y")}"""
+    model = model_of("(float[8,8] x) => (float y)", body, values | {"square": ints(8, 8)})
+    found = inspected(model, tmp_path)
+    assert node_of(found).runs is (Runs.INTEGER if kernel else Runs.FLOAT)
+    assert node_of(found).is_as_written is bool(kernel)
+    assert not kernel or str(node_of(found).kernel).endswith(kernel)
+    assert node_of(found, "w_t").is_as_written
 
 
 @pytest.mark.parametrize(

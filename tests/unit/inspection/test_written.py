@@ -99,3 +99,38 @@ VALUES = {k: v for name in "xt" for k, v in parameters(name, "u8").items()}
 def test_a_node_without_a_weight_is_quantized_where_all_its_sides_are(body: str, expected: Written) -> None:
     graph = graph_of(model_of("(float[4] x) => (float[4] y)", body, VALUES))
     assert written_as(node_in(graph), graph) is expected
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [
+        ("w_t = Transpose(w_d)", Written.QUANTIZED),
+        ("w_t = Reshape(w_d, shape)", Written.QUANTIZED),
+        ("w_t = Transpose(w_f)", Written.FLOAT),
+    ],
+)
+def test_a_weight_that_is_moved_behind_its_dequantizer_is_a_quantized_one(weight: str, expected: Written) -> None:
+    values = VALUES | stored("w", Constant((4, 4))) | {"w_f": floats(4, 4), "shape": np.array([4, 4])}
+    body = f"{ENDS['x']} w_d = DequantizeLinear(w_q, w_s, w_z) {weight} t = MatMul(x_d, w_t) {ENDS['t']} y = Exp(t_d)"
+    graph = graph_of(model_of("(float[4,4] x) => (float[4,4] y)", body, values))
+    assert written_as(node_in(graph), graph) is expected
+    assert written_as(node_in(graph, "w_t"), graph) is Written.FLOAT
+
+
+@pytest.mark.parametrize("activation", ["u = Transpose(x_d)", "u = Reshape(x_d, shape)", "u = Identity(x_d)"])
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+def test_a_product_of_two_quantized_activations_is_quantized_without_a_quantized_output(
+    op_type: str, activation: str
+) -> None:
+    body = f"{ENDS['x']} {activation} t = {op_type}(x_d, u) y = Exp(t)"
+    graph = graph_of(model_of("(float[4,4] x) => (float[4,4] y)", body, VALUES | {"shape": np.array([4, 4])}))
+    assert written_as(node_in(graph), graph) is Written.QUANTIZED
+
+
+def test_channels_are_where_a_transpose_puts_them() -> None:
+    body = """w_d = DequantizeLinear<axis=-3>(w_q, w_s, w_z) w_t = Transpose<perm=[1,2,0]>(w_d) t = MatMul(x, w_t)
+              y = Exp(t)"""
+    values = stored("w", Constant((2, 3, 4), axis=0))
+    graph = graph_of(model_of("(float[3,5,4] x) => (float[3,5,2] y)", body, values))
+    assert weight_shape(node_in(graph), graph) == (3, 4, 2)
+    assert input_quantizations(node_in(graph), graph)[1].axis == 2
