@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autoquant.inspection.conversions import is_converted_for_nothing
 from autoquant.inspection.kernels import DequantizedConstant, Runs, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.pairs import merged_pairs
@@ -14,7 +15,7 @@ from autoquant.inspection.signed import signed_products
 from autoquant.inspection.types import X86
 from autoquant.inspection.written import Written
 from autoquant.model.bodies import n_body_nodes
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, Node
 
 __all__ = ["Inspection", "Remark", "inspect_graphs"]
 
@@ -109,28 +110,35 @@ def _dequantized(scope: Scope) -> Iterator[DequantizedConstant]:
 def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
     by_name = {scope.place(node.name): node for node in scope.given.nodes}
     for found in nodes:
-        if found.written is Written.PARTLY and found.causes:
-            yield Remark(name=found.name, text=f"stays in float, partly quantized: {'; '.join(found.causes)}")
-        if found.runs is Runs.INTEGER and found.fused_into is None:
-            yield from (Remark(name=found.name, text=text) for text in wrong_numbers(by_name[found.name], scope.given))
-        if found.kernel == "ConvInteger":
-            yield Remark(
-                name=found.name,
-                text="ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv"
-                " statically",
-            )
-        if found.kernel == "com.microsoft:MatMulNBits" and found.op_type != found.kernel:
-            yield Remark(
-                name=found.name,
-                text="the weight-only kernel rounds activations to 8 bits unless the session option"
-                " session.qdq_matmulnbits_accuracy_level is 0 or 1",
-            )
+        yield from (Remark(name=found.name, text=text) for text in _texts(found, by_name[found.name], scope))
     yield from _merged_pairs(scope)
     for node in scope.gone:
         yield Remark(
             name=scope.place(node.name),
             text=f"the {n_body_nodes(scope.given, node)} nodes inside it are not inspected: onnxruntime took the"
             f" {node.op_type} away, or put one of its bodies in its place",
+        )
+
+
+def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
+    """Of one node, with what was found of it."""
+    if found.written is Written.PARTLY and found.causes:
+        yield f"stays in float, partly quantized: {'; '.join(found.causes)}"
+    if found.written is Written.FLOAT and found.runs is Runs.FLOAT and is_converted_for_nothing(node, scope):
+        yield (
+            "its weight is not quantized in the file, so it stays in float, and its input is quantized and dequantized"
+            " for nothing: quantize the weight too, or leave the input in float"
+        )
+    if found.runs is Runs.INTEGER and found.fused_into is None:
+        yield from wrong_numbers(node, scope.given)
+    if found.kernel == "ConvInteger":
+        yield (
+            "ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv statically"
+        )
+    if found.kernel == "com.microsoft:MatMulNBits" and found.op_type != found.kernel:
+        yield (
+            "the weight-only kernel rounds activations to 8 bits unless the session option"
+            " session.qdq_matmulnbits_accuracy_level is 0 or 1"
         )
 
 
