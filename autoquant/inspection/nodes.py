@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from autoquant.domain.region import NodeName
 from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
 from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
+from autoquant.inspection.products import fused_bias_causes
 from autoquant.inspection.scopes import Scope
 from autoquant.inspection.sources import dequantizer
 from autoquant.inspection.types import types_that_differ
@@ -74,7 +75,8 @@ def inspect_nodes(scope: Scope, *, ep: str, machine: str) -> Iterator[InspectedN
         if causes == (UNKNOWN,) and ep == "cpu" and runs in (Runs.FLOAT, Runs.WEIGHT_ONLY):
             causes = causes_of(node, given, written, machine)
             if causes == (UNKNOWN,) and kernel is not None:
-                causes = tuple(types_that_differ(kernel, optimized)) or causes
+                seen = (*fused_bias_causes(node, kernel, optimized), *types_that_differ(kernel, optimized))
+                causes = seen or causes
         yield InspectedNode(
             name=scope.place(node.name),
             op_type=node.op_type,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autoquant.inspection.kernels import base_op
+from autoquant.inspection.sources import moved
 from autoquant.inspection.written import EMITS_FLOAT, Quantization, quantization_of, quantizers
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import clip_bounds
@@ -25,6 +26,7 @@ def output_causes(node: Node, graph: Graph) -> Iterator[str]:
         if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
             yield from _clipping_causes(readers[0], graph)
         elif any(True for _ in quantizers(tensor, graph)):
+            readers = graph.consumers[moved(tensor, graph)]
             others = [reader for reader in readers if base_op(reader) != "QuantizeLinear"]
             if others:
                 yield f"the output has a consumer that is no QuantizeLinear ({others[0].op_type} '{others[0].name}')"

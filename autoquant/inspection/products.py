@@ -10,7 +10,7 @@ from autoquant.inspection.sources import dequantizer
 from autoquant.inspection.written import Quantization, input_quantizations, weight_shape
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["product_causes", "weight_only_causes", "wrong_numbers"]
+__all__ = ["fused_bias_causes", "product_causes", "weight_only_causes", "wrong_numbers"]
 
 _AXES = {"Conv": 0, "Gemm": 1, "MatMul": 1}
 """Where output channels are in a weight that is not transposed."""
@@ -50,6 +50,16 @@ def _gemm_causes(node: Node, graph: Graph) -> Iterator[str]:
     dq = dequantizer(node.inputs[1], graph)
     if dq is not None and len(dq.inputs) > 2 and graph.shape(dq.inputs[1]) != graph.shape(dq.inputs[2]):
         yield "scale and zero point of the weight of Gemm have different shapes"
+
+
+def fused_bias_causes(node: Node, kernel: Node, optimized: Graph) -> Iterator[str]:
+    """Whether a MatMul is a float Gemm with the Add behind it as a bias that is not quantized (MatMulAddFusion)."""
+    is_gemm = base_op(node) == "MatMul" and base_op(kernel) in ("Gemm", "FusedGemm") and len(kernel.inputs) > 2
+    if is_gemm and dequantizer(kernel.inputs[2], optimized) is None:
+        yield (
+            "onnxruntime makes a Gemm of it and the Add behind it, whose bias is float: quantize the bias to s32 or the"
+            " output of the Add"
+        )
 
 
 def weight_only_causes(node: Node, graph: Graph) -> Iterator[str]:

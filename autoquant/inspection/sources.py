@@ -1,4 +1,4 @@
-"""Where an input of a node comes from: its DequantizeLinear, past what only moves values."""
+"""Where the Q and DQ of a node are, past what only moves values."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["PASSED", "Source", "dequantizer", "source_of"]
+__all__ = ["PASSED", "Source", "dequantizer", "moved", "source_of"]
 
 PASSED = ("Cast", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators that are looked past.
 
-onnxruntime moves the DequantizeLinear of an activation past all but Cast (QDQPropagationTransformer), and that of a
+onnxruntime moves Q and DQ of activations past all but Cast (QDQPropagationTransformer), and the DequantizeLinear of a
 constant past no other than Transpose, which it folds.
 """
 
@@ -59,6 +59,15 @@ def dequantizer(tensor: TensorName, graph: Graph) -> Node | None:
     """The node of that source."""
     source = source_of(tensor, graph)
     return source.node if source is not None else None
+
+
+def moved(tensor: TensorName, graph: Graph) -> TensorName:
+    """What becomes of a tensor that only operators read past which onnxruntime moves a QuantizeLinear, one by one."""
+    reader = graph.only_reader(tensor)
+    while reader is not None and reader.op_type in PASSED and reader.op_type != "Cast" and reader.inputs[0] == tensor:
+        tensor = reader.outputs[0]
+        reader = graph.only_reader(tensor)
+    return tensor
 
 
 def _is_idle(node: Node, graph: Graph) -> bool:

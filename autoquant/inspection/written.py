@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op, is_dynamic
-from autoquant.inspection.sources import PASSED, Source, source_of
+from autoquant.inspection.sources import PASSED, Source, moved, source_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import is_integer_op
 
@@ -90,8 +90,8 @@ def is_conversion(node: Node) -> bool:
 
 
 def quantizers(tensor: TensorName, graph: Graph) -> Iterator[Node]:
-    """The QuantizeLinear nodes that read a tensor."""
-    return (node for node in graph.consumers.get(tensor, ()) if base_op(node) == "QuantizeLinear")
+    """The QuantizeLinear nodes that read a tensor, or what it is moved to."""
+    return (node for node in graph.consumers.get(moved(tensor, graph), ()) if base_op(node) == "QuantizeLinear")
 
 
 def quantization_of(node: Node, graph: Graph) -> Quantization:
@@ -157,7 +157,7 @@ def quantizers_behind(tensor: TensorName, graph: Graph) -> Iterator[Node]:
 def written_as(node: Node, graph: Graph) -> Written:
     """How the file wants a node to run.
 
-    A linear operator is as its weight is, and what moves the values of a constant is no quantized node of its own.
+    A linear operator is as its weight is. What lies between the Q or DQ of others is no quantized node of its own.
     """
     op = base_op(node)
     if op == "MatMulNBits":
@@ -165,7 +165,7 @@ def written_as(node: Node, graph: Graph) -> Written:
     if is_integer_op(op):
         return Written.DYNAMIC if is_dynamic(node, graph) else Written.OPERATOR
     inputs = input_quantizations(node, graph)
-    if not inputs or (op in PASSED and node.index in graph.constant_nodes):
+    if not inputs or (op in PASSED and _is_between(node, graph)):
         return Written.FLOAT
     if op in LINEAR and any(graph.is_known(name) for name in node.inputs[:2]):
         return _as_weight(inputs)
@@ -174,6 +174,13 @@ def written_as(node: Node, graph: Graph) -> Written:
     if any(q.is_constant for q in inputs.values()):
         return Written.QUANTIZED
     return _as_sides(node, graph, inputs)
+
+
+def _is_between(node: Node, graph: Graph) -> bool:
+    """Whether an operator that is looked past moves a constant, or is one of several in a row."""
+    source = source_of(node.inputs[0], graph)
+    is_behind_others = source is not None and bool(source.between)
+    return node.index in graph.constant_nodes or is_behind_others or moved(node.outputs[0], graph) != node.outputs[0]
 
 
 def _as_weight(inputs: dict[int, Quantization]) -> Written:
@@ -203,6 +210,7 @@ def _readers(tensor: TensorName, graph: Graph) -> Iterator[Node | None]:
     found = graph.consumers.get(tensor, ())
     if len(found) == 1 and found[0].op_type in ("Relu", "Clip") and tensor not in graph.outputs:
         tensor = found[0].outputs[0]
+    tensor = moved(tensor, graph)
     yield from graph.consumers.get(tensor, ())
     if tensor in graph.outputs:
         yield None

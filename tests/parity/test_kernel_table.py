@@ -289,6 +289,33 @@ def test_the_dequantizer_of_an_activation_is_moved_past_some_operators(
     assert not is_moved or (str(found.kernel).endswith(kernel) and found.causes == ())
 
 
+BACK = {
+    "Transpose": "t = Transpose(m)",
+    "Reshape": "t = Reshape(m, flat)",
+    "Slice": "t = Slice(m, first, one)",
+    "Squeeze": "u = Unsqueeze(m, first) t = Squeeze(u, first)",
+    "Unsqueeze": "t = Unsqueeze(m, first)",
+    "MaxPool": "t = MaxPool<kernel_shape=[1,1]>(m)",
+    "Gather": "t = Gather(m, first)",
+    "Flatten": "t = Flatten(m)",
+}
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("call", ["Sigmoid(x_d)", "Conv(x_d, w_d)"])
+@pytest.mark.parametrize("behind", BACK)
+def test_the_quantizer_of_an_activation_is_moved_before_some_operators(
+    behind: str, call: str, opset: int, tmp_path: Path
+) -> None:
+    values = {k: v for name in "xt" for k, v in parameters(name, "u8").items()} | stored("w", Constant((4, 4, 1, 1)))
+    values |= {"flat": ints(-1), "first": ints(0), "one": ints(1)}
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) m = {call} {BACK[behind]} {pair("t", "y")}"""
+    found = node_of(inspected(model_of("(float[1,4,6,6] x) => (float y)", body, values, opset=opset), tmp_path), "m")
+    is_moved = behind not in ("Gather", "Flatten")
+    assert found.runs is (Runs.INTEGER if is_moved else Runs.FLOAT)
+    assert not is_moved or found.causes == ()
+
+
 @pytest.mark.parametrize(
     ("call", "weight", "constant", "kernel"),
     [

@@ -357,6 +357,29 @@ def test_what_is_between_a_dequantized_weight_and_a_float_product_is_named(op_ty
     assert causes_in(found)["y"].startswith(f"{op_type} is between input 1 and its DequantizeLinear")
 
 
+@pytest.mark.parametrize("activation", ["", "r = Relu(t)"])
+def test_a_float_bias_that_becomes_that_of_a_gemm_is_named(activation: str, tmp_path: Path) -> None:
+    values = parameters("x", "u8") | stored("w", SQUARE["w"]) | {"b": floats(8)}
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) m = MatMul(x_d, w_d) t = Add(m, b)
+               {activation} y = Exp({"r" if activation else "t"})"""
+    found = inspected(model_of("(float[4,8] x) => (float y)", body, values), tmp_path)
+    assert causes_in(found) == {
+        "m": "onnxruntime makes a Gemm of it and the Add behind it, whose bias is float: quantize the bias to s32 or"
+        " the output of the Add"
+    }
+
+
+@pytest.mark.parametrize("bias", ["b", "c_d"])
+def test_a_bias_that_is_quantized_by_either_is_none(bias: str, tmp_path: Path) -> None:
+    values = parameters("x", "u8") | parameters("t", "u8") | stored("w", SQUARE["w"]) | stored("c", SUMS)
+    end = pair("t", "y") if bias == "b" else "y = Exp(t)"
+    body = f"""{pair("x", "x_d")} w_d = DequantizeLinear(w_q, w_s, w_z) c_d = DequantizeLinear(c_q, c_s, c_z)
+               m = MatMul(x_d, w_d) t = Add(m, {bias}) {end}"""
+    found = inspected(model_of("(float[4,8] x) => (float y)", body, values | {"b": floats(8)}), tmp_path)
+    assert causes_in(found) == {}
+    assert node_of(found, "m").kernel == "com.microsoft:QGemm"
+
+
 def test_what_no_rule_explains_is_said_to_be_unknown() -> None:
     graph = graph_of(Wrapped("Sigmoid(x)").model)
     node = next(node for node in graph.nodes if node.name == "t")

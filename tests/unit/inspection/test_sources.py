@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autoquant.domain.region import TensorName
-from autoquant.inspection.sources import Source, dequantizer, source_of
+from autoquant.inspection.sources import Source, dequantizer, moved, source_of
 from tests.inspected import graph_of
 from tests.models import model_of
 from tests.qdq import Constant, pair, parameters, stored
@@ -88,3 +88,23 @@ def test_axes_of_several_transposes_are_those_of_the_last_one() -> None:
     axes = source.axes(3)
     assert axes is not None
     assert tuple((2, 3, 4)[axis] for axis in axes) == (3, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("a = Transpose(x) b = Slice(a, first, two) y = Exp(b)", "b"),
+        ("a = Reshape(x, shape) b = Exp(a) y = Transpose(b)", "a"),
+        ("a = Transpose(x) b = Exp(x) y = MatMul(a, b)", "x"),
+        ("a = Cast<to=10>(x) y = Exp(a)", "x"),
+        ("a = Flatten(x) y = Exp(a)", "x"),
+    ],
+)
+def test_a_tensor_is_followed_to_where_its_quantizer_would_be(body: str, expected: str) -> None:
+    graph = graph_of(model_of("(float[4,6] x) => (float y)", body, PLAIN))
+    assert moved(TensorName("x"), graph) == expected
+
+
+def test_a_tensor_that_says_where_another_one_goes_stays() -> None:
+    graph = graph_of(model_of("(float[4,6] x, int64[2] s) => (float y)", "y = Reshape(x, s)"))
+    assert (moved(TensorName("s"), graph), moved(TensorName("x"), graph)) == ("s", "y")

@@ -94,9 +94,25 @@ VALUES = {k: v for name in "xt" for k, v in parameters(name, "u8").items()}
         (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) y = Exp(t)", Written.FLOAT),
         (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) {ENDS['t']} y = Mul(t, t_d)", Written.FLOAT),
         (f"t = Sigmoid(x) {ENDS['t']} y = Exp(t_d)", Written.FLOAT),
+        (f"{ENDS['x']} u = Transpose(x_d) s = Sigmoid(u) t = Transpose(s) {ENDS['t']} y = Exp(t_d)", Written.QUANTIZED),
+        (f"{ENDS['x']} s = Sigmoid(x_d) r = Relu(s) t = Transpose(r) {ENDS['t']} y = Exp(t_d)", Written.QUANTIZED),
+        (f"{ENDS['x']} s = Sigmoid(x_d) t = Transpose(s) {ENDS['t']} y = Mul(s, t_d)", Written.FLOAT),
     ],
 )
 def test_a_node_without_a_weight_is_quantized_where_all_its_sides_are(body: str, expected: Written) -> None:
+    graph = graph_of(model_of("(float[4] x) => (float[4] y)", body, VALUES))
+    assert written_as(node_in(graph, "s" if "s = " in body else "t"), graph) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"{ENDS['x']} t = Transpose(x_d) {ENDS['t']} y = Exp(t_d)", Written.QUANTIZED),
+        (f"{ENDS['x']} u = Transpose(x_d) t = Transpose(u) {ENDS['t']} y = Exp(t_d)", Written.FLOAT),
+        (f"{ENDS['x']} t = Transpose(x_d) u = Transpose(t) y = Exp(u)", Written.FLOAT),
+    ],
+)
+def test_of_several_that_move_values_in_a_row_none_is_quantized(body: str, expected: Written) -> None:
     graph = graph_of(model_of("(float[4] x) => (float[4] y)", body, VALUES))
     assert written_as(node_in(graph), graph) is expected
 
