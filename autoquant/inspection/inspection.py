@@ -1,9 +1,10 @@
 """An inspection: everything that one look at a model finds."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autoquant.inspection.casts import n_added_casts, nodes_in_float32
 from autoquant.inspection.conversions import is_converted_for_nothing
 from autoquant.inspection.kernels import DequantizedConstant, Runs, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
@@ -73,6 +74,8 @@ def inspect_graphs(given: Graph, optimized: Graph, *, ep: str, machine: str, is_
     found = {scope.path: scope for scope in scopes(given, optimized)}
     nodes = {path: tuple(inspect_nodes(scope, ep=ep, machine=machine)) for path, scope in found.items()}
     remarks = [remark for path, inside in nodes.items() for remark in _remarks(found[path], inside)]
+    if ep == "cpu":
+        remarks += _cast(found.values())
     if ep == "cpu" and machine in X86:
         remarks += [Remark(name=name, text=_SIGNED) for scope in found.values() for name in signed_products(scope)]
     return Inspection(
@@ -139,6 +142,17 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
         yield (
             "the weight-only kernel rounds activations to 8 bits unless the session option"
             " session.qdq_matmulnbits_accuracy_level is 0 or 1"
+        )
+
+
+def _cast(found: Collection[Scope]) -> Iterator[Remark]:
+    """One text for all nodes, so that they are one finding."""
+    n_casts = sum(map(n_added_casts, found))
+    for name in (name for scope in found if n_casts for name in nodes_in_float32(scope)):
+        yield Remark(
+            name=name,
+            text=f"float16 is computed in float32 here, between Casts that onnxruntime adds ({n_casts} in all): use a"
+            " float32 model",
         )
 
 
