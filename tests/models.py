@@ -23,6 +23,7 @@ __all__ = [
     "op_types",
     "outputs_of",
     "saved",
+    "weight_only_operator",
 ]
 
 _QUANTIZE = "{t}_q = QuantizeLinear({t}, s, z) {t}_d = DequantizeLinear({t}_q, s, z)"
@@ -120,6 +121,13 @@ def a_classifier() -> onnx.ModelProto:
     )
     model.graph.output[0].CopyFrom(helper.make_value_info("p", helper.make_sequence_type_proto(values)))
     return model
+
+
+def weight_only_operator(attributes: str = "") -> onnx.ModelProto:
+    """MatMulNBits of 4 bits, of which every weight is ``(6 - 8) * 0.1``."""
+    constants: dict[str, Array | float] = {"w": np.full((32, 2, 16), 0x66, np.uint8), "s": np.full(64, 0.1, np.float32)}
+    body = f"y = com.microsoft.MatMulNBits<K=64, N=32, bits=4, block_size=32{attributes}>(x, w, s)"
+    return model_of("(float[4,64] x) => (float[4,32] y)", body, constants)
 
 
 def a_mlp() -> onnx.ModelProto:

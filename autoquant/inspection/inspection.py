@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from autoquant.inspection.casts import n_added_casts, nodes_in_float32
 from autoquant.inspection.conversions import is_converted_for_nothing
-from autoquant.inspection.kernels import DequantizedConstant, Runs, dequantized_constants, runs_as
+from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
 from autoquant.inspection.nodes import InspectedNode, inspect_nodes
 from autoquant.inspection.pairs import merged_pairs
 from autoquant.inspection.products import wrong_numbers
@@ -19,6 +19,9 @@ from autoquant.model.bodies import n_body_nodes
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["Inspection", "Remark", "inspect_graphs"]
+
+_ROUNDING = 4
+"""The accuracy_level of MatMulNBits that rounds activations; all others are float."""
 
 _SIGNED = (
     "reads s8 activations, for which onnxruntime's kernels on x86 are slower than for u8 ones, many times where the"
@@ -138,11 +141,22 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
         yield (
             "ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv statically"
         )
-    if found.kernel == "com.microsoft:MatMulNBits" and found.op_type != found.kernel:
-        yield (
+    if found.kernel == "com.microsoft:MatMulNBits":
+        yield _weight_only(node)
+
+
+def _weight_only(node: Node) -> str:
+    """The session option counts for what onnxruntime makes of Q/DQ, the attribute for what the file has."""
+    if base_op(node) != "MatMulNBits":
+        return (
             "the weight-only kernel rounds activations to 8 bits unless the session option"
             " session.qdq_matmulnbits_accuracy_level is 0 or 1"
         )
+    level = node.attributes.get("accuracy_level", 0)
+    if level == _ROUNDING:
+        return f"the weight-only kernel rounds activations to 8 bits (accuracy_level {level}), 0 computes in float"
+    faster = f"{_ROUNDING} rounds activations to 8 bits and may be faster"
+    return f"the weight-only kernel computes in float (accuracy_level {level}), {faster}"
 
 
 def _cast(found: Collection[Scope]) -> Iterator[Remark]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -14,7 +15,7 @@ from autoquant import inspect_model
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.types import X86
 from tests.inspected import FROM_1_32, inspected, node_of
-from tests.models import floats, model_of, saved
+from tests.models import floats, model_of, saved, weight_only_operator
 from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 IS_X86 = platform.machine() in X86
@@ -396,3 +397,16 @@ def test_a_dynamically_quantized_operator_runs_as_in_the_table(
     found = inspect_model(tmp_path / "model.onnx").inspection
     assert {node.kernel for node in found.nodes if node.runs is Runs.DYNAMIC} >= {kernel}
     assert found.unlike_written == ()
+
+
+@pytest.mark.parametrize(("level", "is_float"), [(0, True), (1, True), (2, True), (3, True), (4, False)])
+def test_of_its_levels_4_alone_rounds(level: int, is_float: bool) -> None:
+    """Of MatMulNBits; a session option for what onnxruntime makes of Q/DQ leaves it as it is."""
+    model = weight_only_operator(f", accuracy_level={level}")
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "4" if is_float else "0")
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    x = floats(4, 64)
+    expected = x @ np.full((64, 32), (6 - 8) * 0.1, np.float32)
+    (found,) = session.run(None, {"x": x})
+    assert np.allclose(found, expected, rtol=1e-3) is is_float

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from autoquant import inspect_model
 from autoquant.inspection.kernels import Runs
 from tests.inspected import inspected
-from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
+from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved, weight_only_operator
 from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 
@@ -70,6 +71,24 @@ def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path:
     model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))
     (remark,) = inspected(model, tmp_path).remarks
     assert remark.text.startswith("the weight-only kernel rounds activations to 8 bits")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [
+        ("", "computes in float (accuracy_level 0), 4 rounds activations to 8 bits and may be faster"),
+        (
+            ", accuracy_level=1",
+            "computes in float (accuracy_level 1), 4 rounds activations to 8 bits and may be faster",
+        ),
+        (", accuracy_level=4", "rounds activations to 8 bits (accuracy_level 4), 0 computes in float"),
+    ],
+)
+def test_a_weight_only_operator_of_the_file_is_remarked_upon_with_its_level(
+    attribute: str, text: str, tmp_path: Path
+) -> None:
+    (remark,) = inspected(weight_only_operator(attribute), tmp_path).remarks
+    assert remark.text == f"the weight-only kernel {text}"
 
 
 def test_scales_in_constant_nodes_are_read(tmp_path: Path) -> None:
