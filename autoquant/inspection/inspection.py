@@ -181,7 +181,7 @@ def _saturating(found: Iterable[Scope]) -> Iterator[Remark]:
                 "kernels here add two products of u8 and s8 in 16 bits, as on x86-64 without VNNI, which these weights"
                 f" can saturate (two neighbours sum up to {largest}, {LARGEST_PAIR} fits): outputs may be wrong here,"
                 " right elsewhere; search here, quantize with reduce_range=True or u8 weights, or set"
-                " session.x64quantprecision=1, which does not help QLinear operators in the file"
+                " session.x64quantprecision=1, which does not help QLinearMatMul in a file of opset 21 or later"
             ),
         )
 

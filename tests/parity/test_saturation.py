@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 
 from autoquant.domain.quality import QualityMeter
@@ -12,7 +14,7 @@ from autoquant.domain.target import Target
 from autoquant.measurement.saturation import is_saturating
 from tests.graphs import Case, case_of, run, scheme
 from tests.inspected import inspected
-from tests.models import Floats, floats, model_of
+from tests.models import Array, Floats, floats, model_of
 
 CHANNEL, TENSOR = "s8:channel:sym", "s8:tensor:sym"
 Constants = Mapping[str, Floats]
@@ -99,3 +101,62 @@ def test_an_lstm_with_unsaturated_weights_gives_what_float_gives(weight: str, tm
     assert bool(inspected(case.quantized(unsafe).model, tmp_path).remarks) is is_saturating(Target())
     if is_saturating(Target()):
         assert snr_db(case, unsafe) < 25
+
+
+NUMBERS: Mapping[str, Array | float] = {
+    "s": 1.0,
+    "large": 1100.0,
+    "z": np.array(0, np.uint8),
+    "wz": np.array(0, np.int8),
+    "w": np.full((8, 40), 127, np.int8),
+    "v": np.full((40, 8, 1, 1), 127, np.int8),
+}
+PAIR = "{0}_q = QuantizeLinear({0}, {1}, z) {0}_d = DequantizeLinear({0}_q, {1}, z)"
+STORED: Mapping[str, tuple[str, str]] = {
+    "MatMulInteger": ("(uint8[2,8] x) => (int32[2,40] y)", "y = MatMulInteger(x, w, z, wz)"),
+    "MatMulIntegerToFloat": (
+        "(uint8[2,8] x) => (float[2,40] y)",
+        "y = com.microsoft.MatMulIntegerToFloat(x, w, s, s, z, wz)",
+    ),
+    "DynamicQuantizeMatMul": (
+        "(float[2,8] x) => (float[2,40] y)",
+        "y = com.microsoft.DynamicQuantizeMatMul(x, w, s, wz)",
+    ),
+    "QGemm": ("(uint8[2,8] x) => (float[2,40] y)", "y = com.microsoft.QGemm(x, s, z, w, s, wz)"),
+    "QLinearConv": ("(uint8[1,8,2,2] x) => (uint8[1,40,2,2] y)", "y = QLinearConv(x, s, z, v, s, wz, large, z)"),
+    "QLinearMatMul": ("(uint8[2,8] x) => (uint8[2,40] y)", "y = QLinearMatMul(x, s, z, w, s, wz, large, z)"),
+    "Q/DQ around MatMul": (
+        "(float[2,8] x) => (float[2,40] y)",
+        f"{PAIR.format('x', 's')} w_d = DequantizeLinear(w, s, wz) m = MatMul(x_d, w_d) {PAIR.format('m', 'large')}"
+        " y = Identity(m_d)",
+    ),
+    "Q/DQ around Conv": (
+        "(float[1,8,2,2] x) => (float[1,40,2,2] y)",
+        f"{PAIR.format('x', 's')} v_d = DequantizeLinear(v, s, wz) m = Conv(x_d, v_d) {PAIR.format('m', 'large')}"
+        " y = Identity(m_d)",
+    ),
+}
+"""Products of the largest numbers, as files have them."""
+
+
+def first_output(model: onnx.ModelProto, *, is_precise: bool) -> float:
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.x64quantprecision", str(int(is_precise)))
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0]
+    dtype = np.uint8 if "uint8" in given.type else np.float32
+    (found,) = session.run(None, {"x": np.full(given.shape, 255, dtype)})
+    return float(found.flat[0])
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("name", STORED)
+def test_a_session_option_helps_all_but_qlinearmatmul_of_opset_21(name: str, opset: int) -> None:
+    """The option is for processors that saturate; elsewhere it changes nothing."""
+    model = model_of(*STORED[name], NUMBERS, opset=opset)
+    exact = 8 * 255 * 127
+    unit = NUMBERS["large"] if "large" in STORED[name][1] else 1.0
+    expected = round(exact / float(unit)) * (1.0 if name.startswith("QLinear") else float(unit))
+    assert (first_output(model, is_precise=False) == expected) is not is_saturating(Target())
+    is_helped = (name, opset) != ("QLinearMatMul", 21)
+    assert (first_output(model, is_precise=True) == expected) is (is_helped or not is_saturating(Target()))
