@@ -25,7 +25,7 @@ from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
-from autoquant.model.io import input_signatures, load_any, non_tensors
+from autoquant.model.io import input_signatures, load_any, non_tensors, output_dtypes
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -183,12 +183,14 @@ class _Ports:
         path: The model.
         inputs: All of them tensors.
         outputs: Their names.
+        dtypes: Of those that are tensors.
         other_outputs: Those that are no tensors.
     """
 
     path: Path
     inputs: tuple[InputSignature, ...]
     outputs: tuple[str, ...]
+    dtypes: Mapping[str, str]
     other_outputs: tuple[str, ...]
 
 
@@ -200,6 +202,7 @@ def _ports(path: Path) -> _Ports:
         path=path,
         inputs=input_signatures(model),
         outputs=tuple(output.name for output in model.graph.output),
+        dtypes=output_dtypes(model),
         other_outputs=tuple(non_tensors(model.graph.output)),
     )
 
@@ -254,7 +257,16 @@ def _why_no_snr(models: Sequence[_Ports]) -> list[str]:
         if model.outputs != first:
             others = ", ".join(model.outputs)
             return [f"no SNR: {model.path} has other outputs ({others}) than the first ({', '.join(first)})"]
+        for name, dtype in model.dtypes.items():
+            expected = models[0].dtypes.get(name, dtype)
+            if _kind(dtype) != _kind(expected):
+                return [f"no SNR: output '{name}' of {model.path} is {dtype}, that of the first {expected}"]
     return []
+
+
+def _kind(dtype: str) -> str:
+    """Of one kind are those whose values mean the same, as far as they go: float16 and float32, int32 and int64."""
+    return dtype.rstrip("0123456789")
 
 
 def compare(

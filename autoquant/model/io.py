@@ -22,6 +22,7 @@ __all__ = [
     "load_model",
     "model_digest",
     "non_tensors",
+    "output_dtypes",
     "save_model",
     "sha256_of",
     "size_bytes_of",
@@ -124,6 +125,12 @@ def _signature(value: onnx.ValueInfoProto) -> InputSignature:
     )
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
     return InputSignature(value.name, dtype, dims if tensor.HasField("shape") else None)
+
+
+def output_dtypes(model: onnx.ModelProto) -> dict[str, str]:
+    """Of each output that is a tensor numpy's name of the element type, in their order."""
+    tensors = ((value.name, value.type.tensor_type.elem_type) for value in model.graph.output)
+    return {name: helper.tensor_dtype_to_np_dtype(elem).name for name, elem in tensors if elem}
 
 
 def non_tensors(values: Iterable[onnx.ValueInfoProto]) -> list[str]:

@@ -14,7 +14,7 @@ from autoquant import AutoquantError, Target, compare
 from autoquant.api.comparison import Verdict
 from autoquant.domain.feed import Feed
 from tests.integration.conftest import Command
-from tests.models import a_classifier, floats, model_of
+from tests.models import Array, a_classifier, floats, model_of
 
 
 @pytest.fixture
@@ -171,6 +171,16 @@ def test_models_with_other_outputs_are_timed_and_not_compared(models: tuple[Path
     onnx.save(model_of("(float[N,8] x) => (float[N,256] z)", "z = MatMul(x, w)", {"w": floats(8, 256)}), "other.onnx")
     found = compare([models[0], "other.onnx"], "eval.npz", seconds=1)
     assert "no SNR: other.onnx has other outputs (z) than the first (y)" in found.notes
+    assert found.table["snr_db"].isna().all()
+
+
+def test_integers_are_not_compared_with_floats(models: tuple[Path, Path, Path]) -> None:
+    """As a quantized model has them that ends at a QuantizeLinear."""
+    source = "a = MatMul(x, w) y = QuantizeLinear(a, s, z)"
+    constants: dict[str, Array | float] = {"w": floats(8, 256), "s": 0.1, "z": np.array(0, np.uint8)}
+    onnx.save(model_of("(float[N,8] x) => (uint8[N,256] y)", source, constants), "ends.onnx")
+    found = compare([models[0], "ends.onnx"], "eval.npz", seconds=1)
+    assert "no SNR: output 'y' of ends.onnx is uint8, that of the first float32" in found.notes
     assert found.table["snr_db"].isna().all()
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from autoquant.api import comparison
-from autoquant.api.comparison import _why_imprecise, compare
+from autoquant.api.comparison import _ports, _why_imprecise, _why_no_snr, compare
 from autoquant.domain.measurement import Latency
 from autoquant.errors import OutputError
 from autoquant.measurement.files import FileBenchSetup
@@ -44,6 +44,29 @@ def test_the_least_precise_of_the_models_is_named(n_sessions: int, hint: str) ->
 
 def test_a_precision_that_was_reached_is_not_mentioned() -> None:
     assert _why_imprecise([Path("a"), Path("b")], {"1": measured(0.0099, 5)}, 0.01) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_said"),
+    [
+        ("float", "float", False),
+        ("float", "float16", False),
+        ("int64", "int32", False),
+        ("float", "uint8", True),
+        ("uint8", "float", True),
+        ("uint8", "int8", True),
+    ],
+)
+def test_outputs_of_other_types_are_not_compared(first: str, second: str, is_said: bool, tmp_path: Path) -> None:
+    ports = [_ports(saved(with_output(dtype), tmp_path / f"{dtype}.onnx")) for dtype in (first, second)]
+    found = _why_no_snr(ports)
+    assert bool(found) is is_said
+    assert all(f"output 'y' of {tmp_path}" in sentence and second in sentence for sentence in found)
+
+
+def with_output(dtype: str) -> onnx.ModelProto:
+    number = {"float": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "float16": 10}[dtype]
+    return model_of(f"(float[4] x) => ({dtype}[4] y)", f"y = Cast<to={number}>(x)")
 
 
 class Watched:

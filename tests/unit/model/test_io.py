@@ -14,6 +14,7 @@ from autoquant.model.io import (
     load_any,
     load_model,
     model_digest,
+    output_dtypes,
     save_model,
     sha256_of,
     size_bytes_of,
@@ -148,6 +149,12 @@ def test_an_input_of_undeclared_rank_has_no_shape_and_a_scalar_an_empty_one() ->
     model.graph.input[0].type.tensor_type.ClearField("shape")
     model.graph.input[1].type.tensor_type.shape.SetInParent()
     assert [signature.shape for signature in input_signatures(model)] == [None, ()]
+
+
+def test_outputs_that_are_tensors_have_types() -> None:
+    source = "y = Identity(x) i = Cast<to=7>(x) s = SequenceConstruct(x)"
+    model = model_of("(float[4] x) => (float[4] y, int64[4] i, seq(float[4]) s)", source)
+    assert output_dtypes(model) == {"y": "float32", "i": "int64"}
 
 
 def test_the_digest_is_that_of_the_content() -> None:
