@@ -267,7 +267,7 @@ def regions(
         found = steps.find_regions(prepared, space=space, ep=ep, n_regions=n_regions)
         if as_json:
             rows = [{"id": r.id, "work": r.work, "op_types": r.op_types, "nodes": r.nodes} for r in found]
-            typer.echo(json.dumps(rows, indent=1))
+            typer.echo(json.dumps({"schema_version": 1, "regions": rows}, indent=1))
             return
         for region in found:
             typer.echo(
@@ -413,6 +413,8 @@ def _print_inspection(found: "InspectedModel") -> None:
         typer.echo(sentence)
     print_table(("n", "operator", "file", "runs", "why, and which nodes"), text.finding_rows(inspection))
     print_table(("n", "remark, and on which nodes"), text.remark_rows(inspection))
+    for sentence in text.hint_sentences(inspection):
+        typer.echo(sentence)
     if found.comparison is not None:
         headings = ("n", "operator", "in the float model", "in this model", "runs", "remark")
         print_table(headings, text.fate_rows(found.comparison))

@@ -3,6 +3,7 @@
 import os
 import platform
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from autoquant.model.rewrite import (
     name_nodes,
     to_bytes,
 )
+from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.session import CompiledError, open_session
 
 __all__ = ["InspectedModel", "inspect_model"]
@@ -40,18 +42,22 @@ class InspectedModel:
         target: Name of the execution provider and threads.
         inspection: Its nodes, kernels, conversions and remarks.
         comparison: With the float model, where one was given.
+        environment: Machine and versions; causes depend on both.
     """
 
     path: Path
     target: str
     inspection: Inspection
     comparison: Comparison | None
+    environment: Mapping[str, object]
 
     def as_dict(self) -> dict[str, object]:
         """Of plain values, for JSON."""
         return {
+            "schema_version": 1,
             "model": str(self.path),
             "target": self.target,
+            "environment": dict(self.environment),
             **asdict(self.inspection),
             "against": asdict(self.comparison) if self.comparison is not None else None,
         }
@@ -74,7 +80,9 @@ def inspect_model(
     path = model_path(model)
     found = _inspect(path, target)
     comparison = compare(found, _inspect(model_path(against), target)) if against is not None else None
-    return InspectedModel(path=path, target=target.name, inspection=found, comparison=comparison)
+    return InspectedModel(
+        path=path, target=target.name, inspection=found, comparison=comparison, environment=describe_environment()
+    )
 
 
 def _inspect(path: Path, target: Target) -> Inspection:

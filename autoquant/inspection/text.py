@@ -8,9 +8,10 @@ from autoquant.inspection.inspection import Inspection, Remark
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.nodes import InspectedNode
 
-__all__ = ["fate_rows", "finding_rows", "kernel_rows", "remark_rows", "summary_sentences"]
+__all__ = ["fate_rows", "finding_rows", "hint_sentences", "kernel_rows", "remark_rows", "summary_sentences"]
 
 _QUOTED = re.compile(r"'[^']*'")
+_ANY = "'...'"
 _N_EXAMPLES = 2
 _WORDS = {
     Runs.INTEGER: "integer kernels",
@@ -47,23 +48,39 @@ def summary_sentences(inspection: Inspection) -> Iterator[str]:
 
 def finding_rows(inspection: Inspection) -> Iterator[Row]:
     """How many, operator, as the file says, as it runs, why with examples: nodes alike are one row."""
-    alike: dict[Row, list[InspectedNode]] = {}
-    for node in inspection.unlike_written:
-        why = "; ".join(_QUOTED.sub("'...'", cause) for cause in node.causes)
-        alike.setdefault((node.op_type, node.written, node.runs, why), []).append(node)
-    for (op_type, written, runs, why), nodes in sorted(alike.items(), key=lambda item: -len(item[1])):
+    for (*row, why), nodes in sorted(_alike_nodes(inspection).items(), key=lambda item: -len(item[1])):
         shown = "; ".join(nodes[0].causes) if len(nodes) == 1 else why
-        yield str(len(nodes)), op_type, written, runs, _with_nodes(shown, [node.name for node in nodes])
+        yield str(len(nodes)), *row, _with_nodes(shown, [node.name for node in nodes])
 
 
 def remark_rows(inspection: Inspection) -> Iterator[Row]:
     """How many nodes, what the user should know of them with examples."""
-    alike: dict[str, list[Remark]] = {}
-    for remark in inspection.remarks:
-        alike.setdefault(_QUOTED.sub("'...'", remark.text), []).append(remark)
-    for text, remarks in alike.items():
+    for text, remarks in _alike_remarks(inspection).items():
         shown = remarks[0].text if len(remarks) == 1 else text
         yield str(len(remarks)), _with_nodes(shown, [remark.name for remark in remarks])
+
+
+def hint_sentences(inspection: Inspection) -> Iterator[str]:
+    """Where the rest is, if rows leave out nodes, or names in their causes and remarks."""
+    nodes = [(row[-1], len(found)) for row, found in _alike_nodes(inspection).items()]
+    remarks = [(text, len(found)) for text, found in _alike_remarks(inspection).items()]
+    if any(n > _N_EXAMPLES or (n > 1 and _ANY in text) for text, n in (*nodes, *remarks)):
+        yield "All nodes, with causes and remarks in full: --json"
+
+
+def _alike_nodes(inspection: Inspection) -> dict[Row, list[InspectedNode]]:
+    alike: dict[Row, list[InspectedNode]] = {}
+    for node in inspection.unlike_written:
+        why = "; ".join(_QUOTED.sub(_ANY, cause) for cause in node.causes)
+        alike.setdefault((node.op_type, node.written, node.runs, why), []).append(node)
+    return alike
+
+
+def _alike_remarks(inspection: Inspection) -> dict[str, list[Remark]]:
+    alike: dict[str, list[Remark]] = {}
+    for remark in inspection.remarks:
+        alike.setdefault(_QUOTED.sub(_ANY, remark.text), []).append(remark)
+    return alike
 
 
 def fate_rows(comparison: Comparison) -> Iterator[Row]:

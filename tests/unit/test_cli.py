@@ -6,13 +6,16 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import onnxruntime
 import pytest
+from onnxruntime.quantization import QuantFormat, QuantType
 from typer.testing import CliRunner
 
 from autoquant import Budget, Demands, Target
 from autoquant.cli import app
 from autoquant.errors import DiskFullError
 from tests.models import a_convnet, a_quantized_chain, saved
+from tests.quantized import quantized_by_recipe
 
 HEAVY = ("onnxruntime", "onnx", "optuna", "numpy", "pandas", "plotly")
 
@@ -69,7 +72,9 @@ def test_regions_are_printed() -> None:
 
 def test_regions_are_printed_as_json() -> None:
     result = CliRunner().invoke(app, ["regions", "example:digits", "--json"])
-    rows = json.loads(result.stdout)
+    content = json.loads(result.stdout)
+    assert content.keys() == {"schema_version", "regions"}
+    rows = content["regions"]
     assert all(set(row) == {"id", "work", "op_types", "nodes"} for row in rows)
     assert sum(row["work"] for row in rows) == pytest.approx(1)
 
@@ -103,7 +108,19 @@ def test_what_runs_is_printed_as_json(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["inspect", path, "--json"])
     content = json.loads(result.stdout)
     assert [node["name"] for node in content["nodes"] if not node["is_as_written"]] == ["b"]
-    assert set(content) == {"model", "target", "nodes", "kernels", "dequantized", "remarks", "against"}
+    assert set(content) == {
+        *("schema_version", "model", "target", "environment"),
+        *("nodes", "kernels", "dequantized", "remarks", "against"),
+    }
+    assert content["environment"]["versions"]["onnxruntime"] == onnxruntime.__version__
+
+
+def test_where_nodes_are_left_out_it_is_said_where_they_are(tmp_path: Path) -> None:
+    recipe = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QDQ, QuantType.QUInt16)
+    shortened = CliRunner().invoke(app, ["inspect", str(saved(recipe, tmp_path / "wide.onnx"))])
+    assert shortened.stdout.splitlines()[-1] == "All nodes, with causes and remarks in full: --json"
+    whole = CliRunner().invoke(app, ["inspect", str(saved(a_quantized_chain(), tmp_path / "model.onnx"))])
+    assert "--json" not in whole.stdout
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,17 @@ from onnxruntime.quantization import QuantFormat, QuantType
 
 from autoquant import inspect_model
 from autoquant.inspection.inspection import Inspection
-from autoquant.inspection.text import fate_rows, finding_rows, kernel_rows, remark_rows, summary_sentences
+from autoquant.inspection.text import (
+    fate_rows,
+    finding_rows,
+    hint_sentences,
+    kernel_rows,
+    remark_rows,
+    summary_sentences,
+)
 from tests.inspected import inspected
-from tests.models import a_convnet, a_quantized_chain, saved
-from tests.qdq import Constant, Wrapped
+from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
+from tests.qdq import Constant, Wrapped, pair, parameters
 from tests.quantized import quantized_by_recipe
 
 
@@ -37,6 +44,7 @@ def test_nodes_alike_are_one_row_with_examples(tmp_path: Path) -> None:
 def test_a_model_that_runs_as_written_has_no_rows_and_says_so(tmp_path: Path) -> None:
     found = inspected(a_quantized_chain(), tmp_path)
     assert list(finding_rows(found)) == []
+    assert list(hint_sentences(found)) == []
     assert list(summary_sentences(found)) == [f"All {len(found.nodes)} nodes run as the file says."]
 
 
@@ -51,6 +59,22 @@ def test_a_remark_is_a_row_with_its_nodes(tmp_path: Path) -> None:
     ((n, text),) = remark_rows(inspected(model, tmp_path))
     assert n == "1"
     assert text.endswith("gives wrong numbers\n(t)")
+
+
+def test_what_rows_leave_out_is_elsewhere(tmp_path: Path) -> None:
+    assert list(hint_sentences(wide(tmp_path))) == ["All nodes, with causes and remarks in full: --json"]
+
+
+def test_names_in_causes_that_rows_leave_out_are_elsewhere_too(tmp_path: Path) -> None:
+    """Two nodes of one operator, each with a constant of its own."""
+    values = {k: v for name in "xtu" for k, v in parameters(name, "u8").items()} | {"c": floats(4), "d": floats(4)}
+    body = f"""{pair("x", "x_d")} t = Add(x_d, c) {pair("t", "t_d")} {{}} y = Exp(t_d)"""
+    one = model_of("(float[4] x) => (float[4] y)", body.format(""), values)
+    assert list(hint_sentences(inspected(one, tmp_path))) == []
+    second = f"u = Add(x_d, d) {pair('u', 'u_d')} z = Exp(u_d)"
+    two = model_of("(float[4] x) => (float[4] y, float[4] z)", body.format(second), values)
+    assert len(list(finding_rows(inspected(two, tmp_path)))) == 1
+    assert len(list(hint_sentences(inspected(two, tmp_path)))) == 1
 
 
 def test_what_became_of_the_float_model_is_in_rows(tmp_path: Path) -> None:
