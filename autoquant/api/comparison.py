@@ -266,7 +266,7 @@ def _why_no_snr(models: Sequence[_Ports]) -> list[str]:
 
 def _kind(dtype: str) -> str:
     """Of one kind are those whose values mean the same, as far as they go: float16 and float32, int32 and int64."""
-    return dtype.rstrip("0123456789")
+    return dtype.rstrip("0123456789").removeprefix("b" if dtype.startswith("bfloat") else "")
 
 
 def compare(

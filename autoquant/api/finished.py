@@ -24,9 +24,10 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
         run: Its folder.
 
     Returns:
-        The same front and trials. Files do not hold all of the record: its ledger is None, as ``ledger.csv`` has only
-        the numbers, inputs and outputs of regions are empty, qualities of members are of 0 samples, and SNRs from
-        200 dB on infinite.
+        The same front and the trials as they were told; of a run that is being resumed the front of before. Files do
+        not hold all of the record: its ledger is None, as ``ledger.csv`` has only the numbers, inputs and outputs of
+        regions are empty, qualities of members are of 0 samples, and SNRs from 200 dB on infinite. Its configuration
+        is that of ``run.json``, with digests of what was given.
 
     Raises:
         UsageError: The folder holds no run, one that is not finished, or damaged files.

@@ -149,12 +149,15 @@ def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smok
 
 
 def _fault(error: Exception, file: Path) -> str:
-    """What it is, and the file beside the runs that has its traceback."""
-    with writing(file, option="--reports"):
+    """What it is, and the file beside the runs that has its traceback, if that can be written."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    said = f"this is a fault of autoquant: {reason}"
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"this is a fault of autoquant: {reason}; its traceback is in {_short(str(file))}"
+    except OSError:
+        return said
+    return f"{said}; its traceback is in {_short(str(file))}"
 
 
 def _why_nothing(record: RunRecord, *, is_ended: bool, smoke: bool) -> list[str]:

@@ -58,7 +58,7 @@ class JointMeasurement:
         lost: Why files were dropped that ended a process or for which a metric failed, by id.
         rounds: Every round, with the number of its process and its target.
         notes: What disturbed the measurement, and what to do about it.
-        is_late: Whether there was no time for another process.
+        is_late: Whether there was no time for another process that was wanted.
     """
 
     setup: FileBenchSetup
@@ -82,6 +82,7 @@ class JointMeasurement:
     _kept: list[str] = field(default_factory=list)
     _begun: list[str] = field(default_factory=list)
     _halved: dict[str, str] = field(default_factory=dict)
+    _unfinished: dict[str, str] = field(default_factory=dict)
     _n_unexplained: int = 0
     _collected: Collected = field(init=False)
     _opening_s: float = 0.0
@@ -113,7 +114,7 @@ class JointMeasurement:
                 break
             number += 1
             watch.look()
-        self.notes += [*self._too_many, *watch.sentences, *self._drift()]
+        self.notes += [*self._too_many, *self._too_late, *watch.sentences, *self._drift()]
         return self._collected.measured(self._kept)
 
     def _begins_anew(self, number: int, error: Exception) -> bool:
@@ -167,6 +168,13 @@ class JointMeasurement:
         n = f"{len(self._halved)} of {len(self.files)} files"
         return [f"left out, as together they could not be measured: {n}, {'; '.join(reasons)}"] if reasons else []
 
+    @property
+    def _too_late(self) -> list[str]:
+        """What was left out for want of time, or of patience, in whichever process."""
+        others = {*self._kept, *self._halved, *self.lost}
+        whys = [why for key, why in self._unfinished.items() if key not in others]
+        return [why.format(f"{whys.count(why)} of {len(self.files)} files") for why in dict.fromkeys(whys)]
+
     def _drift(self) -> list[str]:
         """What the baseline's latencies say on the first target, beside those of samples of the same shapes."""
         found = [one for _, target, one in self.rounds if target == self._targets[0]]
@@ -182,14 +190,15 @@ class JointMeasurement:
         return self.deadline - time.perf_counter()
 
     def _is_worth_another(self, n_done: int) -> bool:
+        if self.is_ended():
+            return False
+        if n_done >= self.least_sessions and are_narrow(self._collected.ratios(self._kept).values(), self.narrow):
+            return False
         n_affordable = (self._left - self._opening_s) / self._rounds_s
         self.is_late = n_affordable < LEAST_ROUNDS
-        if self.is_ended() or self.is_late:
-            return False
-        self._n_rounds = int(min(self._n_rounds, n_affordable))
-        if n_done < self.least_sessions:
-            return True
-        return not are_narrow(self._collected.ratios(self._kept).values(), self.narrow)
+        if not self.is_late:
+            self._n_rounds = int(min(self._n_rounds, n_affordable))
+        return not self.is_late
 
     @property
     def _rounds_s(self) -> float:
@@ -326,7 +335,9 @@ class JointMeasurement:
         scored: list[str] = []
         for number, key in enumerate(self._kept):
             if scored and self.may_drop and (self._left < 0 or self.is_ended()):
-                self.notes.append(self._unscored(len(self._kept) - number))
+                late = "there was no time for the metrics of {}, which are left out; give more --time"
+                unwanted = "left out, as the user wanted no more: the metrics of {}"
+                self._unfinished.update(dict.fromkeys(self._kept[number:], unwanted if self.is_ended() else late))
                 break
             try:
                 self._collected.score(target, key, worker.call("score", target, key))
@@ -335,12 +346,6 @@ class JointMeasurement:
                 self.lost[key] = str(error)
         self._keep(worker, scored)
 
-    def _unscored(self, n: int) -> str:
-        late = f"the metrics of {n} of {len(self._kept)} files"
-        if self.is_ended():
-            return f"left out, as the user wanted no more: {late}"
-        return f"there was no time for {late}, which are left out; give more --time"
-
     def _drop_what_is_late(self, worker: Worker, n_samples: int, sample_s: float, baseline_s: float) -> None:
         """Where there is no time for so many samples more of all files, and to time them.
 
@@ -348,11 +353,11 @@ class JointMeasurement:
         """
         timing_s = LEAST_ROUNDS * max(sample_s, len(self._kept) * TIMING_S)
         needed_s, left = n_samples * (sample_s - baseline_s), self._left - timing_s - n_samples * baseline_s
-        if needed_s <= left or len(self._kept) < 2 or not self.may_drop:
+        if not n_samples or needed_s <= left or len(self._kept) < 2 or not self.may_drop:
             return
         n_kept = max(1, int(len(self._kept) * max(left, 0.0) / needed_s))
-        late = f"{len(self._kept) - n_kept} of {len(self._kept)} files"
-        self.notes.append(f"there was no time to compare the outputs of {late}, which are left out; give more --time")
+        late = "there was no time to compare the outputs of {}, which are left out; give more --time"
+        self._unfinished.update(dict.fromkeys(self._kept[n_kept:], late))
         self._keep(worker, self._kept[:n_kept])
 
     def _blame(self, number: int) -> bool:

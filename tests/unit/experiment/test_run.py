@@ -105,6 +105,17 @@ def test_a_fault_that_is_no_error_of_ours_is_a_row_too(run: Run, monkeypatch: py
     assert (first, last) == ("Traceback (most recent call last):", "ZeroDivisionError: division by zero")
 
 
+def test_a_fault_whose_traceback_cannot_be_written_is_a_row_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*arguments: object, **options: object) -> None:
+        Path("reports/_runs").rmdir()
+        Path("reports/_runs").touch()
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("autoquant.experiment.run.search", search)
+    Path("reports/_runs").mkdir(parents=True)
+    assert rows_of(run(TINY))["tiny"]["error"] == "this is a fault of autoquant: ZeroDivisionError: division by zero"
+
+
 def test_a_search_is_asked_for_all_that_a_job_says(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[tuple[object, ...], dict[str, object]]] = []
 

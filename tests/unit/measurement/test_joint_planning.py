@@ -93,7 +93,13 @@ class Process:
 
 
 def measured(
-    monkeypatch: pytest.MonkeyPatch, process: Process, seconds: float, *, n_feeds: int = 32, **known: Any
+    monkeypatch: pytest.MonkeyPatch,
+    process: Process,
+    seconds: float,
+    *,
+    n_feeds: int = 32,
+    narrow: float = -1.0,
+    **known: Any,
 ) -> JointMeasurement:
     """A measurement of all files within these seconds."""
     monkeypatch.setattr(joint, "Worker", process)
@@ -101,7 +107,7 @@ def measured(
     feeds: list[Feed] = [{"x": floats(1, 2)}] * n_feeds
     targets = [Target(threads=threads) for threads in range(1, 1 + len(process.file_s))]
     setup = FileBenchSetup(baseline=Path("float.onnx"), feeds=feeds, targets=targets, seed=0)
-    final = JointMeasurement(setup, FILES, process.clock.now + seconds, narrow=0.0, **known)
+    final = JointMeasurement(setup, FILES, process.clock.now + seconds, narrow=narrow, **known)
     final.run()
     return final
 
@@ -158,6 +164,30 @@ def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.
         f"there was no time to compare the outputs of {n_left} of 20 files, which are left out; give more --time"
     )
     assert process.clock.now < 1.1 * final.deadline
+
+
+def test_files_that_were_compared_on_the_only_sample_are_kept_however_late_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    final = measured(monkeypatch, process, -1.0, n_feeds=1)
+    assert len(process.opened) == 1 + len(FILES)
+    assert not final.notes
+
+
+def test_files_left_out_on_several_targets_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.05, "cpu-2t": 0.1})
+    final = measured(monkeypatch, process, 40.0)
+    n_left = len(FILES) + 1 - len(process.opened)
+    (said,) = final.notes
+    assert f" the outputs of {n_left} of 20 files, " in said
+
+
+def test_more_time_is_of_no_use_where_ratios_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    final = measured(monkeypatch, process, planned(process, 0.02), narrow=0.01)
+    assert len(rounds_of(final, "cpu-1t")) == 3
+    assert not final.is_late
 
 
 def test_it_says_whether_there_was_no_time_for_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
