@@ -14,7 +14,16 @@ from autoquant.model.rewrite import constants_as_initializers, infer_shapes
 from autoquant.runtime.session import open_session
 from tests.models import saved
 
-__all__ = ["FROM_1_31", "FROM_1_32", "causes_in", "graph_of", "inspected", "inspected_as_on", "node_of"]
+__all__ = [
+    "FLOAT_PRODUCTS",
+    "FROM_1_31",
+    "FROM_1_32",
+    "causes_in",
+    "graph_of",
+    "inspected",
+    "inspected_as_on",
+    "node_of",
+]
 
 _VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
@@ -23,6 +32,20 @@ FROM_1_31 = _VERSION >= (1, 31)
 
 FROM_1_32 = _VERSION >= (1, 32)
 """Since then onnxruntime looks where the channels of a MatMul's weight are, and 16-bit products are weight-only."""
+
+
+FLOAT_PRODUCTS = {
+    "MatMulIntegerToFloat": (
+        "(uint8[2,8] x) => (float[2,40] y)",
+        "y = com.microsoft.MatMulIntegerToFloat(x, w, s, s, z, wz)",
+    ),
+    "DynamicQuantizeMatMul": (
+        "(float[2,8] x) => (float[2,40] y)",
+        "y = com.microsoft.DynamicQuantizeMatMul(x, w, s, wz)",
+    ),
+    "QGemm": ("(uint8[2,8] x) => (float[2,40] y)", "y = com.microsoft.QGemm(x, s, z, w, s, wz)"),
+}
+"""Signatures and bodies of operators that multiply integers and give floats."""
 
 
 def inspected(model: onnx.ModelProto, folder: Path) -> Inspection:

@@ -4,13 +4,14 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import LEDGER, RunFolder
 from autoquant.domain.front import RunRecord
-from autoquant.domain.region import Region
+from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.scheme import Scheme
 from autoquant.domain.space import SpaceDefinition
 from autoquant.model.io import files_of, sha256_of
@@ -19,7 +20,7 @@ from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
 from autoquant.report.tables import front_table, ledger_table, trials_table
 
-__all__ = ["configuration_document", "ingredients_document", "scheme_rows", "write_reports"]
+__all__ = ["configuration_document", "ingredients_document", "region_from", "scheme_rows", "write_reports"]
 
 _LOG = logging.getLogger("autoquant")
 
@@ -85,6 +86,19 @@ def _region_rows(regions: Sequence[Region]) -> list[dict[str, object]]:
         {"id": r.id, "nodes": list(r.nodes), "op_types": list(r.op_types), "work": r.work, "pattern": r.pattern}
         for r in regions
     ]
+
+
+def region_from(row: Mapping[str, Any]) -> Region:
+    """A region as ``run.json`` has it, without its tensors."""
+    return Region(
+        id=RegionId(row["id"]),
+        nodes=tuple(map(NodeName, row["nodes"])),
+        inputs=(),
+        outputs=(),
+        pattern=row["pattern"],
+        op_types=tuple(row["op_types"]),
+        work=float(row["work"]),
+    )
 
 
 def scheme_rows(schemes: Sequence[Scheme]) -> dict[str, Mapping[str, str]]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autoquant.api.documents import region_from
 from autoquant.api.folder import read_json
 from autoquant.api.result import SearchResult
 from autoquant.domain.front import RunRecord
 from autoquant.domain.reason import one_line
-from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.errors import OutputError, UsageError
 from autoquant.report.front_json import front_from_json
 from autoquant.study.study import read_evaluations
@@ -49,23 +49,11 @@ def _record(folder: Path, document: Mapping[str, Any]) -> RunRecord:
     saved = document["seconds_saved"]
     return RunRecord(
         front=front_from_json((folder / "front.json").read_text(encoding="utf-8")),
-        regions=tuple(map(_region, document["regions"])),
+        regions=tuple(map(region_from, document["regions"])),
         evaluations=tuple(read_evaluations(folder / "study.journal")),
         environment=dict(document["environment"]),
         configuration=dict(document["configuration"]),
         phases={name: float(seconds) for name, seconds in document["seconds"].items()},
         notes=tuple(map(str, document["notes"])),
         seconds_saved=None if saved is None else float(saved),
-    )
-
-
-def _region(row: Mapping[str, Any]) -> Region:
-    return Region(
-        id=RegionId(row["id"]),
-        nodes=tuple(map(NodeName, row["nodes"])),
-        inputs=(),
-        outputs=(),
-        pattern=row["pattern"],
-        op_types=tuple(row["op_types"]),
-        work=float(row["work"]),
     )

@@ -12,10 +12,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from autoquant.api.documents import region_from
 from autoquant.api.folder import read_json
 from autoquant.api.warm import EarlierRun, read_warm_start
 from autoquant.domain.prior import LatencyPrior
-from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.errors import UsageError
 from autoquant.graph.regions import borders
 from autoquant.model.graph import Graph
@@ -74,7 +74,7 @@ def read_recorded(folder: Path) -> Recorded:
     trials = [trial for trial in told if is_measured(trial)]
     if not trials:
         raise UsageError(f"{folder}: none of its trials was measured; search longer")
-    regions, plain = [_region(row) for row in document["regions"]], document["latency_prior"]
+    regions, plain = [region_from(row) for row in document["regions"]], document["latency_prior"]
     choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
     touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
     work = {region.id: region.work for region in regions}
@@ -96,19 +96,6 @@ def read_recorded(folder: Path) -> Recorded:
 def _choices(distribution: BaseDistribution) -> tuple[str, ...]:
     assert isinstance(distribution, CategoricalDistribution)
     return tuple(map(str, distribution.choices))
-
-
-def _region(row: Mapping[str, Any]) -> Region:
-    """Without its tensors, which models know nothing of."""
-    return Region(
-        id=RegionId(row["id"]),
-        nodes=tuple(map(NodeName, row["nodes"])),
-        inputs=(),
-        outputs=(),
-        pattern=row["pattern"],
-        op_types=tuple(row["op_types"]),
-        work=row["work"],
-    )
 
 
 def _name(model: Path) -> str:

@@ -13,7 +13,7 @@ from autoquant.domain.scheme import Scheme
 from autoquant.domain.target import Target
 from autoquant.measurement.saturation import is_saturating
 from tests.graphs import Case, case_of, run, scheme
-from tests.inspected import inspected
+from tests.inspected import FLOAT_PRODUCTS, inspected
 from tests.models import Array, Floats, floats, model_of
 
 CHANNEL, TENSOR = "s8:channel:sym", "s8:tensor:sym"
@@ -114,15 +114,7 @@ NUMBERS: Mapping[str, Array | float] = {
 PAIR = "{0}_q = QuantizeLinear({0}, {1}, z) {0}_d = DequantizeLinear({0}_q, {1}, z)"
 STORED: Mapping[str, tuple[str, str]] = {
     "MatMulInteger": ("(uint8[2,8] x) => (int32[2,40] y)", "y = MatMulInteger(x, w, z, wz)"),
-    "MatMulIntegerToFloat": (
-        "(uint8[2,8] x) => (float[2,40] y)",
-        "y = com.microsoft.MatMulIntegerToFloat(x, w, s, s, z, wz)",
-    ),
-    "DynamicQuantizeMatMul": (
-        "(float[2,8] x) => (float[2,40] y)",
-        "y = com.microsoft.DynamicQuantizeMatMul(x, w, s, wz)",
-    ),
-    "QGemm": ("(uint8[2,8] x) => (float[2,40] y)", "y = com.microsoft.QGemm(x, s, z, w, s, wz)"),
+    **FLOAT_PRODUCTS,
     "QLinearConv": ("(uint8[1,8,2,2] x) => (uint8[1,40,2,2] y)", "y = QLinearConv(x, s, z, v, s, wz, large, z)"),
     "QLinearMatMul": ("(uint8[2,8] x) => (uint8[2,40] y)", "y = QLinearMatMul(x, s, z, w, s, wz, large, z)"),
     "Q/DQ around MatMul": (

@@ -8,22 +8,14 @@ import onnx
 import pytest
 
 from autoquant.inspection.inspection import Remark
-from tests.inspected import inspected_as_on
+from tests.inspected import FLOAT_PRODUCTS, inspected_as_on
 from tests.models import Array, model_of
 
 CONSTANTS: Mapping[str, Array | float] = {"s": 0.1, "z": np.array(0, np.uint8), "wz": np.array(0, np.int8)}
 BODIES = {
     "QLinearMatMul": ("(uint8[2,8] x) => (uint8[2,40] y)", "y = QLinearMatMul(x, s, z, w, s, wz, s, z)"),
-    "QGemm": ("(uint8[2,8] x) => (float[2,40] y)", "y = com.microsoft.QGemm(x, s, z, w, s, wz)"),
     "MatMulInteger": ("(uint8[2,8] x) => (int32[2,40] y)", "y = MatMulInteger(x, w)"),
-    "MatMulIntegerToFloat": (
-        "(uint8[2,8] x) => (float[2,40] y)",
-        "y = com.microsoft.MatMulIntegerToFloat(x, w, s, s, z, wz)",
-    ),
-    "DynamicQuantizeMatMul": (
-        "(float[2,8] x) => (float[2,40] y)",
-        "y = com.microsoft.DynamicQuantizeMatMul(x, w, s, wz)",
-    ),
+    **FLOAT_PRODUCTS,
     "QLinearConv": ("(uint8[1,8,2,2] x) => (uint8[1,40,2,2] y)", "y = QLinearConv(x, s, z, w, s, wz, s, z)"),
     "QDQ": (
         "(float[2,8] x) => (float[2,40] y)",
