@@ -40,6 +40,8 @@ __all__ = [
 
 Model = onnx.ModelProto
 _LARGE_BYTES = 4096
+_RESIZE_HAS_MODES = 11
+"""Opset from which on Resize says how it finds positions and rounds them."""
 _CONSTANTS_ARE_NO_INPUTS = 4
 """Version of the IR from which on initializers need not be listed as inputs."""
 
@@ -84,9 +86,31 @@ def convert_opset(model: Model, version: int) -> Model:
         name = model.functions[0].name
         raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
     try:
-        return _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
+        converted = _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
         raise ModelError(f"conversion to opset {version} fails: {one_line(error)}") from error
+    if opset_of(model) < _RESIZE_HAS_MODES <= version:
+        _resize_as_before(converted)
+    return converted
+
+
+def _resize_as_before(model: Model) -> None:
+    """Give every Resize the modes that it had before they could be said: those of the converter are other ones.
+
+    https://github.com/onnx/onnx/issues/8480. Where it shrinks, onnxruntime rounded positions up.
+    """
+    graphs = list(_graphs(model.graph))
+    constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
+    for node in (node for graph in graphs for node in graph.node):
+        tensor = _constant_of(node) if node.op_type == "Constant" else None
+        if tensor is not None:
+            constants[node.output[0]] = tensor
+    for node in (node for graph in graphs for node in graph.node if (node.domain, node.op_type) == ("", "Resize")):
+        scales = constants.get(node.input[2])
+        shrinks = scales is not None and bool((numpy_helper.to_array(scales) <= 1).all())
+        modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil" if shrinks else "floor"}
+        for name in modes.keys() - {attribute.name for attribute in node.attribute}:
+            node.attribute.append(helper.make_attribute(name, modes[name]))
 
 
 def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:

@@ -78,6 +78,18 @@ def test_functions_of_a_model_are_inlined(path: Path) -> None:
     assert_equals_original(prepared, feeds_of(1, 4))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_an_upsample_is_converted(path: Path, mode: str) -> None:
+    constants = {"s": np.array([1, 1, 2, 2], np.float32), "w": floats(3, 2, 1, 1)}
+    body = f'h = Conv(x, w) y = Upsample<mode="{mode}">(h, s)'
+    model = model_of("(float[1,2,5,4] x) => (float[1,3,10,8] y)", body, constants, opset=9)
+    prepared = prepare(saved(model, path), feeds_of(1, 2, 5, 4))
+    assert (prepared.notes, opset_of(prepared.graph.model)) == ((), OPSET)
+    resize = prepared.graph.nodes[-1]
+    assert resize.attributes["coordinate_transformation_mode"] == b"asymmetric"
+    assert_equals_original(prepared, feeds_of(1, 2, 5, 4))
+
+
 def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None:
     model = model_of("(float[1,4] x) => (float[1,4] y)", "t = Relu(x) y = com.microsoft.Gelu(t)", opset=13)
     model.opset_import[1].version = 1

@@ -110,6 +110,38 @@ def test_conversion_keeps_what_a_model_computes() -> None:
     np.testing.assert_array_equal(outputs_of(converted, feed)[0], outputs_of(model, feed)[0])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(
+    ("op_type", "opset", "scales"),
+    [("Upsample", 9, (2, 2)), ("Upsample", 9, (1.3, 2.7)), ("Resize", 10, (1.3, 2.7)), ("Resize", 10, (0.4, 0.7)),
+     ("Resize", 10, (0.34, 1))],
+)  # fmt: skip
+def test_conversion_keeps_how_older_opsets_resize(
+    op_type: str, opset: int, scales: tuple[float, float], mode: str
+) -> None:
+    model = model_of(
+        "(float[1,3,7,9] x) => (float[n,c,h,w] y)",
+        f'y = {op_type}<mode="{mode}">(x, s)',
+        {"s": np.array([1, 1, *scales], np.float32)},
+        opset=opset,
+    )
+    feed = feed_of(model)
+    np.testing.assert_array_equal(outputs_of(convert_opset(model, 21), feed)[0], outputs_of(model, feed)[0])
+
+
+def test_conversion_keeps_how_bodies_of_older_opsets_resize() -> None:
+    then, other = (
+        f"""{k}_branch = {k} () => (float[n,c,h,w] {k}_y) {{
+            {k}_s = Constant<value = float[4] {{1, 1, 0.4, 0.7}}>() {k}_y = Resize<mode="{mode}">(x, {k}_s) }}"""
+        for k, mode in (("then", "linear"), ("else", "nearest"))
+    )
+    model = model_of("(float[1,1,7,9] x, bool p) => (float[n,c,h,w] y)", f"y = If(p) <{then}, {other}>", opset=10)
+    converted = convert_opset(model, 21)
+    for flag in (True, False):
+        feed = {"x": floats(1, 1, 7, 9), "p": np.array(flag)}
+        np.testing.assert_array_equal(outputs_of(converted, feed)[0], outputs_of(model, feed)[0])
+
+
 def test_rewrites_by_onnx_give_what_it_gives_with_large_weights() -> None:
     weights = {"w": floats(64, 64), "b": floats(64)}
     model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Add(h, b)", weights, opset=13)
