@@ -165,10 +165,7 @@ class Planner:
         return bool(np.rint(low / scale) + zero_point <= params.dtype.lowest and above)
 
     def _prefer_float_outputs(self, plan: Plan) -> None:
-        """A Gemm or MatMul writes integers where every reader takes them, or where one quantizes them anyway.
-
-        With a QuantizeLinear among other readers of its floats, onnxruntime would run it in float.
-        """
+        """A Gemm or MatMul writes integers where every reader takes them, or where it would run in float otherwise."""
         wanted: dict[TensorName, bool] = {}
         for node in reversed(self.graph.nodes):
             for out in node.outputs:
@@ -184,14 +181,20 @@ class Planner:
             if (passes and node.index not in plan.integer) or (
                 can_emit_float(node, self.graph)
                 and not wanted[node.outputs[0]]
-                and not self._is_entered(node.outputs[0], plan)
+                and not self._must_be_integers(node.outputs[0], plan)
             ):
                 for out in node.outputs:
                     plan.produced.pop(out, None)
 
-    def _is_entered(self, tensor: TensorName, plan: Plan) -> bool:
-        """Whether an operator with a kernel of its own reads a tensor as integers."""
+    def _must_be_integers(self, tensor: TensorName, plan: Plan) -> bool:
+        """Whether onnxruntime runs the producer of these floats in float.
+
+        It does so where a QuantizeLinear is among other readers, and where the only reader is a Relu or Clip: it looks
+        for the QuantizeLinear behind that.
+        """
         readers = self.graph.consumers.get(tensor, ())
+        if len(readers) == 1 and tensor not in self.graph.pinned and kind_of(readers[0]) is Kind.CLIPPING:
+            return True
         return any(reader.index in plan.integer and kind_of(reader) is not Kind.SAME_RANGE for reader in readers)
 
     def _takes_integers(self, reader: Node, plan: Plan, wanted: dict[TensorName, bool]) -> bool:

@@ -83,6 +83,33 @@ def test_a_product_that_floats_and_integers_read_writes_integers() -> None:
     assert read["y"][1] == read["z"][1]
 
 
+@pytest.mark.parametrize(("call", "kernel"), [("Gemm(s, w)", "com.microsoft:QGemm"), ("MatMul(s, s)", "QLinearMatMul")])
+@pytest.mark.parametrize(
+    ("clip", "taken"),
+    [("Clip(g, low)", U8S8_CHANNEL), ("Relu(g)", scheme("u8:tensor:sym:pow2", "s8:tensor:sym:pow2"))],
+)
+def test_a_product_before_a_relu_or_clip_that_stays_runs_on_integers(
+    call: str, kernel: str, clip: str, taken: Scheme, tmp_path: Path
+) -> None:
+    """onnxruntime looks for the QuantizeLinear of a product behind the Relu or Clip that alone reads it."""
+    body = f"s = Sigmoid(x) g = {call} c = {clip} y = Exp(c)"
+    model = model_of("(float[4,4] x) => (float[4,4] y)", body, {"w": floats(4, 4), "low": 1e-3})
+    kernels = optimized(case_of(model).quantized(taken).model, tmp_path).kernels
+    assert kernel in kernels
+    assert clip[:4] in kernels
+
+
+def test_a_product_that_is_a_graph_output_before_a_relu_writes_floats(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[4,4] x) => (float[4,4] g, float[4,4] y)",
+        "s = Sigmoid(x) g = Gemm(s, w) y = Relu(g)",
+        {"w": floats(4, 4)},
+    )
+    ours = case_of(model).quantized(U8S8_CHANNEL)
+    assert Graph(model).nodes[1].outputs[0] not in ours.plan.produced
+    assert "com.microsoft:QGemm" in optimized(ours.model, tmp_path).kernels
+
+
 def test_a_gemm_that_only_integers_read_writes_integers() -> None:
     model = model_of("(float[4,4] x) => (float[4,4] z)", "g = Gemm(x, w) z = Sigmoid(g)", {"w": floats(4, 4)})
     ours = case_of(model).quantized(U8S8_CHANNEL)
