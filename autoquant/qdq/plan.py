@@ -24,6 +24,8 @@ from autoquant.qdq.ports import Ranges
 
 __all__ = ["Plan", "Planner", "QuantKey", "is_clipped"]
 
+_BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+
 
 @dataclass(frozen=True, slots=True)
 class QuantKey:
@@ -102,10 +104,13 @@ class Planner:
         return self._params[key]
 
     def range_of(self, key: QuantKey) -> CalibrationRange:
-        """What its integers cover; that of a Softmax is known."""
+        """What its integers cover; that of a Softmax is known.
+
+        QLinearSoftmax multiplies by the integer below 1 / scale: of 1 / 255 as a float that is 254.
+        """
         producer = self.graph.producer.get(key.root)
         if producer is not None and producer.op_type == "Softmax":
-            return CalibrationRange(0.0, 1.0)
+            return CalibrationRange(0.0, _BELOW_ONE)
         return self._ranges(key.root, key.format, key.ranges)
 
     def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:

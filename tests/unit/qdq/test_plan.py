@@ -11,7 +11,7 @@ from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, activations, kind_of
 from autoquant.qdq.plan import Planner, QuantKey
-from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, models, scheme
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, models, run, scheme
 from tests.models import Array, floats, model_of
 
 IMAGE = "float[1,4,6,6]"
@@ -118,12 +118,15 @@ def test_two_clips_in_a_row_are_both_absorbed_by_one_producer() -> None:
     assert set(plan.produced) == {"c", "y"}
 
 
-def test_a_softmax_covers_zero_to_one() -> None:
-    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Softmax(x)"))
-    ours = case.quantized(U8S8_TENSOR)
+@pytest.mark.parametrize("activation", ["u8:tensor:asym", "s8:tensor:asym"])
+def test_a_softmax_covers_zero_to_one(activation: str) -> None:
+    """The kernel multiplies by floor(1 / scale)."""
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", "y = Softmax(x)"), {"x": 30 * np.eye(4, dtype=np.float32)})
+    ours = case.quantized(scheme(activation, "s8:tensor:sym"))
     params = ours.builder.planner.params(ours.plan.produced[TensorName("y")])
-    assert params.scale == np.float32(1 / 255)
-    assert params.zero_point == 0
+    assert params.zero_point == params.dtype.lowest
+    np.testing.assert_allclose(params.scale, 1 / 255, rtol=2e-7)
+    np.testing.assert_allclose(run(ours.model, case.feed)[0], np.eye(4), atol=2e-7)
 
 
 def test_operators_that_move_values_share_the_range_of_what_they_move() -> None:
