@@ -95,7 +95,10 @@ def kind_of(node: Node) -> Kind:
 
 
 def weight_of(node: Node, graph: Graph) -> TensorName | None:
-    """The constant weight of a linear operator, None where both operands are activations or the operator is another."""
+    """The constant weight of a linear operator, None where the second operand is an activation.
+
+    A constant first operand counts as an activation, as those of element-wise operators do.
+    """
     if kind_of(node) is not Kind.LINEAR or not graph.is_constant(node.inputs[1]):
         return None
     return node.inputs[1]
@@ -242,7 +245,7 @@ def has_constant_bias(node: Node, graph: Graph) -> bool:
 def _is_quantizable_linear(node: Node, graph: Graph) -> bool:
     weight = weight_of(node, graph)
     if weight is None:
-        return node.op_type == "MatMul" and not any(graph.is_constant(name) for name in node.inputs)
+        return node.op_type == "MatMul"
     if not is_float_constant(weight, graph) or graph.is_constant(node.inputs[0]):
         return False
     if node.op_type == "Gemm" and node.attributes.get("alpha", 1.0) != 1.0:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
+from onnxruntime.quantization import QuantType
 
 from autoquant.domain.scheme import Scheme
 from autoquant.model.graph import Graph
@@ -69,6 +70,22 @@ def test_a_product_writes_floats_for_a_float_reader_and_still_runs_on_integers(
     assert uses(ours.model)["y"] == ("Tanh", ("g", 0))
     assert kernel in optimized(ours.model, tmp_path).kernels
     assert uses(quantized_by_onnxruntime(case, per_channel=True))["y"] != ("Tanh", ("g", 0))
+
+
+@pytest.mark.parametrize(
+    ("reader", "kernel"), [("Sigmoid", "QLinearMatMul"), ("Tanh", "com.microsoft:MatMulIntegerToFloat")]
+)
+def test_a_constant_may_be_the_first_operand_of_a_product(reader: str, kernel: str, tmp_path: Path) -> None:
+    """It has the type of activations: with an s8 one onnxruntime runs the product in float."""
+    signature, body = "(float[2,4,5] x) => (float[2,3,5] y)", f"s = Sigmoid(x) g = MatMul(a, s) y = {reader}(g)"
+    case = case_of(model_of(signature, body, {"a": floats(3, 4)}))
+    ours = case.quantized(U8S8_CHANNEL)
+    assert kernel in optimized(ours.model, tmp_path).kernels
+    assert snr_db(run(case.graph.model, case.feed)[0], run(ours.model, case.feed)[0]) > 30
+    reproduced = quantized_by_onnxruntime(
+        case, per_channel=False, options={"TensorQuantOverrides": {"a": [{"quant_type": QuantType.QUInt8}]}}
+    )
+    assert uses(ours.model)["g"] == uses(reproduced)["g"]
 
 
 def test_a_product_that_floats_and_integers_read_writes_integers() -> None:
