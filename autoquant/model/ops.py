@@ -197,7 +197,7 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
     Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float. onnxruntime takes a
     constant that widens a column for the bias of the product, which then fails.
     """
-    if node.op_type not in ("Gemm", "MatMul", "LSTM"):
+    if node.op_type not in ("Gemm", "MatMul", "LSTM") or not graph.size_tensors.isdisjoint(node.outputs):
         return False
     weights = node.inputs[1:3] if node.op_type == "LSTM" else node.inputs[1:2]
     n_dimensions = 3 if node.op_type == "LSTM" else 2

@@ -8,6 +8,7 @@ from autoquant.model.ops import (
     Kind,
     activations,
     bias_of,
+    can_be_dynamic,
     can_emit_float,
     channel_axes,
     channel_axis,
@@ -185,6 +186,14 @@ def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, 
     }
     graph = graph_of(f"({SQUARE} x, float bound) => ({SQUARE} y)", f"y = {call}", constants)
     assert is_quantizable(graph.nodes[0], graph) == expected
+
+
+def test_a_product_that_says_how_large_tensors_are_is_not_quantized_in_any_way() -> None:
+    body = "m = MatMul(x, w) n = Cast<to=7>(m) y = Expand(x, n)"
+    graph = graph_of("(float[2] x) => (float[a,b] y, float[2] z)", body + " z = MatMul(x, w)", {"w": floats(2, 2)})
+    m, *_, z = graph.nodes
+    assert (can_be_dynamic(z, graph), is_quantizable(z, graph)) == (True, True)
+    assert (can_be_dynamic(m, graph), is_quantizable(m, graph)) == (False, False)
 
 
 def test_integers_are_not_quantized() -> None:
