@@ -17,10 +17,10 @@ __all__ = [
 
 # fmt: off
 QUANTIZABLE_OP_TYPES = frozenset({
-    "Add", "AveragePool", "Clip", "Concat", "Conv", "ConvTranspose", "Div", "Flatten", "Gather", "Gelu", "Gemm",
-    "GlobalAveragePool", "HardSigmoid", "HardSwish", "LSTM", "LeakyRelu", "MatMul", "MaxPool", "Mul", "Pad",
-    "ReduceMean", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh",
-    "Transpose", "Unsqueeze", "Where",
+    "Add", "AveragePool", "Clip", "Concat", "Conv", "ConvTranspose", "DepthToSpace", "Div", "Expand", "Flatten",
+    "Gather", "GatherElements", "Gelu", "Gemm", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LSTM", "LeakyRelu",
+    "MatMul", "MaxPool", "Mul", "Pad", "ReduceMax", "ReduceMean", "ReduceMin", "Relu", "Reshape", "Resize", "Sigmoid",
+    "Slice", "Softmax", "Split", "Squeeze", "Sub", "Tanh", "Tile", "Transpose", "Unsqueeze", "Where",
 })
 # fmt: on
 """Operator types that the builder knows; a space file may name no other."""

@@ -1,5 +1,6 @@
 """Where our builder decides otherwise than onnxruntime's quantizer, one test each."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,34 @@ def test_a_product_writes_floats_for_a_float_reader_and_still_runs_on_integers(
     assert uses(ours.model)["y"] == ("Tanh", ("g", 0))
     assert kernel in optimized(ours.model, tmp_path).kernels
     assert uses(quantized_by_onnxruntime(case, per_channel=True))["y"] != ("Tanh", ("g", 0))
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        ("DepthToSpace<blocksize=2>(c)", "1,1,12,12"),
+        ("Expand(c, sizes)", "2,4,6,6"),
+        ("Tile(c, repeats)", "1,8,6,6"),
+        ("ReduceMax(c, axes)", "1,4,1,1"),
+        ("ReduceMin(c, axes)", "1,4,1,1"),
+    ],
+)
+@pytest.mark.parametrize("taken", [S8S8, U8S8_CHANNEL], ids=lambda taken: taken.name)
+def test_what_moves_or_selects_values_runs_on_integers(call: str, shape: str, taken: Scheme, tmp_path: Path) -> None:
+    constants = {
+        "w": floats(4, 4, 1, 1),
+        "sizes": np.array([2, 4, 6, 6]),
+        "repeats": np.array([1, 2, 1, 1]),
+        "axes": np.array([2, 3]),
+    }
+    body = f"c = Conv(x, w) m = {call} y = Sigmoid(m)"
+    case = case_of(model_of(f"({IMAGE} x) => (float[{shape}] y)", body, constants))
+    ours = case.quantized(taken)
+    kernels = optimized(ours.model, tmp_path).kernels
+    assert {str(key.root) for tensor, key in ours.plan.produced.items() if tensor in ("c", "m")} == {"c"}
+    assert {"c", "m"} <= set(ours.plan.produced)
+    assert Counter(kernels)["DequantizeLinear"] == Counter(kernels)["QuantizeLinear"] == 1
+    assert snr_db(run(case.graph.model, case.feed)[0], run(ours.model, case.feed)[0]) > 25
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ OTHERS = {
     "MaxPool": replace(moving("MaxPool<kernel_shape=[2,2]>(x)"), is_wide=False),
     "DepthToSpace": replace(moving("DepthToSpace<blocksize=2>(x)"), is_wide=False),
     "ReduceMax": replace(moving("ReduceMax<keepdims=1>(x, axes)", {"axes": ints(1)}), is_wide=False),
+    "ReduceMin": replace(moving("ReduceMin<keepdims=1>(x, axes)", {"axes": ints(1)}), is_wide=False),
+    "GatherElements": moving("GatherElements<axis=1>(x, i)", {"i": np.zeros((1, 2, 6, 6), np.int64)}),
     "Resize, nearest": replace(
         moving('Resize<mode="nearest">(x, , scales)', {"scales": np.array([1, 1, 2, 2], "f4")}), is_wide=False
     ),
