@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType
 
-from autoquant.domain.scheme import Scheme
+from autoquant.domain.scheme import Operators, Scheme
 from autoquant.model.graph import Graph
 from autoquant.model.ops import bias_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
@@ -30,6 +31,14 @@ def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:
     """The graph that runs under default session options."""
     opened(model, str(folder / "optimized.onnx"))
     return read_optimized(folder / "optimized.onnx")
+
+
+def plain_options() -> ort.SessionOptions:
+    """Under which nothing is fused."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    return options
 
 
 def snr_db(reference: np.ndarray, found: np.ndarray) -> float:
@@ -418,6 +427,37 @@ def test_a_float_conv_that_takes_in_a_constant_summand_runs_in_float(tmp_path: P
     ours = optimized(case.quantized(U8S8_CHANNEL, {"f": None, "g": None}).model, tmp_path)
     assert any("QLinearConv" in kernel for kernel in theirs.kernels)
     assert not any("QLinearConv" in kernel for kernel in ours.kernels)
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel"),
+    [
+        ("Add(c, d)", "Add"),
+        ("Mul(c, d)", "Mul"),
+        ("Concat<axis=1>(c, d)", "Concat"),
+        ("Where(b, c, d)", "Where"),
+        ("Sigmoid(c)", "Sigmoid"),
+        ("LeakyRelu(c)", "LeakyRelu"),
+        ("Softmax(c)", "Softmax"),
+        ("GlobalAveragePool(c)", "GlobalAveragePool"),
+    ],
+)
+def test_other_float_operators_between_integers_run_within_a_step_of_float(
+    call: str, kernel: str, tmp_path: Path
+) -> None:
+    n_channels = 8 if kernel == "Concat" else 4
+    size = 1 if kernel == "GlobalAveragePool" else 6
+    constants = {"w": floats(4, 4, 1, 1), "u": floats(3, n_channels, 1, 1), "b": np.arange(6) % 2 == 0}
+    body = f"c = Conv(x, w) d = Conv(c, w) m = {call} y = Conv(m, u)"
+    case = case_of(model_of(f"({IMAGE} x) => (float[1,3,{size},{size}] y)", body, constants))
+    ours = case.quantized(scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)).model
+    assert f"com.microsoft:QLinear{kernel}" in optimized(ours, tmp_path).kernels
+    (quantize,) = (node for node in ours.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "m")
+    ours.graph.output.append(helper.make_tensor_value_info(quantize.output[0], onnx.TensorProto.UINT8, None))
+    fused = run(ours, case.feed)[-1].astype(int)
+    as_written = ort.InferenceSession(ours.SerializeToString(), plain_options(), providers=["CPUExecutionProvider"])
+    rounded = as_written.run(None, dict(case.feed))[-1].astype(int)
+    assert np.abs(fused - rounded).max() <= 1
 
 
 def test_without_the_sum_onnxruntime_quantizes_a_node_that_was_excluded(tmp_path: Path) -> None:
