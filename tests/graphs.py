@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, kind_of
+from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -36,7 +38,9 @@ __all__ = [
     "exact",
     "models",
     "nodes_as_text",
+    "op_types_of",
     "opened",
+    "optimized",
     "run",
     "scheme",
     "uses",
@@ -88,6 +92,17 @@ def opened(
     if optimized_path:
         options.optimized_model_filepath = optimized_path
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:
+    """The graph that runs under default session options."""
+    opened(model, str(folder / "optimized.onnx"))
+    return read_optimized(folder / "optimized.onnx")
+
+
+def op_types_of(model: onnx.ModelProto) -> list[str]:
+    """Of its nodes, in their order."""
+    return [node.op_type for node in model.graph.node]
 
 
 def run(model: onnx.ModelProto, feed: Feed) -> list[Floats]:

@@ -5,18 +5,28 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 from onnxruntime.quantization import QuantType
 
-from autoquant.domain.scheme import Operators, Scheme
+from autoquant.domain.scheme import Scheme
 from autoquant.model.graph import Graph
 from autoquant.model.ops import bias_of
-from autoquant.model.optimized import OptimizedGraph, read_optimized
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, exact, models, opened, run, scheme, uses
+from tests.graphs import (
+    U8S8_CHANNEL,
+    U8S8_TENSOR,
+    Case,
+    case_of,
+    exact,
+    models,
+    op_types_of,
+    optimized,
+    run,
+    scheme,
+    uses,
+)
 from tests.inspected import FROM_1_32
 from tests.models import floats, model_of
 from tests.parity.quantizer import quantized_by_onnxruntime
@@ -27,26 +37,8 @@ U8U8 = scheme("u8:tensor:asym", "u8:tensor:asym")
 U8S8_SYMMETRIC = scheme("u8:tensor:sym", "s8:tensor:sym")
 
 
-def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:
-    """The graph that runs under default session options."""
-    opened(model, str(folder / "optimized.onnx"))
-    return read_optimized(folder / "optimized.onnx")
-
-
-def plain_options() -> ort.SessionOptions:
-    """Under which nothing is fused."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    return options
-
-
 def snr_db(reference: np.ndarray, found: np.ndarray) -> float:
     return float(10 * np.log10((reference**2).sum() / ((reference - found) ** 2).sum()))
-
-
-def op_types_of(model: onnx.ModelProto) -> list[str]:
-    return [node.op_type for node in model.graph.node]
 
 
 # What stays float
@@ -349,139 +341,3 @@ def test_a_matmul_weight_of_three_dimensions_never_has_a_scale_per_channel(tmp_p
     else:
         with pytest.raises(Exception, match="QLinearMatMul"):
             run(theirs, case.feed)
-
-
-# A float operator between quantized neighbours
-
-
-def between(before: str, operator: str, behind: str) -> onnx.ModelProto:
-    """A Conv, what leads to the operator ``f``, the operator, what leads away, and an operator that reads integers."""
-    gemm = operator.startswith("Gemm")
-    flat = "flat = Reshape(in, rows)" if gemm else "flat = Transpose<perm=[0,1,3,2]>(in)"
-    return model_of(
-        f"({IMAGE} x) => (float[{'N,M' if gemm else 'N,C,H,W'}] y)",
-        f"""a = Conv(x, w, b) in = {before}(a) {flat} f = {operator} out = {behind}(f) y = Sigmoid(out)""",
-        {
-            "w": floats(4, 4, 1, 1, scale=0.5),
-            "b": floats(4),
-            "wf": floats(36, 4, scale=0.2) if gemm else floats(4, 4, 1, 1, seed=3),
-            "rows": np.array([4, 36], np.int64),
-        },
-    )
-
-
-BEFORE = ["MaxPool<kernel_shape=[1,1]>", "LeakyRelu"]
-BEHIND = ["Relu", "LeakyRelu"]
-
-
-@pytest.mark.parametrize("operator", ["Conv(flat, wf, b)", "Conv(flat, wf)", "Gemm(flat, wf, b)", "Gemm(flat, wf)"])
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("behind", BEHIND)
-def test_a_float_operator_between_quantized_ones_runs_in_float_under_default_options(
-    operator: str, before: str, behind: str, tmp_path: Path
-) -> None:
-    """Trap 23: onnxruntime's optimizer makes it int8 per tensor, unless a Sum of one input stands before it."""
-    model = between(before, operator, behind)
-    case = case_of(model)
-    ours = case.quantized(U8S8_CHANNEL, {"f": None, "out": None} if behind == "Relu" else {"f": None})
-    assert ours.candidate.float_nodes == {"f"}
-    assert op_types_of(ours.model).count("Sum") == 1
-    graph = optimized(ours.model, tmp_path)
-    assert "a" in graph.integer_nodes
-    assert "f" not in graph.integer_nodes
-    assert not {"QGemm", "com.microsoft:QGemm"} & set(graph.kernels)
-
-
-@pytest.mark.parametrize("reader", ["Sigmoid", "Tanh"])
-def test_a_float_product_of_two_quantized_activations_runs_in_float(reader: str, tmp_path: Path) -> None:
-    model = model_of(
-        "(float[4,4] x) => (float[4,4] y)", f"a = Sigmoid(x) t = Transpose(a) f = MatMul(a, t) y = {reader}(f)"
-    )
-    case = case_of(model)
-    assert "f" in optimized(quantized_by_onnxruntime(case, per_channel=True), tmp_path).integer_nodes
-    ours = case.quantized(U8S8_CHANNEL, {"f": None})
-    assert "f" not in optimized(ours.model, tmp_path).integer_nodes
-
-
-def test_a_float_matmul_that_becomes_a_gemm_with_its_bias_runs_in_float(tmp_path: Path) -> None:
-    model = model_of(
-        "(float[4,4] x) => (float[4,4] y)",
-        "a = Sigmoid(x) f = MatMul(a, w) g = Add(f, b) y = Sigmoid(g)",
-        {"w": floats(4, 4), "b": floats(4)},
-    )
-    case = case_of(model)
-    theirs = optimized(quantized_by_onnxruntime(case, per_channel=True, nodes=["a", "y"]), tmp_path)
-    ours = optimized(case.quantized(U8S8_CHANNEL, {"f": None, "g": None}).model, tmp_path)
-    assert "com.microsoft:QGemm" in theirs.kernels
-    assert "com.microsoft:QGemm" not in ours.kernels
-
-
-def test_a_float_conv_that_takes_in_a_constant_summand_runs_in_float(tmp_path: Path) -> None:
-    model = model_of(
-        f"({IMAGE} x) => ({IMAGE} y)",
-        "a = Sigmoid(x) f = Conv(a, w) g = Add(f, b) y = Sigmoid(g)",
-        {"w": floats(4, 4, 1, 1), "b": floats(1, 4, 1, 1)},
-    )
-    case = case_of(model)
-    theirs = optimized(quantized_by_onnxruntime(case, per_channel=True, nodes=["a", "y"]), tmp_path)
-    ours = optimized(case.quantized(U8S8_CHANNEL, {"f": None, "g": None}).model, tmp_path)
-    assert any("QLinearConv" in kernel for kernel in theirs.kernels)
-    assert not any("QLinearConv" in kernel for kernel in ours.kernels)
-
-
-@pytest.mark.parametrize(
-    ("call", "kernel"),
-    [
-        ("Add(c, d)", "Add"),
-        ("Mul(c, d)", "Mul"),
-        ("Concat<axis=1>(c, d)", "Concat"),
-        ("Where(b, c, d)", "Where"),
-        ("Sigmoid(c)", "Sigmoid"),
-        ("LeakyRelu(c)", "LeakyRelu"),
-        ("Softmax(c)", "Softmax"),
-        ("GlobalAveragePool(c)", "GlobalAveragePool"),
-    ],
-)
-def test_other_float_operators_between_integers_run_within_a_step_of_float(
-    call: str, kernel: str, tmp_path: Path
-) -> None:
-    n_channels = 8 if kernel == "Concat" else 4
-    size = 1 if kernel == "GlobalAveragePool" else 6
-    constants = {"w": floats(4, 4, 1, 1), "u": floats(3, n_channels, 1, 1), "b": np.arange(6) % 2 == 0}
-    body = f"c = Conv(x, w) d = Conv(c, w) m = {call} y = Conv(m, u)"
-    case = case_of(model_of(f"({IMAGE} x) => (float[1,3,{size},{size}] y)", body, constants))
-    ours = case.quantized(scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)).model
-    assert f"com.microsoft:QLinear{kernel}" in optimized(ours, tmp_path).kernels
-    (quantize,) = (node for node in ours.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "m")
-    ours.graph.output.append(helper.make_tensor_value_info(quantize.output[0], onnx.TensorProto.UINT8, None))
-    fused = run(ours, case.feed)[-1].astype(int)
-    as_written = ort.InferenceSession(ours.SerializeToString(), plain_options(), providers=["CPUExecutionProvider"])
-    rounded = as_written.run(None, dict(case.feed))[-1].astype(int)
-    assert np.abs(fused - rounded).max() <= 1
-
-
-def test_without_the_sum_onnxruntime_quantizes_a_node_that_was_excluded(tmp_path: Path) -> None:
-    case = case_of(between("LeakyRelu", "Conv(flat, wf)", "LeakyRelu"))
-    others = [node.name for node in case.graph.nodes if node.name != "f"]
-    theirs = quantized_by_onnxruntime(case, per_channel=True, nodes=others)
-    assert "f" in optimized(theirs, tmp_path).integer_nodes
-
-
-@pytest.mark.parametrize("behind", ["Tanh", "Exp"])
-def test_a_float_operator_that_leads_to_floats_needs_no_sum(behind: str, tmp_path: Path) -> None:
-    case = case_of(between("LeakyRelu", "Conv(flat, wf, b)", behind))
-    ours = case.quantized(U8S8_CHANNEL, {"f": None})
-    assert "Sum" not in op_types_of(ours.model)
-    assert "f" not in optimized(ours.model, tmp_path).integer_nodes
-
-
-@settings(max_examples=40)
-@given(models(), st.sets(st.integers(0, 30), max_size=8))
-def test_no_float_operator_of_any_mix_becomes_an_integer_kernel(
-    tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto, in_float: set[int]
-) -> None:
-    case = case_of(model)
-    chosen = {node.name: None for node in case.graph.nodes if node.index in in_float}
-    ours = case.quantized(U8S8_CHANNEL, chosen)
-    graph = optimized(ours.model, tmp_path_factory.mktemp("optimized"))
-    assert not ours.candidate.float_nodes & graph.integer_nodes
