@@ -9,8 +9,9 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from autoquant.calibration.files import HELD_BYTES, Array, FileArray
-from autoquant.calibration.sources import Arrays, DataSource, Feeds, as_array, did_you_mean, read_parts, source_name
+from autoquant.calibration.sources import Arrays, DataSource, Feeds, as_array, read_parts, source_name
 from autoquant.domain.feed import Feed, InputSignature, LazyFeeds, Samples, chain_feeds
+from autoquant.domain.mistakes import did_you_mean
 from autoquant.errors import DataError
 
 __all__ = ["batched", "check_samples", "overlap", "read_samples", "select", "split"]

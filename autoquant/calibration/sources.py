@@ -1,6 +1,5 @@
 """Where samples come from: files, folders, Python objects."""
 
-import difflib
 import importlib
 import os
 import re
@@ -15,6 +14,7 @@ import numpy as np
 
 from autoquant.calibration.files import HELD_BYTES, Array, ArrayFiles, FileArray
 from autoquant.domain.feed import Feed
+from autoquant.domain.mistakes import did_you_mean
 from autoquant.domain.reason import one_line
 from autoquant.errors import DataError
 
@@ -24,7 +24,6 @@ __all__ = [
     "FeedReader",
     "Feeds",
     "as_array",
-    "did_you_mean",
     "is_missing",
     "read_parts",
     "source_name",
@@ -118,12 +117,6 @@ def as_array(value: object, where: str) -> Array:
     except Exception as error:  # whatever __array__ of the user's tensors raises
         kind = type(value).__name__
         raise DataError(f"{where}: type '{kind}' is no array, give one of numpy ({one_line(error)})") from error
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to append to a message, empty where nothing is alike."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f", did you mean '{close[0]}'?" if close else ""
 
 
 def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], where: str) -> Arrays:

@@ -1,4 +1,4 @@
-"""What is wrong with a TOML file that a user wrote."""
+"""What is wrong with a word or a TOML file that a user wrote."""
 
 import difflib
 import re
@@ -38,7 +38,7 @@ def unknown(word: str, known: Iterable[str]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a sentence; empty where nothing known is close."""
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, list(known), n=1)
     return f", did you mean '{close[0]}'?" if close else ""
 
 

@@ -1,6 +1,5 @@
 """Built-in metrics, bound to the outputs and labels that they read."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.metric import Accuracy, Agreement, Cosine, Metric
+from autoquant.domain.mistakes import did_you_mean
 from autoquant.errors import MetricError
 from autoquant.metrics import scores
 
@@ -141,5 +141,4 @@ def _check_decisions(where: str, name: str, output: Array, axis: int, label_name
 
 def _hint(word: str, known: Iterable[str]) -> str:
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean '{close[0]}'?" if close else f", choose from {', '.join(known)}"
+    return did_you_mean(word, known) or f", choose from {', '.join(known)}"

@@ -14,7 +14,6 @@ and intervals come from leaving some out. The module is imported in other proces
 define.
 """
 
-import difflib
 import importlib
 import numbers
 import sys
@@ -28,6 +27,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.metric import Custom, Metric
+from autoquant.domain.mistakes import did_you_mean
 from autoquant.domain.reason import one_line
 from autoquant.errors import MetricError
 
@@ -57,8 +57,7 @@ def load(metric: Metric, source: Custom) -> MetricFunction:
             ) from error
     function = getattr(module, source.function, None)
     if not callable(function):
-        close = difflib.get_close_matches(source.function, _functions(module), n=1)
-        hint = f", did you mean '{close[0]}'?" if close else ", define it"
+        hint = did_you_mean(source.function, _functions(module)) or ", define it"
         raise MetricError(f"metric '{metric.name}': module '{source.module}' has no function '{source.function}'{hint}")
     found: MetricFunction = function
     return found

@@ -13,11 +13,11 @@ AXIS is that of the classes, the last one by default; ``#1`` for the images of a
 of an array of the data. Without NAME a metric is called as it is spelled, and the user's own like its function.
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from autoquant.domain.metric import Accuracy, Agreement, Cosine, Custom, Direction, Metric, MetricSource, default_name
+from autoquant.domain.mistakes import did_you_mean
 from autoquant.errors import MetricError, UsageError
 
 __all__ = ["parse_drop", "parse_metric", "parse_metrics"]
@@ -108,5 +108,5 @@ def _what_is_wrong(kind: str, label: str | None, axis: str | None) -> str:
         return f"'cosine' is over all values and takes no axis, leave '#{axis}' out"
     if re.fullmatch(r"top\d*|topk", kind):
         return "how many of the highest scores count is missing, write a number from 1 such as top5"
-    close = difflib.get_close_matches(kind, ["cosine", "top1", "top5", "accuracy"], n=1)
-    return f"'{kind}' is unknown" + (f", did you mean '{close[0]}'?" if close else f", choose from {_FORMS}")
+    meant = did_you_mean(kind, ["cosine", "top1", "top5", "accuracy"])
+    return f"'{kind}' is unknown{meant or f', choose from {_FORMS}'}"
