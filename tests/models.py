@@ -16,6 +16,7 @@ __all__ = [
     "a_mlp",
     "a_quantized_chain",
     "a_residual_net",
+    "beyond_onnx",
     "constants_of",
     "feed_of",
     "floats",
@@ -164,6 +165,11 @@ def outputs_of(model: onnx.ModelProto | Path, feed: Mapping[str, Array]) -> list
 def op_types(model: onnx.ModelProto) -> list[str]:
     """Operators in the order of the graph."""
     return [node.op_type for node in model.graph.node]
+
+
+def beyond_onnx(model: onnx.ModelProto) -> dict[str, str]:
+    """Operators of other domains than ONNX's own, by the name of their node."""
+    return {node.name: node.op_type for node in model.graph.node if node.domain not in {"", "ai.onnx"}}
 
 
 def constants_of(model: onnx.ModelProto) -> dict[str, npt.NDArray[Any]]:

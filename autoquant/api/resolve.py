@@ -53,7 +53,7 @@ def resolve(
     held_out: DataSource | None = None,
     labels: str | os.PathLike[str] | None = None,
     space: str | os.PathLike[str] | None = None,
-    cache: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
 ) -> SearchResult:
@@ -99,7 +99,8 @@ def resolve(
         asked = replace(asked, space=os.fspath(space))
     demands = Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio)
     budget = replace(asked.budget, seconds=seconds)
-    asked = replace(asked, demands=demands, budget=budget, out=Path(out), cache=cache)
+    asked = replace(asked, demands=demands, budget=budget, out=Path(out))
+    asked = replace(asked, cache=None if cache is None else Path(cache))
     with interruptible() as interrupts:
         new = Run(asked, deadline, on_progress, interrupts, is_pooled=True)
         return _Resolution(new, folder, min_snr_db, max_latency_ratio).resolved()

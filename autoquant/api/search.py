@@ -50,7 +50,7 @@ def search(
     sampler: str | BaseSampler = SamplerName.STRUCTURE,
     resume: bool = False,
     warm_start: str | os.PathLike[str] | None = None,
-    cache: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
     spent_s: float = 0.0,
     on_progress: OnProgress = lambda _: None,
 ) -> SearchResult:
@@ -114,7 +114,7 @@ def search(
         seed=seed,
         resume=resume,
         warm_start=None if warm_start is None else Path(warm_start),
-        cache=cache,
+        cache=None if cache is None else Path(cache),
         held_out=held_out,
         labels=None if labels is None else Path(labels),
         metrics=parsed,

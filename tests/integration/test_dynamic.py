@@ -13,7 +13,7 @@ from onnxruntime.quantization import quantize_dynamic
 
 import autoquant
 from autoquant import Budget
-from tests.models import floats, model_of, saved
+from tests.models import beyond_onnx, floats, model_of, saved
 
 SPACE = """
 schema = 1
@@ -109,12 +109,13 @@ def test_a_member_is_a_warm_start_with_its_dynamic_regions(model: Path) -> None:
 
 def test_members_with_blocks_say_which_nodes_have_them_and_are_a_warm_start(rows: Path) -> None:
     folder = searched(rows, '"dynamic-block-32"', 4, shape=(1, 1024))
-    named = [
-        json.loads(entry.value)
-        for path in folder.glob("models/*.onnx")
-        for entry in onnx.load(path).metadata_props
-        if entry.key == "autoquant.nodes_to_quantize_blockwise"
-    ]
+    named = []
+    for path in folder.glob("models/*.onnx"):
+        model = onnx.load(path)
+        said = {entry.key: entry.value for entry in model.metadata_props}
+        nodes = json.loads(said.get("autoquant.nodes_to_quantize_blockwise", "[]"))
+        assert sorted(nodes) == sorted(beyond_onnx(model))
+        named += [nodes] if nodes else []
     assert named
     assert all({"g", "y"} >= set(nodes) > set() for nodes in named)
     (member, *_) = (m for m in json.loads((folder / "front.json").read_text())["members"] if m["assignment"])

@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_what_was_measured(
             if len(n_told) == n_measured:
                 signal.raise_signal(signal.SIGINT)
 
-    result = autoquant.resolve("digits", min_snr_db=60, out="other", on_progress=on_progress)
+    result = autoquant.resolve("digits", min_snr_db=60, out="other", cache="elsewhere", on_progress=on_progress)
     assert "no other prediction was measured: the user ended the search" in result.record.notes
     assert len(pd.read_csv("other/trials.csv")) == 14 + n_measured
     assert json.loads(Path("other/front.json").read_text())["members"][-1]["id"] == "float"

@@ -32,7 +32,7 @@ def test_time_is_limited_where_nothing_else_ends_the_search(
             raise EndedError
 
     with pytest.raises(EndedError):
-        search("example:digits", budget=given, out=tmp_path / "run", cache=tmp_path / "cache", on_progress=end)
+        search("example:digits", budget=given, out=tmp_path / "run", cache=str(tmp_path / "cache"), on_progress=end)
     assert asked == [expected]
 
 
