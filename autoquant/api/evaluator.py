@@ -66,12 +66,14 @@ class BenchFacts:
         n_samples: Evaluation samples that there was time for.
         opening_s: Seconds that opening its file takes on all targets.
         scoring: What metrics take.
+        silent: Outputs that are 0 on all of these samples, so that nothing judges them.
     """
 
     float_s: Mapping[str, float]
     n_samples: int
     opening_s: float
     scoring: ScoringTimes = NO_SCORING
+    silent: Sequence[str] = ()
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
@@ -165,6 +167,7 @@ class Evaluator:
             n_samples=len(self.bench.feeds),
             opening_s=self.bench.float_opening_s,
             scoring=self.scoring,
+            silent=self.bench.silent,
         )
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "outlook_sentences",
     "rule_sentences",
     "saturation_sentences",
+    "silent_sentences",
 ]
 
 ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER = "the user ended the search", "the user ended the last measurement"
@@ -84,6 +85,17 @@ def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> li
 def _spelled(rule: SpaceRule) -> str:
     parts = [", ".join(sorted(rule.op_types)), f"nodes '{rule.nodes}'" if rule.nodes is not None else ""]
     return " with ".join(filter(None, parts))
+
+
+def silent_sentences(outputs: Sequence[str]) -> list[str]:
+    """What no SNR can be said of; none where there is nothing."""
+    if not outputs:
+        return []
+    spelled = ", ".join(f"'{name}'" for name in outputs)
+    return [
+        f"of outputs that are 0 on all evaluation samples no SNR can be said, so that they are not judged: {spelled};"
+        " give samples on which they are not"
+    ]
 
 
 def saturation_sentences(asked: SpaceDefinition, found: SpaceDefinition) -> list[str]:

@@ -122,6 +122,7 @@ class Trials:
     _usual: list[float] = field(default_factory=list)
     _measuring: list[float] = field(default_factory=list)
     _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
+    _n_earlier: int = 0
     _n_repeated: int = 0
     _n_failed: int = 0
     _n_flat: int = 0
@@ -131,6 +132,7 @@ class Trials:
         self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
+        self._n_earlier = len(self.study.evaluations)
 
     @property
     def n_evaluations(self) -> int:
@@ -311,10 +313,10 @@ class Trials:
         """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.
 
         That is the better one of the best static and the best dynamic one; where it leaves a region float, the other,
-        and where both do one of blocks.
+        and where both do one of blocks. A search that goes on knows the regions that earlier mixes quantized.
         """
-        best = self._best_recipes()
-        quantized = [region for region in self.space.choices if region in best]
+        best, known = self._best_recipes(), self._mixed_earlier()
+        quantized = [region for region in self.space.choices if region in best and region not in known]
         if not quantized:
             return
         room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
@@ -323,6 +325,15 @@ class Trials:
             probe = {region: best[region] for region in quantized[start : start + size]}
             if self.study.enqueue(probe) and self.has_prior:
                 self._untimed.add(self._key(probe))
+
+    def _mixed_earlier(self) -> set[RegionId]:
+        recipes = {self._key(self.space.uniform(name)) for name in self.space.schemes}
+        mixes = (
+            evaluation.trial.assignment
+            for evaluation in self.study.evaluations[: self._n_earlier]
+            if isinstance(evaluation.outcome, Measurement) and self._key(evaluation.trial.assignment) not in recipes
+        )
+        return {region for mix in mixes for region, name in mix.items() if name != FLOAT}
 
     def _best_recipes(self) -> Assignment:
         """The scheme of each region that the best static or dynamic recipe quantizes; blocks where nothing else does.

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autoquant.domain.measurement import Quality, SnrInterval
 
-__all__ = ["QualityMeter", "snr_db"]
+__all__ = ["QualityMeter", "signal_of", "snr_db"]
 
 _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
@@ -25,12 +25,14 @@ Floats = npt.NDArray[np.float64]
 class QualityMeter:
     """Pools signal and noise over samples.
 
-    SNR is ``10 log10(sum ref^2 / sum (ref - q)^2)`` per float output, over all elements of all samples.
+    SNR is ``10 log10(sum ref^2 / sum (ref - q)^2)`` per float output, over all elements of all samples. An output that
+    is 0 on all of them beside others that are not has none: it counts only where a candidate's is not finite.
 
     Attributes:
         names: Output names, in the order of the outputs.
-        noise: For each sample so far, the noise power of each output; 0 for outputs that are not float.
-        signal: The same of the reference.
+        noise: For each sample so far, the noise power of each float output; of an output of integers, booleans or
+            strings the number of elements that differ.
+        signal: The power of the reference; the number of elements.
 
     References:
         Bennett, "Spectra of Quantized Signals", BSTJ 27(3), 1948: 6.02 dB a bit.
@@ -39,39 +41,31 @@ class QualityMeter:
     names: Sequence[str]
     noise: list[Floats] = field(default_factory=list)
     signal: list[Floats] = field(default_factory=list)
-    _equal: list[Floats] = field(default_factory=list)
-    _size: list[Floats] = field(default_factory=list)
     _kinds: str = ""
 
     def add(self, reference: Outputs, candidate: Outputs) -> None:
         """Count one sample; an output whose shape differs counts as all noise."""
-        signal, noise, equal, size = np.zeros((4, len(self.names)))
+        signal, noise = np.zeros((2, len(self.names)))
         for i, (_, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
             if ref.dtype.kind == "f":
                 signal[i], noise[i] = _powers(ref, out)
             elif ref.dtype.kind in _COUNTED:
-                equal[i] = (ref == out).sum() if ref.shape == out.shape else 0
-                size[i] = max(ref.size, out.size)
+                signal[i] = max(ref.size, out.size)
+                noise[i] = (ref != out).sum() if ref.shape == out.shape else signal[i]
         self._kinds = "".join(ref.dtype.kind for ref in reference)
         self.signal.append(signal)
         self.noise.append(noise)
-        self._equal.append(equal)
-        self._size.append(size)
 
     def merge(self, other: "QualityMeter") -> None:
         """Count the samples of another meter of the same outputs."""
         self._kinds = self._kinds or other._kinds
         self.signal.extend(other.signal)
         self.noise.extend(other.noise)
-        self._equal.extend(other._equal)
-        self._size.extend(other._size)
 
     def part(self, samples: range) -> "QualityMeter":
         """A meter of some of the samples; those that were not counted yet are left out."""
         chosen = slice(samples.start, samples.stop)
-        return QualityMeter(
-            self.names, self.noise[chosen], self.signal[chosen], self._equal[chosen], self._size[chosen], self._kinds
-        )
+        return QualityMeter(self.names, self.noise[chosen], self.signal[chosen], self._kinds)
 
     def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
         """The pooled result.
@@ -79,19 +73,30 @@ class QualityMeter:
         Args:
             shares: For each output, the share of the noise over all samples that the samples so far are expected to
                 hold; 1 by default. With it the result is an estimate for all samples.
-            signal: For each output, the signal power over all samples, where ``shares`` is given.
+            signal: For each output, ``signal_of`` the reference on all samples, where ``shares`` is given.
         """
         if not self.noise:
             return Quality(per_output={}, agreement={}, n_samples=0)
         noise = np.sum(self.noise, axis=0) / (1.0 if shares is None else np.maximum(shares, 1e-9))
         powers = np.sum(self.signal, axis=0) if signal is None else signal
-        agreement = _shares(np.sum(self._equal, axis=0), np.sum(self._size, axis=0))
-        outputs = list(zip(self.names, self._kinds, range(len(self.names)), strict=True))
+        counted = [i for i, kind in enumerate(self._kinds) if kind in _COUNTED]
+        is_judged = (self._with_signal(powers) | (self._is_float & ~np.isfinite(noise))).tolist()
         return Quality(
-            per_output={name: snr_db(float(powers[i]), float(noise[i])) for name, kind, i in outputs if kind == "f"},
-            agreement={name: float(agreement[i]) for name, kind, i in outputs if kind in _COUNTED},
+            per_output={
+                self.names[i]: snr_db(float(powers[i]), float(noise[i])) for i, judged in enumerate(is_judged) if judged
+            },
+            agreement={self.names[i]: float(_agreement(noise[i], powers[i])) for i in counted},
             n_samples=len(self.noise),
         )
+
+    @property
+    def _is_float(self) -> npt.NDArray[np.bool_]:
+        return np.array([kind == "f" for kind in self._kinds])
+
+    def _with_signal(self, powers: Floats) -> npt.NDArray[np.bool_]:
+        """Which outputs have an SNR at these signal powers: float ones, where any has a signal those that have one."""
+        heard = self._is_float & (powers > 0)
+        return heard if heard.any() else self._is_float
 
     def interval(self, seed: int) -> SnrInterval:
         """SNR of the worst output with percentiles of the bootstrap: samples are drawn, then pooled.
@@ -114,18 +119,18 @@ class QualityMeter:
 
     def _resampled(self, counts: npt.NDArray[np.int64]) -> Floats:
         """Decibels of the worst output where each sample counts so many times; shape (resamples,)."""
-        is_float = np.array([kind == "f" for kind in self._kinds])
+        is_judged = self._with_signal(np.sum(self.signal, axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            if is_float.any():
-                noise, signal = (np.array(powers)[:, is_float] for powers in (self.noise, self.signal))
+            if is_judged.any():
+                noise, signal = (np.array(powers)[:, is_judged] for powers in (self.noise, self.signal))
                 pooled = counts @ np.where(np.isfinite(noise), noise, 0.0)
                 pooled[counts @ ~np.isfinite(noise) > 0] = np.inf
                 decibels = 10 * np.log10(counts @ signal) - 10 * np.log10(pooled)
                 decibels[pooled == 0] = np.inf
             else:
                 is_counted = np.array([kind in _COUNTED for kind in self._kinds])
-                equal, size = (np.array(values)[:, is_counted] for values in (self._equal, self._size))
-                decibels = -10 * np.log10(1 - _shares(counts @ equal, counts @ size))
+                unlike, size = (np.array(values)[:, is_counted] for values in (self.noise, self.signal))
+                decibels = -10 * np.log10(1 - _agreement(counts @ unlike, counts @ size))
         return np.asarray(decibels.min(axis=1, initial=np.inf))
 
 
@@ -142,9 +147,16 @@ def snr_db(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise)
 
 
-def _shares(equal: Floats, size: Floats) -> Floats:
-    """Of elements that are equal; all of none are."""
-    return np.divide(equal, size, out=np.ones_like(equal), where=size > 0)
+def signal_of(reference: npt.NDArray[np.generic]) -> float:
+    """Power of a float output, number of elements of another one."""
+    if reference.dtype.kind == "f":
+        return float(np.square(reference.astype(np.float64)).sum())
+    return float(reference.size) if reference.dtype.kind in _COUNTED else 0.0
+
+
+def _agreement(unlike: Floats, size: Floats) -> Floats:
+    """Share of elements that are equal; all of none are."""
+    return 1 - np.minimum(np.divide(unlike, size, out=np.zeros_like(unlike), where=size > 0), 1.0)
 
 
 def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.measurement import Latency, Quality
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
@@ -38,7 +38,9 @@ _ROUNDING_DB = 90.0
 _N_USUAL, _MANY_SHARE = 16, 0.4
 """What there are more samples than so many for may take that share of the time: every file of the end runs them all."""
 _N_LEARNING = 64
-"""The telling samples are looked for among so many."""
+"""The telling samples are looked for among so many, or among fewer, where running them takes long."""
+_N_LEARNED_FROM = 5
+"""Candidates that run all of these: the preprocessed model, and those that tell which ones are telling."""
 N_FIRST = 4
 """Samples that a candidate runs where it isn't timed."""
 N_TELLING = 12
@@ -86,8 +88,10 @@ class Bench:
         feeds: Evaluation samples, in memory, without those that there was no time for.
         seed: Of orders and resampling.
         seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
+            As long are the first candidates together to run them at most, 16 each in any case.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
+        silent: Those that are 0 on all samples, beside others that are not: no SNR can be said of them.
         reference: Outputs of the float model, by sample.
         opening_s: Seconds that opening a candidate takes on all targets; the latest one.
         float_opening_s: Seconds that opening the float model's file takes on all targets; 0 until it is timed.
@@ -103,7 +107,9 @@ class Bench:
     float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
     names: list[str] = field(init=False)
+    silent: tuple[str, ...] = field(init=False)
     _signal: npt.NDArray[np.float64] = field(init=False)
+    _is_judged: npt.NDArray[np.bool_] = field(init=False)
     _telling: TellingSamples = field(init=False)
     _pinned: dict[str, Session] = field(init=False)
     _is_compiled: bool = field(init=False, default=False)
@@ -115,10 +121,20 @@ class Bench:
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
             _refuse_non_finite(self.names, outputs, i, "evaluation")
-        self._signal = np.sum([[_power(out) for out in outputs] for outputs in self.reference], axis=0)
-        self._telling = TellingSamples(min(len(self.feeds), _N_LEARNING), len(self.names))
+        self._signal = np.sum([[signal_of(out) for out in outputs] for outputs in self.reference], axis=0)
+        is_float = np.array([out.dtype.kind == "f" for out in self.reference[0]])
+        heard = is_float & (self._signal > 0)
+        self.silent = tuple(np.array(self.names)[is_float & ~heard].tolist()) if heard.any() else ()
+        self._is_judged = heard if heard.any() else is_float if is_float.any() else ~is_float
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
+        self._telling = TellingSamples(self._n_learning, len(self.names))
+
+    @property
+    def _n_learning(self) -> int:
+        each_s = _N_LEARNED_FROM * sum(self.float_s.values())
+        n_most = _N_LEARNING if math.isinf(self.seconds) else int(_MANY_SHARE * self.seconds / max(each_s, 1e-9))
+        return min(len(self.feeds), _N_LEARNING, max(_N_USUAL, n_most))
 
     def held_out_outputs(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
         """Of the float model on samples that only the last measurement will see, one by one.
@@ -243,8 +259,8 @@ class Bench:
 
         Args:
             sessions: The candidate's, by target name.
-            n_rounds: Timed rounds; up to twice as many where the ratios scatter; samples repeat where they are fewer.
-                With 0 the quality of a few telling samples is all that is measured.
+            n_rounds: Timed rounds; up to twice as many on targets where the ratios scatter; samples repeat where they
+                are fewer. With 0 the quality of a few telling samples is all that is measured.
             goes_on: Asked with the estimate before the first round, after a third of the rounds, and after all of them
                 whether there shall be more.
             observe: Told the outputs of each sample on the first target.
@@ -256,25 +272,20 @@ class Bench:
         meters = {name: QualityMeter(self.names) for name in sessions}
         timings = {name: Timings() for name in sessions}
         samples = self._samples(n_rounds)
-        n_first, n_most = min(self._n_first, len(samples)), 2 * n_rounds
+        n_first = min(self._n_first, len(samples))
         checkpoints = _checkpoints(n_first, n_rounds) if self._telling.is_known else frozenset()
-        for k in range(max(len(samples), n_first + n_most)):
+        for k in range(max(len(samples), n_first + 2 * n_rounds)):
             sample, is_new = samples[k % len(samples)], k < len(samples)
-            number = k - n_first
             if k in checkpoints and not goes_on(self._progress(meters, timings)):
-                if number < n_rounds:
-                    return self._progress(meters, timings).quality, self._latencies(timings), False
-                n_most = n_rounds
-            is_timed = 0 <= number < n_rounds or (n_rounds <= number < n_most and _scatters(timings))
-            if not (is_new or is_timed):
-                continue
-            outputs = self._run(sample, sessions, timings if is_timed else {}, rng)
+                return self._progress(meters, timings).quality, self._latencies(timings), k >= n_first + n_rounds
+            timed = _timed(timings, k - n_first, n_rounds)
+            outputs = self._run(sample, sessions if is_new else {name: sessions[name] for name in timed}, timed, rng)
             if is_new:
                 self._add(meters, sample, outputs)
                 observe(sample, outputs[self.targets[0].name])
         quality = self._progress(meters, timings).quality
         if not self._telling.is_known and quality.worst_db < _ROUNDING_DB:
-            self._telling.learn(np.array(meters[self.targets[0].name].noise))
+            self._telling.learn(np.where(self._is_judged, meters[self.targets[0].name].noise, 0.0))
         return quality, self._latencies(timings), True
 
     def untimed_quality(self, opened: Opened, n_samples: int) -> Quality:
@@ -302,18 +313,22 @@ class Bench:
         quality = worst([self._quality(meter) for meter in meters.values()])
         ratios = {name: timing.ratio for name, timing in timings.items() if timing.session}
         n_rounds = len(next(iter(timings.values())).session)
-        return Progress(quality, self._telling.error_db(n_done), ratios, n_rounds)
+        return Progress(quality, self._telling.error_db(n_done, self._worst_output(quality)), ratios, n_rounds)
 
     def _quality(self, meter: QualityMeter) -> Quality:
         n_done = len(meter.noise)
         shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
         quality = meter.quality(shares, self._signal)
-        if not quality.per_output:
+        if not meter.noise:
             return quality
-        output = self.names.index(min(quality.per_output, key=quality.per_output.__getitem__))
+        output = self._worst_output(quality)
         scatter_db = self._telling.scatter_db(np.array(meter.noise)[:, output], output)
-        left_out_db = self._telling.error_db(n_done) if self._telling.is_known else 0.0
+        left_out_db = self._telling.error_db(n_done, output) if self._telling.is_known else 0.0
         return replace(quality, error_db=math.hypot(scatter_db, left_out_db))
+
+    def _worst_output(self, quality: Quality) -> int:
+        found = quality.per_output or quality.agreement
+        return self.names.index(min(found, key=found.__getitem__)) if found else 0
 
     def _run(
         self,
@@ -322,10 +337,10 @@ class Bench:
         timings: Mapping[str, Timings],
         rng: random.Random,
     ) -> dict[str, Outputs]:
-        """Outputs by target name; the inferences are rounds where there are timings."""
+        """Outputs by target name; the inferences are rounds on targets that there are timings of."""
         found: dict[str, Outputs] = {}
         for name, session in sessions.items():
-            if not timings:
+            if name not in timings:
                 found[name] = session.run(None, self.feeds[i])
                 continue
             pair = {REFERENCE: self._pinned[name], "candidate": session}
@@ -361,12 +376,16 @@ def _checkpoints(n_first: int, n_rounds: int) -> frozenset[int]:
     return frozenset(n_first + n for n in rounds)
 
 
-def _scatters(timings: Mapping[str, Timings]) -> bool:
-    return max(timing.error for timing in timings.values()) > _ENOUGH
+def _timed(timings: Mapping[str, Timings], number: int, n_rounds: int) -> Mapping[str, Timings]:
+    """Of which targets this is a round: of all at first, and again as often of those whose ratios scatter."""
+    if 0 <= number < n_rounds:
+        return timings
+    may_be_more = n_rounds <= number < 2 * n_rounds
+    return {name: timing for name, timing in timings.items() if may_be_more and _scatters(timing)}
 
 
-def _power(values: npt.NDArray[np.generic]) -> float:
-    return float(np.square(values.astype(np.float64)).sum()) if values.dtype.kind == "f" else 0.0
+def _scatters(timing: Timings) -> bool:
+    return timing.error > _ENOUGH
 
 
 def warm_up(session: Session, feeds: Sequence[Feed]) -> None:

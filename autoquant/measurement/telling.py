@@ -40,7 +40,10 @@ class TellingSamples:
         return list(self._order) if self._order else list(range(self.n_samples))
 
     def learn(self, noise: Floats) -> None:
-        """See the noise of one candidate on all samples, shape (n_samples, n_outputs), in the present order."""
+        """See the noise of one candidate on all samples, shape (n_samples, n_outputs), in the present order.
+
+        Outputs without any tell nothing.
+        """
         total = noise.sum(axis=0)
         if self.is_known or len(noise) < self.n_samples or not np.isfinite(total).all() or not (total > 0).any():
             return
@@ -56,17 +59,17 @@ class TellingSamples:
             return np.full(self.n_outputs, n / self.n_samples)
         return np.asarray(self._mean()[self._order[:n]].sum(axis=0))
 
-    def error_db(self, n: int) -> float:
+    def error_db(self, n: int, output: int) -> float:
         """How far the first ``n`` samples of the order may lead astray, a standard deviation in dB.
 
-        That is how each candidate's share of the noise in them differs from the mean of the others', of the output
-        where that is most; infinite until enough candidates were seen.
+        That is how each candidate's share of an output's noise in them differs from the mean of the others'; infinite
+        until enough candidates were seen.
         """
         if not self.is_known:
             return math.inf
-        held = np.maximum([shares[self._order[:n]].sum(axis=0) for shares in self._learned], 1e-9)
-        others = (held.sum(axis=0) - held) / (len(held) - 1)
-        return float(np.sqrt(np.mean(np.square(10 * np.log10(held / others)), axis=0)).max())
+        held = np.maximum([shares[self._order[:n], output].sum() for shares in self._learned], 1e-9)
+        others = (held.sum() - held) / (len(held) - 1)
+        return float(np.sqrt(np.mean(np.square(10 * np.log10(held / others)))))
 
     def scatter_db(self, noise: Floats, output: int) -> float:
         """How far other samples may lead elsewhere for this candidate alone, a standard deviation in dB.

@@ -9,6 +9,7 @@ from autoquant.api.sentences import (
     nothing_to_quantize,
     rule_sentences,
     saturation_sentences,
+    silent_sentences,
 )
 from autoquant.domain.measurement import Evaluation
 from autoquant.domain.scheme import Rounding
@@ -83,6 +84,12 @@ def test_trials_that_failed_are_counted_with_their_most_frequent_reason() -> Non
     assert failure_sentences([good, bad]) == ["1 of 2 trials failed for this reason: it hung"]
     said = failure_sentences([worse, bad, bad])
     assert said == ["3 of 3 trials failed, 2 of them for this reason: it hung"]
+
+
+def test_outputs_that_nothing_judges_are_named() -> None:
+    assert silent_sentences([]) == []
+    (said,) = silent_sentences(["a", "b"])
+    assert "'a', 'b'" in said
 
 
 def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:

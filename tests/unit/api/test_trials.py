@@ -219,6 +219,15 @@ def test_probes_of_a_resumed_search_are_not_asked_again(tmp_path: Path) -> None:
     assert second.seen[2] == first.seen[3]
 
 
+def test_a_resumed_search_does_not_probe_again_in_other_groups(tmp_path: Path) -> None:
+    first, second = Answers(n_most=6), Answers()
+    some_trials(tmp_path, first, is_structured=True, has_prior=True).run(None)
+    some_trials(tmp_path, second, is_structured=True, has_prior=True).run(8)
+    assert first.n_rounds[3:] == [0, 0, 0]
+    assert len(second.n_rounds) == 8
+    assert min(second.n_rounds) > 0
+
+
 def test_what_is_expected_of_a_latency_goes_with_the_assignment(tmp_path: Path) -> None:
     answers = Answers()
     trials = some_trials(tmp_path, answers, is_structured=False)

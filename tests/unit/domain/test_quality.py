@@ -121,6 +121,22 @@ def test_an_output_of_another_shape_or_that_is_not_finite_is_all_noise(broken: F
     assert meter.quality().worst_db == -math.inf
 
 
+def test_an_output_that_is_zero_on_all_samples_is_not_judged_beside_others() -> None:
+    meter = QualityMeter(["y", "silent"])
+    for _ in range(3):
+        meter.add([floats_of(10), floats_of(0, 0)], [floats_of(9), floats_of(0, 0.5)])
+    assert meter.quality().per_output == {"y": pytest.approx(20)}
+    assert meter.interval(seed=0).low_db == pytest.approx(20)
+    meter.add([floats_of(10), floats_of(0, 0)], [floats_of(9), floats_of(0, math.nan)])
+    assert meter.quality().per_output == {"y": pytest.approx(20), "silent": -math.inf}
+
+
+def test_where_all_is_zero_any_noise_is_all_noise() -> None:
+    meter = QualityMeter(["a", "b"])
+    meter.add([floats_of(0), floats_of(0)], [floats_of(0), floats_of(1e-9)])
+    assert meter.quality().per_output == {"a": math.inf, "b": -math.inf}
+
+
 def test_an_integer_output_of_another_shape_agrees_nowhere() -> None:
     meter = QualityMeter(["n"])
     meter.add([np.array([True, False])], [np.array([True])])

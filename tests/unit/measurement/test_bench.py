@@ -51,8 +51,9 @@ def noisy(bench: Bench, noise: Noise, log: list[tuple[str, Feed]] | None = None)
 
 
 def true_db(bench: Bench, noise: Noise) -> float:
-    signal = sum(float(np.square(out, dtype=np.float64).sum()) for (out,) in bench.reference)
-    return snr_db(signal, sum(out.size * noise(i) ** 2 for i, (out,) in enumerate(bench.reference)))
+    """Of the first output."""
+    signal = sum(float(np.square(out, dtype=np.float64).sum()) for (out, *_) in bench.reference)
+    return snr_db(signal, sum(out.size * noise(i) ** 2 for i, (out, *_) in enumerate(bench.reference)))
 
 
 def teach(bench: Bench, noise: Noise) -> None:
@@ -167,13 +168,61 @@ def test_what_is_of_no_interest_behind_the_rounds_is_complete_and_has_no_more_of
 ) -> None:
     monkeypatch.setattr("autoquant.measurement.bench._scatters", lambda _: True)
     teach(bench, in_seven)
-    n_rounds = []
+    found = []
     for goes_on in (always, lambda progress: progress.n_rounds < 6):
         quality, latency, is_complete = bench.measure(noisy(bench, in_seven), 6, goes_on)
         assert is_complete
-        assert quality.n_samples == 12
-        n_rounds.append(latency[NAME].n_rounds)
-    assert n_rounds == [12, 6]
+        found.append((latency[NAME].n_rounds, quality.n_samples))
+    assert found == [(12, 12), (6, 4 + 6)]
+
+
+def test_of_outputs_that_are_counted_the_telling_samples_are_found_too(tmp_path: Path) -> None:
+    model = model_of("(float[1,3,8,8] x) => (int64[1,1,8,8] y)", "y = ArgMax<axis=1>(x)")
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
+    bench.float_s[NAME] = 1e-3
+
+    def candidate(n_unlike: Callable[[int], int]) -> dict[str, FakeSession]:
+        numbers = {id(feed): i for i, feed in enumerate(bench.feeds)}
+
+        def compute(feed: Feed) -> Outputs:
+            i = numbers[id(feed)]
+            (out,) = bench.reference[i]
+            return [out + (np.arange(out.size) < n_unlike(i)).reshape(out.shape)]
+
+        return {NAME: FakeSession(compute)}
+
+    for _ in range(4):
+        assert bench.measure(candidate(lambda i: 20 if i == 7 else 1), 6, always)[0].n_samples == N_FEEDS
+    quality, _, _ = bench.measure(candidate(lambda i: 40 if i == 7 else 2), 6, always)
+    assert quality.n_samples == 12
+    n_unlike, n_elements = 40 + 2 * (N_FEEDS - 1), 64 * N_FEEDS
+    assert quality.agreement == {"y": pytest.approx(1 - n_unlike / n_elements)}
+    assert quality.worst_db == pytest.approx(10 * math.log10(n_elements / n_unlike))
+
+
+def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_path: Path) -> None:
+    model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", "y = Relu(x) z = Sub(x, x)")
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
+    assert bench.silent == ("z",)
+    teach(bench, lambda i: 0.3 if i == 7 else 0.0)
+    quality, _, _ = bench.measure(noisy(bench, in_seven), 0, always)
+    assert list(quality.per_output) == ["y"]
+    assert quality.n_samples == 4
+    assert quality.worst_db == pytest.approx(true_db(bench, in_seven), abs=0.1)
+
+
+@pytest.mark.parametrize(("float_s", "n_run"), [(0.01, 64), (0.05, 24), (0.2, 16)])
+def test_the_first_candidates_run_no_more_samples_than_there_is_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, float_s: float, n_run: int
+) -> None:
+    def time_float(self: Bench) -> None:
+        self.float_s[NAME] = float_s
+
+    monkeypatch.setattr(Bench, "time_float", time_float)
+    feeds = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(70)]
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], feeds, seconds=15.0)
+    assert len(bench.feeds) == 70
+    assert bench.measure(noisy(bench, lambda _: 0.01), 6, always)[0].n_samples == n_run
 
 
 def test_the_error_of_a_quality_is_that_of_the_candidate_alone(bench: Bench) -> None:
@@ -255,6 +304,17 @@ def test_every_target_is_measured_and_the_worst_quality_counts(tmp_path: Path) -
     assert quality.worst_db == pytest.approx(true_db(bench, lambda _: 0.1), abs=1e-6)
     assert latency.keys() == {"cpu-1t", "cpu-2t"}
     assert bench.float_s.keys() == latency.keys()
+
+
+def test_targets_whose_ratios_do_not_scatter_have_no_more_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = itertools.cycle([False, True])
+    monkeypatch.setattr("autoquant.measurement.bench._scatters", lambda _: next(answers))
+    bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target(threads=1), Target(threads=2)], FEEDS[:2])
+    session = FakeSession(lambda _: bench.reference[0])
+    _, latency, _ = bench.measure({"cpu-1t": session, "cpu-2t": session}, 4, always)
+    assert {name: found.n_rounds for name, found in latency.items()} == {"cpu-1t": 4, "cpu-2t": 8}
 
 
 def test_outputs_of_another_shape_are_all_noise(bench: Bench) -> None:

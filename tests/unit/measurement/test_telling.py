@@ -85,9 +85,9 @@ def test_shares_grow_to_one(noises: list[Floats]) -> None:
 
 def test_the_error_of_a_few_samples_is_how_candidates_differ_in_them() -> None:
     alike, unlike = taught(*[noise_in(5, 2)] * 4), taught(noise_in(5, 2), noise_in(1), noise_in(5), noise_in(7))
-    assert alike.error_db(2) == pytest.approx(0, abs=1e-9)
-    assert unlike.error_db(1) > unlike.error_db(4) > unlike.error_db(N_SAMPLES)
-    assert unlike.error_db(N_SAMPLES) == pytest.approx(0, abs=1e-9)
+    assert alike.error_db(2, 0) == pytest.approx(0, abs=1e-9)
+    assert unlike.error_db(1, 0) > unlike.error_db(4, 0) > unlike.error_db(N_SAMPLES, 0)
+    assert unlike.error_db(N_SAMPLES, 0) == pytest.approx(0, abs=1e-9)
 
 
 def test_outputs_without_noise_do_not_hide_the_error_of_the_others() -> None:
@@ -95,11 +95,20 @@ def test_outputs_without_noise_do_not_hide_the_error_of_the_others() -> None:
     without = [noise.copy() for noise in unlike]
     for noise in without:
         noise[:, 1:] = 0
-    assert taught(*without).error_db(2) == pytest.approx(taught(*unlike).error_db(2))
+    assert taught(*without).error_db(2, 0) == pytest.approx(taught(*unlike).error_db(2, 0))
+
+
+def test_the_error_of_an_output_is_not_that_of_the_others() -> None:
+    noises = [noise_in(5, 2), noise_in(1), noise_in(5), noise_in(7)]
+    for noise in noises:
+        noise[:, 1] = 1.0
+    telling = taught(*noises)
+    assert telling.error_db(2, 0) > 1
+    assert telling.error_db(2, 1) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_error_is_infinite_until_enough_candidates_were_seen() -> None:
-    assert taught(noise_in(5)).error_db(4) == np.inf
+    assert taught(noise_in(5)).error_db(4, 0) == np.inf
 
 
 def test_candidates_whose_noise_lies_where_that_of_the_others_does_do_not_scatter() -> None:
