@@ -15,6 +15,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import TargetError
 from autoquant.measurement import joint
+from autoquant.measurement.conditions import Watch
 from autoquant.measurement.costs import LEAST_ROUNDS, FileCosts
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.joint import JointMeasurement
@@ -101,8 +102,9 @@ def measured(
     narrow: float = -1.0,
     **known: Any,
 ) -> JointMeasurement:
-    """A measurement of all files within these seconds."""
+    """A measurement of all files within these seconds, on a machine that does nothing else."""
     monkeypatch.setattr(joint, "Worker", process)
+    monkeypatch.setattr(joint, "Watch", lambda: Watch(read=lambda: None))
     monkeypatch.setattr("autoquant.measurement.joint.time.perf_counter", process.clock)
     feeds: list[Feed] = [{"x": floats(1, 2)}] * n_feeds
     targets = [Target(threads=threads) for threads in range(1, 1 + len(process.file_s))]
