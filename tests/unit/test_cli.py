@@ -9,6 +9,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
+from rich.text import Text
 from typer.testing import CliRunner
 
 from autoquant import Budget, Demands, Target
@@ -48,7 +49,8 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_defaults_that_depend_on_something_are_in_the_help() -> None:
-    help_text = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
+    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
+    help_text = Text.from_ansi(shown).plain
     for option, default in {
         "--accuracy": "what the space says, else fast.",
         "--maximize": "snr, none where a metric is minimized.",
