@@ -350,7 +350,7 @@ def test_failures_and_repetitions_in_turn_end_a_search_too(tmp_path: Path) -> No
 
 
 def test_a_candidate_that_hangs_does_not_end_the_search(tmp_path: Path) -> None:
-    deadline = Deadline(60.0)
+    deadline = Deadline(64.0)
 
     class Hanging(Answers):
         def evaluate(self, *arguments: Any, **named: Any) -> Measurement | Failure | None:

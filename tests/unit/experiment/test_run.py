@@ -3,8 +3,9 @@ import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -50,6 +51,14 @@ seed = 11
 Run = Callable[..., JobOutcome]
 
 
+class OneDay(datetime):
+    """All runs of a test have one date, around midnight too."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2026, 11, 23, 12, tzinfo=tz)
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a job of the given text in a folder with a small model and its data."""
@@ -57,6 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     onnx.save(model, tmp_path / "tiny.onnx")
     (tmp_path / "broken.onnx").write_text("hello")
     np.savez(tmp_path / "data.npz", x=floats(8, 4))
+    monkeypatch.setattr("autoquant.experiment.run.datetime", OneDay)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("AUTOQUANT_ZOO", str(tmp_path / "zoo"))
