@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from autoquant.domain.scheme import Operators
-from tests.graphs import U8S8_CHANNEL, case_of, models, op_types_of, opened, optimized, run, scheme
+from tests.graphs import U8S8_CHANNEL, case_of, exact, models, op_types_of, opened, optimized, run, scheme
 from tests.models import floats, model_of
 from tests.parity.quantizer import quantized_by_onnxruntime
 
@@ -113,7 +113,7 @@ def test_other_float_operators_between_integers_run_within_a_step_of_float(
     constants = {"w": floats(4, 4, 1, 1), "u": floats(3, n_channels, 1, 1), "b": np.arange(6) % 2 == 0}
     body = f"c = Conv(x, w) d = Conv(c, w) m = {call} y = Conv(m, u)"
     case = case_of(model_of(f"({IMAGE} x) => (float[1,3,{size},{size}] y)", body, constants))
-    ours = case.quantized(scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)).model
+    ours = case.quantized(exact(scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR))).model
     assert f"com.microsoft:QLinear{kernel}" in optimized(ours, tmp_path).kernels
     (quantize,) = (node for node in ours.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "m")
     ours.graph.output.append(helper.make_tensor_value_info(quantize.output[0], onnx.TensorProto.UINT8, None))
