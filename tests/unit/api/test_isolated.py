@@ -41,9 +41,9 @@ class Place:
         self.quantized: Assignment = {regions[0].id: SCHEME}
         self.deadly: Assignment = {region.id: SCHEME for region in regions}
 
-    def evaluator(self, fault: str, trial_s: float | None = None) -> IsolatedEvaluator:
+    def evaluator(self, fault: str) -> IsolatedEvaluator:
         faults = {frozenset(self.deadly.items()): fault}
-        made = IsolatedEvaluator(self.misbehaving(faults=faults), trial_s, memory_bytes=10**9)
+        made = IsolatedEvaluator(self.misbehaving(faults=faults), memory_bytes=10**9)
         made.load(self.ingredients, has_plain_sums=False)
         return made
 
@@ -109,9 +109,11 @@ def test_a_process_that_is_begun_later_is_sent_everything(place: Place, evaluato
     ("fault", "reason"), [("crash", "SIGSEGV"), ("hang", "it took more than 2 s"), ("eat", "more memory than there is")]
 )
 def test_a_candidate_that_ends_its_process_costs_one_trial(place: Place, fault: str, reason: str) -> None:
-    evaluator = place.evaluator(fault, trial_s=2.0 if fault == "hang" else None)
+    evaluator = place.evaluator(fault)
     before = evaluator.evaluate(place.quantized, 6, left_s=60)
+    evaluator.trial_s = 2.0 if fault == "hang" else None
     lost = evaluator.evaluate(place.deadly, 6, left_s=60)
+    evaluator.trial_s = None
     assert isinstance(lost, Failure)
     assert reason in lost.reason
     assert evaluator.evaluate(place.deadly, 6, left_s=60) is lost
