@@ -60,7 +60,7 @@ def solved(path: Path, min_snr_db: float, seed: int = 0) -> tuple[Predicted, Lay
     layout = a_layout(N_REGIONS, seed=seed)
     landscape = a_landscape(layout, seed=seed)
     study = a_study(path, layout, landscape)
-    return fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=10), layout, landscape
+    return fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=600), layout, landscape
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +89,7 @@ def test_a_demand_that_nothing_keeps_leaves_everything_float(tmp_path: Path) -> 
 def test_the_same_study_gives_the_same_solution(tmp_path: Path) -> None:
     layout = a_layout(N_REGIONS)
     study = a_study(tmp_path, layout, a_landscape(layout))
-    first, second = (fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10) for _ in range(2))
+    first, second = (fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600) for _ in range(2))
     assert first == second
     assert first.n_trials == 60
 
@@ -99,7 +99,7 @@ def test_what_missed_the_demand_or_failed_is_not_predicted_again(tmp_path: Path)
     study = a_study(tmp_path, layout, a_landscape(layout))
     proposed: list[dict[RegionId, str]] = []
     for i in range(6):
-        found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+        found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600)
         assert found.assignment not in proposed
         proposed.append(found.assignment)
         trial = study.ask_for(found.assignment)
@@ -118,14 +118,14 @@ def test_what_alone_makes_trials_fail_is_in_no_prediction(tmp_path: Path) -> Non
         alone = study.ask_for({region: "a", RegionId(layout.regions[1]): CHOICES[i]})
         study.tell(Evaluation(trial=alone, outcome=Failure(stage="run", reason="")))
     for min_snr_db in (20.0, 25.0, 30.0, 35.0, 40.0):
-        found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=10)
+        found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=None, seconds=600)
         assert found.assignment.get(region) != "a"
 
 
 def test_what_missed_the_demand_is_not_taken_either_where_the_time_is_over(tmp_path: Path) -> None:
     layout = a_layout(N_REGIONS)
     study = a_study(tmp_path, layout, a_landscape(layout))
-    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600)
     tell(study, study.ask_for(found.assignment), 29.9, found.ratios[0])
     hurried = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=0.0)
     assert hurried.assignment != found.assignment
@@ -134,10 +134,10 @@ def test_what_missed_the_demand_is_not_taken_either_where_the_time_is_over(tmp_p
 def test_a_rough_value_below_the_demand_is_no_miss(tmp_path: Path) -> None:
     layout = a_layout(N_REGIONS)
     study = a_study(tmp_path, layout, a_landscape(layout))
-    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600)
     tell(study, study.ask_for(found.assignment), 29.5, found.ratios[0], State.REJECTED_EARLY)
-    after = fastest_predicted(study, layout, min_snr_db=20, prior=None, seconds=10)
-    again = fastest_predicted(study, layout, min_snr_db=29.6, prior=None, seconds=10)
+    after = fastest_predicted(study, layout, min_snr_db=20, prior=None, seconds=600)
+    again = fastest_predicted(study, layout, min_snr_db=29.6, prior=None, seconds=600)
     assert after.snr_db > 20
     assert again.assignment == found.assignment
 
@@ -146,11 +146,11 @@ def test_a_measurement_refutes_what_is_predicted(tmp_path: Path) -> None:
     """One assignment is much faster than its parts let expect."""
     layout = a_layout(N_REGIONS)
     study = a_study(tmp_path, layout, a_landscape(layout))
-    usual = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    usual = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600)
     other = dict.fromkeys(map(RegionId, layout.regions), "b")
     assert usual.assignment != other
     tell(study, study.ask_for(other), 40.0, usual.ratios[0] - 0.2)
-    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=10)
+    found = fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600)
     assert found.assignment == other
     assert found.ratios[0] < usual.ratios[0]
     assert found.snr_db - found.snr_error_db > 30
@@ -164,5 +164,5 @@ def test_an_uncertain_snr_above_the_demand_is_not_taken_at_its_word(
     study = a_study(tmp_path, layout, a_landscape(layout), n_trials=4)
     lucky = study.ask_for({RegionId(region): "b" for region in layout.regions})
     tell(study, lucky, 45.0, 0.1, error_db=error_db)
-    found = fastest_predicted(study, layout, min_snr_db=40, prior=None, seconds=10)
+    found = fastest_predicted(study, layout, min_snr_db=40, prior=None, seconds=600)
     assert (found.assignment == lucky.assignment) is is_taken
