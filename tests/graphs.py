@@ -17,7 +17,7 @@ from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.fragments import inline_external
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, kind_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.model.rewrite import with_outputs
@@ -162,6 +162,20 @@ class Case:
         """Whether the plan absorbs every Relu and Clip."""
         clips = {node.index for node in self.graph.nodes if kind_of(node) is Kind.CLIPPING}
         return clips <= set(plan.absorbed)
+
+    @property
+    def is_well_conditioned(self) -> bool:
+        """Whether no product, sum or clip is so small beside what it reads that steps of that are most of it."""
+        nodes = (n for n in self.graph.nodes if n.op_type == "Add" or kind_of(n) in (Kind.LINEAR, Kind.CLIPPING))
+        return all(self._largest(node.outputs[0]) > 0.1 * self._largest_read(node) for node in nodes)
+
+    def _largest_read(self, node: Node) -> float:
+        largest = [self._largest(tensor) for tensor in node.inputs[:2]]
+        return math.prod(largest) if kind_of(node) is Kind.LINEAR else max(largest)
+
+    def _largest(self, tensor: TensorName) -> float:
+        values = self.graph.constant(tensor) if self.graph.is_constant(tensor) else self.extremes[tensor]
+        return float(np.abs(values).max())
 
 
 def _region(name: RegionId, nodes: Collection[NodeName]) -> Region:

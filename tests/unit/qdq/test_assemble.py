@@ -114,7 +114,7 @@ def test_every_mix_computes_with_fused_kernels_what_its_single_nodes_do(
 ) -> None:
     case = case_of(model)
     ours = case.quantized(None, {n.name: exact(mix[n.index % len(mix)]) for n in case.graph.nodes}).model
-    assume(all(float(np.abs(output).max()) > 1e-3 for output in run(model, case.feed)))
+    assume(case.is_well_conditioned)
     unfused = opened(ours, is_optimized=False).run(None, dict(case.feed))
     assert _snr_db(unfused, run(ours, case.feed)) > 20
     assert _snr_db(run(model, case.feed), unfused) > 3

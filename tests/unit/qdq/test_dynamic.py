@@ -297,7 +297,7 @@ def test_every_mix_runs_as_asked(
     assert names <= integer
     assert not ours.candidate.float_nodes & integer
     unfused = opened(ours.model, is_optimized=False).run(None, dict(case.feed))
-    assert snr_db(unfused, run(ours.model, case.feed)) > 20 or float(np.abs(unfused[0]).max()) < 1e-3
+    assert snr_db(unfused, run(ours.model, case.feed)) > 20 or not case.is_well_conditioned
 
 
 @settings(max_examples=30)
