@@ -1,7 +1,7 @@
 """A small model with its data, and the command run in this process."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 import autoquant
 from autoquant import Budget
 from autoquant.cli import app
+from autoquant.domain.objective import Standing
 from tests.models import floats, model_of
 
 Command = Callable[..., Result]
@@ -40,12 +41,32 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def deliver_all_finalists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All models of the last measurement become members, whichever it shows to be faster; for tests of other things."""
+
+    def chosen(measured: Mapping[str, Standing], *_: object, **__: object) -> list[str]:
+        return sorted(measured, key=lambda name: next(iter(measured[name].latency.values())).ratio)
+
+    monkeypatch.setattr("autoquant.api.delivery.choose_members", chosen)
+
+
+@pytest.fixture
+def all_finalists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See ``deliver_all_finalists``."""
+    deliver_all_finalists(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of the example, whose quantized models are much faster than float: 4 regions, 14 trials."""
+    """A finished run of the example, whose quantized models are much faster than float: 4 regions, 14 trials.
+
+    All its finalists are members.
+    """
     folder = tmp_path_factory.mktemp("searched") / "digits"
     budget = Budget(trials=14)
-    autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=folder.parent)
+    with pytest.MonkeyPatch.context() as patched:
+        deliver_all_finalists(patched)
+        autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=folder.parent)
     return folder
 
 

@@ -27,6 +27,7 @@ def searched(level: str | None, out: str) -> list[Any]:
     return [m for m in json.loads(Path(out, "front.json").read_text())["members"] if m["id"] != "float"]
 
 
+@pytest.mark.usefixtures("all_finalists")
 def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) -> None:
     members = searched("full", "run")
     assert any(note.startswith("refinement: better on the held-out samples in ") for note in run_json()["notes"])
@@ -42,6 +43,7 @@ def test_full_refines_finalists_and_says_whether_that_helped(workplace: Path) ->
     assert len(ids) == len(members)
 
 
+@pytest.mark.usefixtures("all_finalists")
 def test_a_refinement_that_fails_costs_no_finalist(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost(Worker):
         def call(self, *_: object, **__: object) -> None:
@@ -54,6 +56,7 @@ def test_a_refinement_that_fails_costs_no_finalist(workplace: Path, monkeypatch:
     assert any(note.endswith("stay as they are: its process was ended by SIGSEGV") for note in run_json()["notes"])
 
 
+@pytest.mark.usefixtures("all_finalists")
 @pytest.mark.parametrize("n_fine", [0, 1])
 def test_a_recipe_that_ends_the_process_costs_the_comparison_alone(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, n_fine: int

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +15,8 @@ from onnxruntime.quantization import quantize_dynamic
 import autoquant
 from autoquant import Budget
 from tests.models import beyond_onnx, floats, model_of, saved
+
+pytestmark = pytest.mark.usefixtures("all_finalists")
 
 SPACE = """
 schema = 1
@@ -83,6 +86,10 @@ def searched(
     return folder / run
 
 
+def quantized_members(folder: Path) -> list[dict[str, Any]]:
+    return [member for member in json.loads((folder / "front.json").read_text())["members"] if member["assignment"]]
+
+
 @pytest.mark.parametrize("schemes", ['"dynamic-channel"', '"static", "dynamic-channel"'], ids=["alone", "mixed"])
 def test_no_trial_fails_and_every_member_opens(model: Path, schemes: str) -> None:
     folder = searched(model, schemes, 8)
@@ -99,7 +106,7 @@ def test_no_trial_fails_and_every_member_opens(model: Path, schemes: str) -> Non
 
 def test_a_member_is_a_warm_start_with_its_dynamic_regions(model: Path) -> None:
     folder = searched(model, '"dynamic-channel"', 6)
-    member = json.loads((folder / "front.json").read_text())["members"][0]
+    (member, *_) = quantized_members(folder)
     assert set(member["assignment"].values()) == {"dynamic-channel"}
     again = searched(model, '"dynamic-channel"', 3, "again", folder / "models" / f"{member['id']}.onnx")
     (note,) = (n for n in json.loads((again / "run.json").read_text())["notes"] if n.startswith("warm start"))
@@ -118,7 +125,7 @@ def test_members_with_blocks_say_which_nodes_have_them_and_are_a_warm_start(rows
         named += [nodes] if nodes else []
     assert named
     assert all({"g", "y"} >= set(nodes) > set() for nodes in named)
-    (member, *_) = (m for m in json.loads((folder / "front.json").read_text())["members"] if m["assignment"])
+    (member, *_) = quantized_members(folder)
     assert member["snr_db"]["worst"] > 35
     again = searched(rows, '"dynamic-block-32"', 3, "again", folder / member["path"], shape=(1, 1024))
     (note,) = (n for n in json.loads((again / "run.json").read_text())["notes"] if n.startswith("warm start"))

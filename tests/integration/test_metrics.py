@@ -52,7 +52,7 @@ def members_of(folder: str | Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.usefixtures("workplace")
+@pytest.mark.usefixtures("workplace", "all_finalists")
 def test_a_search_with_accuracy_and_a_largest_drop_delivers_members_that_keep_it() -> None:
     result = autoquant.search(
         "example:digits",

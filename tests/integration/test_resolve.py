@@ -41,6 +41,7 @@ def document(folder: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("all_finalists")
 def test_one_more_trial_is_measured_and_said_what_was_predicted(command: Command, digits: dict[Path, bytes]) -> None:
     result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
     assert result.exit_code == 0, result.output
@@ -102,6 +103,7 @@ def mistaken_by(db: float, *, n: int) -> Callable[..., Predicted]:
     return predict
 
 
+@pytest.mark.usefixtures("all_finalists")
 def test_a_demand_that_is_missed_is_said(
     command: Command, digits: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +278,7 @@ def test_a_run_without_regions_is_refused(command: Command, search: Command) -> 
     assert not Path("other").exists()
 
 
+@pytest.mark.usefixtures("all_finalists")
 def test_samples_that_it_selects_on_are_not_said_to_be_held_out(command: Command, digits: dict[Path, bytes]) -> None:
     assert command("resolve", "digits", "--min-snr", "20", "--out", "other").exit_code == 0
     (before, *_), (after, *_) = (json.loads(Path(p, "front.json").read_text())["members"] for p in ("digits", "other"))

@@ -62,7 +62,7 @@ def test_a_front_that_the_next_one_does_not_match_is_kept(command: Command, digi
     assert before["latency_prior"] is not None
 
 
-@pytest.mark.usefixtures("digits")
+@pytest.mark.usefixtures("digits", "all_finalists")
 def test_models_have_the_sums_that_the_first_search_found_to_be_faster(command: Command) -> None:
     document = json.loads(Path("digits/run.json").read_text())
     assert document["plain_sums"] is False
