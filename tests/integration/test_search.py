@@ -179,7 +179,9 @@ def test_a_model_with_nothing_to_quantize_ends_well(search: Command) -> None:
     result = search(model="plain.onnx")
     assert result.exit_code == 0, result.output
     assert "no operator that could be quantized" in result.stdout
-    assert [member["id"] for member in members_of(Path("run"))] == ["float"]
+    members = members_of(Path("run"))
+    assert [member["id"] for member in members] in (["float"], ["t0000", "float"])  # the preprocessed one may be faster
+    assert not any(member["assignment"] for member in members)
 
 
 def test_a_model_with_external_data_in_a_folder_with_spaces_is_delivered_whole(search: Command) -> None:
