@@ -93,16 +93,20 @@ def test_an_interrupt_ends_a_refinement_and_delivers_the_plain_finalists(monkeyp
         if progress.phase == "refine" and not pressing.is_alive():
             pressing.start()
 
-    result = autoquant.search(
-        "example:digits",
-        space="quick",
-        n_regions=3,
-        budget=Budget(trials=6),
-        accuracy="full",
-        out="run",
-        on_progress=on_progress,
-    )
-    pressing.join()
+    try:
+        result = autoquant.search(
+            "example:digits",
+            space="quick",
+            n_regions=3,
+            budget=Budget(trials=6),
+            accuracy="full",
+            out="run",
+            on_progress=on_progress,
+        )
+    finally:
+        pressing.cancel()
+        if pressing.ident is not None:  # it was started
+            pressing.join()
     ended = "refinement ended, the other finalists stay as they are: the user wanted no more of it"
     assert ended in result.record.notes
     members = json.loads(Path("run/front.json").read_text())["members"]
@@ -146,7 +150,7 @@ def test_sigterm_while_the_folder_is_made_leaves_nothing(monkeypatch: pytest.Mon
 
 
 def test_ctrl_c_at_a_terminal_ends_the_command_well(workplace: Path) -> None:
-    arguments = ["example:digits", "--time", "25s", "--out", "run"]
+    arguments = ["example:digits", "--time", "120s", "--out", "run"]
     terminal, other_end = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "autoquant", "search", *arguments],
