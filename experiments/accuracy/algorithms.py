@@ -17,7 +17,7 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
 from experiments.believe.subjects import Subject
 
-__all__ = ["ALGORITHMS", "PLAIN", "Algorithm", "Material", "Setting", "setting_of"]
+__all__ = ["ALGORITHMS", "PLAIN", "Algorithm", "Material", "Setting", "rounded_by", "setting_of"]
 
 PLAIN = "none"
 _MEAN = " +mean"
@@ -113,13 +113,15 @@ def _roundings(algorithms: Iterable[str]) -> tuple[Rounding, ...]:
     return tuple(rounding for rounding in _SUFFIXES if rounding in parts)
 
 
-def _variants(scheme: Scheme, roundings: Sequence[Rounding]) -> tuple[Scheme, ...]:
+def rounded_by(rounding: Rounding, scheme: Scheme) -> Scheme:
     """What has no scales to learn is rounded by GPTQ in place of AdaQuant, as finalists are."""
+    is_free = rounding is not Rounding.ADAQUANT or scheme.weight.has_free_scales
+    return replace(scheme, rounding=rounding if is_free else Rounding.GPTQ)
+
+
+def _variants(scheme: Scheme, roundings: Sequence[Rounding]) -> tuple[Scheme, ...]:
     corrected = replace(scheme, name=scheme.name + _MEAN, bias=BiasCorrection.MEAN)
-    fixed = {} if scheme.weight.has_free_scales else {Rounding.ADAQUANT: Rounding.GPTQ}
-    rounded = (
-        replace(scheme, name=scheme.name + _SUFFIXES[each], rounding=fixed.get(each, each)) for each in roundings
-    )
+    rounded = (replace(rounded_by(each, scheme), name=scheme.name + _SUFFIXES[each]) for each in roundings)
     return (scheme, corrected, *rounded)
 
 

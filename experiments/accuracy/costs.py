@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from autoquant.api.steps.rounding import rounder_of
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, Region, TensorName
-from autoquant.domain.scheme import BiasCorrection, DType, Rounding
+from autoquant.domain.scheme import BiasCorrection, DType, Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
@@ -40,6 +41,7 @@ from autoquant.rounding.rounded import Integers, Rounded
 from autoquant.rounding.rounder import WeightRounder
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
+from experiments.accuracy.algorithms import rounded_by
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.believe.subjects import Subject, subject_of
 
@@ -76,10 +78,11 @@ class Task:
         (scheme,) = self.definition.schemes
         return resolve(self.definition, self.regions).uniform(scheme.name)
 
-    def builder(self, *, rounder: Rounder | None = None, **changes: object) -> Builder:
+    def builder(
+        self, changed: Callable[[Scheme], Scheme] = lambda scheme: scheme, *, rounder: Rounder | None = None
+    ) -> Builder:
         """Of candidates with a changed scheme."""
-        schemes = tuple(replace(scheme, **changes) for scheme in self.definition.schemes)  # type: ignore[arg-type]
-        space = replace(self.definition, schemes=schemes)
+        space = replace(self.definition, schemes=tuple(map(changed, self.definition.schemes)))
         return steps.builder_of(self.prepared, self.regions, self.statistics, space=space, rounder=rounder)
 
 
@@ -107,12 +110,12 @@ class _Judge:
 
 
 def _round(rounding: Rounding, task: Task) -> Callable[[], dict[str, float]]:
-    rounder = rounder_of(task.prepared, task.calibration)
-    task.builder(rounder=rounder, rounding=rounding).build(task.assignment)
+    rounder, rounded = rounder_of(task.prepared, task.calibration), partial(rounded_by, rounding)
+    task.builder(rounded, rounder=rounder).build(task.assignment)
 
     def judged() -> dict[str, float]:
         judge = _Judge(rounder)
-        task.builder(rounder=judge, rounding=rounding).build(task.assignment)
+        task.builder(rounded, rounder=judge).build(task.assignment)
         ratios = np.concatenate(judge.ratios)
         mean = float(np.exp(np.mean(np.log(np.maximum(ratios, np.finfo(np.float32).tiny)))))
         return {"objective": mean, "largest_objective": float(ratios.max()), "n_exact_lost": judge.n_lost}
@@ -121,7 +124,7 @@ def _round(rounding: Rounding, task: Task) -> Callable[[], dict[str, float]]:
 
 
 def _correct(task: Task) -> None:
-    task.builder(bias=BiasCorrection.MEAN).build(task.assignment)
+    task.builder(lambda scheme: replace(scheme, bias=BiasCorrection.MEAN)).build(task.assignment)
 
 
 def _observe(task: Task) -> None:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.accuracy.costs import ALGORITHMS, main, render_costs
+from experiments.accuracy.costs import ALGORITHMS, Task, main, render_costs
+from experiments.believe.subjects import subject_of
 
 ROUNDINGS = ("gptq", "adaround", "adaquant")
 
@@ -24,6 +25,16 @@ def test_every_algorithm_has_its_costs_and_no_rounding_is_above_the_nearest_inte
         assert found[name]["n_exact_lost"] == 0
     assert all(found[name]["objective"] < 0.9 for name in ROUNDINGS)
     assert "| digits |" in capsys.readouterr().out
+
+
+def test_where_kernels_saturate_gptq_takes_the_place_of_adaquant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.api.steps.preparation.is_saturating", lambda _: True)
+    task = Task.of(subject_of("example:digits"), "u8s8-tensor-minmax", tmp_path)
+    gptq, adaquant = (ALGORITHMS[name](task)() for name in ("gptq", "adaquant"))
+    assert adaquant == gptq
+    assert adaquant["objective"] < 0.9
 
 
 def test_a_line_says_seconds_megabytes_and_what_is_left() -> None:
