@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from autoquant.model.io import sha256_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.model.rewrite import Model
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, opened
+from tests.integration.conftest import deliver_all_finalists
 from tests.parity.quantizer import float_outputs, quantized_by_onnxruntime
 
 UNIFORM = [U8S8_TENSOR, U8S8_CHANNEL]
@@ -57,16 +59,18 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture(scope="module")
 def run(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> autoquant.SearchResult:
-    """A short search."""
+    """A short search; all its finalists are members."""
     folder = tmp_path_factory.mktemp("run")
-    return autoquant.search(
-        subject.model,
-        calibration=subject.calibration,
-        evaluation=subject.evaluation,
-        budget=Budget(trials=12),
-        out=folder / "run",
-        cache=folder / "cache",
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        deliver_all_finalists(patched)
+        return autoquant.search(
+            subject.model,
+            calibration=subject.calibration,
+            evaluation=subject.evaluation,
+            budget=Budget(trials=12),
+            out=folder / "run",
+            cache=folder / "cache",
+        )
 
 
 def optimized(model: Model, folder: Path) -> OptimizedGraph:
@@ -100,7 +104,7 @@ def test_no_region_on_8_bits_runs_the_kernels_of_the_float_model(subject: Subjec
     assert found.integer_nodes == frozenset()
 
 
-def members_of(run: autoquant.SearchResult) -> Iterator[tuple[dict[str, object], Path]]:
+def members_of(run: autoquant.SearchResult) -> Iterator[tuple[dict[str, Any], Path]]:
     for member in json.loads((run.folder / "front.json").read_text())["members"]:
         yield member, run.folder / member["path"]
 
@@ -143,8 +147,16 @@ def test_no_delivered_model_can_saturate_where_kernels_do(tmp_path: Path, monkey
     assert remarks_on_saturation(run) == []
 
 
-def test_what_a_delivered_model_quantizes_runs_on_integers(run: autoquant.SearchResult) -> None:
+def kernels_of(scheme: str) -> Runs:
+    """What products run as that take it."""
+    if "-block-" in scheme:
+        return Runs.WEIGHT_ONLY
+    return Runs.DYNAMIC if scheme.startswith("dynamic") else Runs.INTEGER
+
+
+def test_what_a_delivered_model_quantizes_runs_on_the_kernels_of_its_schemes(run: autoquant.SearchResult) -> None:
     for member, path in members_of(run):
         found = inspect_model(path).inspection
         assert {node.name: node.causes for node in found.unlike_written} == {}, member["id"]
-        assert bool(member["assignment"]) == (Runs.INTEGER in found.kernels), member["id"]
+        quantized = found.kernels.keys() & {Runs.INTEGER, Runs.DYNAMIC, Runs.WEIGHT_ONLY}
+        assert quantized == set(map(kernels_of, member["assignment"].values())), member["id"]
