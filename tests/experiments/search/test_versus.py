@@ -101,7 +101,7 @@ def test_a_model_that_is_missing_is_one_sentence(tmp_path: Path, capsys: pytest.
 def test_samplers_search_and_their_files_are_measured_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--time", "8s", "--seeds", "1", "--samplers", "structure", "greedy"]
+    options = ["--time", "20s", "--seeds", "1", "--samplers", "structure", "greedy"]
     assert main([str(tmp_path), str(tmp_path / "out"), "example:digits", *options]) == 0
     part = json.loads((tmp_path / "out" / "versus.json").read_text(encoding="utf-8"))["parts"]["digits"]
     assert {run["sampler"] for run in part["runs"]} == {"structure", "greedy"}
