@@ -10,8 +10,8 @@ better. It is given
   where the float model itself is evaluated, these are equal to ``outputs[i]["NAME"]``.
 
 All cover the same samples in the same order, though not always all of the data: a search looks at some of them first,
-and intervals come from leaving some out. The module is imported in other processes too, so its import should only
-define.
+and intervals come from leaving some out. Arrays are read-only, as others read them too. The module is imported in other
+processes too, so its import should only define.
 """
 
 import importlib

@@ -108,12 +108,12 @@ class MetricEvaluator:
             MetricError: The function raises, or returns no finite numbers.
         """
         labels: dict[str, Array | Sequence[Array]] = {
-            name: array[np.asarray(samples)] for name, array in self.labels.items()
+            name: _read_only(array[np.asarray(samples)]) for name, array in self.labels.items()
         }
         for position, name in enumerate(self.names):
-            labels[f"{custom.FLOAT_PREFIX}{name}"] = [self.reference[i][position] for i in samples]
-        by_name = [dict(zip(self.names, arrays, strict=True)) for arrays in outputs]
-        feeds = [self.feeds[i] for i in samples]
+            labels[f"{custom.FLOAT_PREFIX}{name}"] = [_read_only(self.reference[i][position]) for i in samples]
+        by_name = [dict(zip(self.names, map(_read_only, arrays), strict=True)) for arrays in outputs]
+        feeds = [{name: _read_only(array) for name, array in self.feeds[i].items()} for i in samples]
         return custom.call(metric, custom.load(metric, source), by_name, feeds, labels)
 
 
@@ -245,6 +245,13 @@ def _jackknifed(values: Floats, n_samples: int) -> MetricValue:
     """Of the value over all samples, which is the first, and those without each group."""
     low, high = intervals.jackknife_interval(float(values[0]), values[1:].tolist())
     return MetricValue(value=float(values[0]), low=low, high=high, n_samples=n_samples)
+
+
+def _read_only(array: Array) -> Array:
+    """A view: what a function of the user's own changed would be changed for everybody."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _is_equal(a: Array, b: Array) -> bool:

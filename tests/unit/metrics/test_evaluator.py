@@ -18,6 +18,8 @@ from autoquant.metrics.grammar import parse_metrics
 Array = npt.NDArray[np.generic]
 N = 24
 MODULE = """
+import pickle
+
 import numpy as np
 
 def error(outputs, feeds, labels):
@@ -40,6 +42,26 @@ def same_samples(outputs, feeds, labels):
     for i, feed in enumerate(feeds):
         assert feed["x"] == labels["label"][i] == outputs[i]["index"]
     return float(len(feeds))
+
+def changes_outputs(outputs, feeds, labels):
+    outputs[0]["scores"][...] = 7
+
+def changes_feeds(outputs, feeds, labels):
+    feeds[0]["x"][...] = 7
+
+def changes_labels(outputs, feeds, labels):
+    labels["label"].sort()
+
+def changes_reference(outputs, feeds, labels):
+    scores = labels["float:scores"][0]
+    scores -= scores.max()
+
+def changes_copies(outputs, feeds, labels):
+    first, again = outputs[0]["words"], pickle.loads(pickle.dumps(outputs))[0]["words"]
+    changed = again.copy()
+    changed[0] = "other"
+    assert (first.tolist(), changed.tolist()) == (["one"], ["other"])
+    return 1.0
 """
 
 
@@ -258,3 +280,20 @@ def test_a_function_that_fails_on_all_samples_is_refused(tmp_path: Path) -> None
     metrics = evaluator("evaluated_metrics:needs_all", n=5)
     with pytest.raises(MetricError, match="needs_all raised on 5 samples"):
         metrics.evaluate(outputs(classes(range(5))))
+
+
+@pytest.mark.parametrize("what", ["outputs", "feeds", "labels", "reference"])
+def test_a_function_that_changes_what_others_read_is_refused(what: str) -> None:
+    metrics = evaluator(f"evaluated_metrics:changes_{what}")
+    before = pickle.dumps((metrics.reference, metrics.feeds, metrics.labels))
+    with pytest.raises(MetricError, match=r"raised on 24 samples, put it right .*read-only"):
+        metrics.evaluate(wrong(3))
+    assert pickle.dumps((metrics.reference, metrics.feeds, metrics.labels)) == before
+
+
+def test_a_function_may_change_copies_also_of_strings() -> None:
+    texts = parse_metrics(["evaluated_metrics:changes_copies"])
+    words = [[np.array(["one"], object)]]
+    metrics = MetricEvaluator(texts, ["words"], words, [{}], {})
+    assert metrics.evaluate(words)["changes_copies"].candidate.value == 1
+    assert words[0][0].tolist() == ["one"]
