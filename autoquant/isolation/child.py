@@ -8,12 +8,17 @@ import signal
 import sys
 import traceback
 from dataclasses import replace
-from typing import IO, Any
+from functools import partial
+from io import BufferedReader, BufferedWriter
+from typing import IO
 
 from autoquant.isolation.limits import die_with_parent, limit_memory
 from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 
 __all__ = ["Warnings", "main", "serve"]
+
+_UNHEARD = (signal.SIGINT, signal.SIGTERM)
+"""Left to the parent, which hears them, too."""
 
 
 class Warnings(logging.Handler):
@@ -82,19 +87,38 @@ def _picklable(error: BaseException) -> BaseException:
     return error
 
 
+def _set_aside() -> tuple[BufferedReader, BufferedWriter]:
+    """Standard input and output: what runs here finds nothing to read, and what it prints goes to standard error."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _after_fork(requests: BufferedReader, answers: BufferedWriter) -> None:
+    """In a process forked from this one: it holds no pipe open, and signals end it."""
+    requests.raw.close()
+    answers.raw.close()
+    for number in _UNHEARD:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
-    """Serve on standard input and output; what native code prints there goes to standard error."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # which the parent hears, too
+    """Serve on what standard input and output were."""
+    for number in _UNHEARD:
         with contextlib.suppress(ValueError):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, lambda *_: None)  # SIG_IGN would hold for all programs that are started here
     os.environ["PYTHONPATH"] = os.environ.pop(PYTHONPATH_BEFORE, "")
     die_with_parent()
-    answers: Any = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    requests, answers = _set_aside()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(_after_fork, requests, answers))
     warnings = Warnings()
     logging.getLogger("autoquant").addHandler(warnings)
     with contextlib.suppress(BrokenPipeError):
-        serve(sys.stdin.buffer, answers, warnings)
+        serve(requests, answers, warnings)
     os._exit(0)  # the parent waits for no destructor of a provider
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any
 
 from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
@@ -44,7 +45,8 @@ class Worker:
     """Makes an object in another process and calls its methods there, one at a time.
 
     The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C and SIGTERM do nothing
-    to it, and it ends when this one does. What the package warns of there is logged here when the call is answered.
+    to it, it ends when this one does, and what it has started ends with it. What the package warns of there is logged
+    here when the call is answered.
 
     Attributes:
         factory: Makes the object; pickled, as arguments and results are.
@@ -85,7 +87,7 @@ class Worker:
             env={**_environment(), SCRATCH: str(self._scratch.path)},
             process_group=0 if os.name == "posix" else None,
         )
-        self._patience = Patience(None, process.kill)
+        self._patience = Patience(None, partial(_kill_group, process))
         self._process = process
         try:
             self._send(Start(self.factory, self.memory_bytes, tuple(self.affinity), tuple(sys.path)))
@@ -128,10 +130,7 @@ class Worker:
                 assert stream is not None
                 with contextlib.suppress(OSError):
                     stream.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_PATIENCE_S if sys.exc_info()[0] is None else 0)
-            process.kill()
-            process.wait()
+            _end(process, _PATIENCE_S if sys.exc_info()[0] is None else 0)
         if errors is not None:
             errors.close()
         if scratch is not None:
@@ -139,7 +138,7 @@ class Worker:
 
     def _call(self, method: str, arguments: tuple[Any, ...], seconds: float | None) -> Any:
         assert self._process is not None
-        self._patience = Patience(seconds, self._process.kill)
+        self._patience = Patience(seconds, partial(_kill_group, self._process))
         try:
             self._send(Request(method, arguments))
             answer = self._receive()
@@ -178,16 +177,13 @@ class Worker:
 
     def _kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            _kill_group(self._process)
 
     def _lost(self) -> WorkerLostError:
         """Why the process is gone."""
         assert self._process is not None
         is_late = not self._patience.end()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE_S)
-        self._process.kill()
-        code, said = self._process.wait(), self._last_words()
+        code, said = _end(self._process, _PATIENCE_S), self._last_words()
         self.close()
         if is_late:
             return WorkerLostError("it gave no answer in its time", is_late=True)
@@ -213,6 +209,24 @@ def _environment() -> dict[str, str]:
     here = [os.getcwd()] if "" in sys.path else []
     own = {"PYTHONPATH": os.pathsep.join([*named, *here]), PYTHONPATH_BEFORE: os.environ.get("PYTHONPATH", "")}
     return {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1"), **own}
+
+
+def _end(process: "subprocess.Popen[bytes]", seconds: float) -> int:
+    """Wait so long for a process to end by itself, then end what is left of it; its exit code."""
+    if process.returncode is None:  # the number of one that was ended before may be another's now
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        _kill_group(process)
+    return process.wait()
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """End a process with all that it has started, where the system keeps them together."""
+    if os.name != "posix":
+        process.kill()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # on macOS the latter where all of them have ended
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

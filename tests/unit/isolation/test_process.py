@@ -18,6 +18,7 @@ from tests.doubles import crash, eat_memory, hang
 GB = 10**9
 LOG = logging.getLogger("autoquant")
 is_linux = sys.platform == "linux"
+is_posix = os.name == "posix"
 
 
 class Servant:
@@ -69,6 +70,32 @@ class Servant:
     def leave(self) -> None:
         os.write(2, b"first line\nno device left\n")
         os._exit(3)
+
+    def fork(self) -> int:
+        """Begin a process that has all open that this one has."""
+        ready, told = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(told, b".")
+            time.sleep(60)
+            os._exit(0)
+        os.read(ready, 1)
+        return pid
+
+    def run(self) -> int:
+        """Begin another program."""
+        self.program = subprocess.Popen(["sleep", "60"])
+        return self.program.pid
+
+    def terminate(self, pid: int) -> int:
+        os.kill(pid, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def read(self) -> str:
+        return sys.stdin.read()
+
+    def read_in_a_program(self) -> bytes:
+        return subprocess.run(["cat"], stdout=subprocess.PIPE, check=True).stdout
 
 
 def refusing() -> Servant:
@@ -234,13 +261,42 @@ def test_ctrl_c_does_not_reach_it_and_an_unfinished_call_ends_it(worker: Worker)
     assert worker.call("count") == 1
 
 
-@pytest.mark.skipif(os.name != "posix", reason="only POSIX has signals for processes")
-def test_who_ends_all_processes_politely_leaves_it_to_its_parent(worker: Worker) -> None:
+@pytest.mark.skipif(not is_posix, reason="only POSIX has signals for processes")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_ends_all_processes_politely_leaves_it_to_its_parent(worker: Worker, number: signal.Signals) -> None:
     worker.ready()
     assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGTERM)
+    os.kill(worker.pid, number)
     assert worker.call("count") == 1
     assert worker.call("pid") == worker.pid
+
+
+@pytest.mark.skipif(not is_posix, reason="only POSIX has signals for processes")
+@pytest.mark.parametrize("begin", ["fork", "run"])
+def test_what_it_has_started_ends_when_it_is_told_to(worker: Worker, begin: str) -> None:
+    helper = worker.call(begin)
+    assert worker.call("terminate", helper, seconds=30) == -signal.SIGTERM
+
+
+@pytest.mark.skipif(not is_posix, reason="only POSIX has groups of processes")
+@pytest.mark.parametrize("begin", ["fork", "run"])
+@pytest.mark.parametrize("end", ["crash", "hang", "close"])
+def test_what_it_has_started_ends_with_it(worker: Worker, begin: str, end: str) -> None:
+    helper = worker.call(begin)
+    if end == "close":
+        worker.close()
+    else:
+        with pytest.raises(WorkerLostError) as lost:
+            worker.call(end, seconds=30 if end == "crash" else 0.3)
+        assert lost.value.is_late == (end == "hang")
+    assert _ends(helper)
+
+
+@pytest.mark.skipif(not is_posix, reason="there is no cat")
+def test_nobody_else_reads_what_it_is_asked(worker: Worker) -> None:
+    assert worker.call("read", seconds=30) == ""
+    assert worker.call("read_in_a_program", seconds=30) == b""
+    assert worker.call("count") == 1
 
 
 @pytest.mark.skipif(not is_linux, reason="only Linux ends a process with its parent")
@@ -254,10 +310,15 @@ def test_it_ends_with_its_parent_even_in_the_middle_of_a_call(tmp_path: Path) ->
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()
+    assert _ends(pid)
+
+
+def _ends(pid: int) -> bool:
+    """Within some seconds."""
     end = time.perf_counter() + 20
     while _is_alive(pid) and time.perf_counter() < end:
         time.sleep(0.01)
-    assert not _is_alive(pid)
+    return not _is_alive(pid)
 
 
 def _is_alive(pid: int) -> bool:
