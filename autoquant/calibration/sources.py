@@ -170,7 +170,7 @@ def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
             return _read_object(getattr(module, name)(), where)
         except DataError:
             raise
-        except Exception as error:  # whatever the user's code raises
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise DataError(f"{where}: it raised {type(error).__name__}, put it right: {one_line(error)}") from error
 
 

@@ -51,7 +51,7 @@ def load(metric: Metric, source: Custom) -> MetricFunction:
     with _importable(Path.cwd()):
         try:
             module = importlib.import_module(source.module)
-        except Exception as error:  # whatever the user's code raises
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise MetricError(
                 f"metric '{metric.name}': module '{source.module}' cannot be imported, put it right ({_reason(error)})"
             ) from error
@@ -75,7 +75,7 @@ def call(
     try:
         with _importable(Path.cwd()):
             value = function(outputs, feeds, labels)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise MetricError(f"{where} raised on {len(outputs)} samples, put it right ({_reason(error)})") from error
     found = _numbers(value, len(outputs))
     if found is None:

@@ -240,3 +240,9 @@ def test_a_callable_that_fails_is_refused_with_its_error(work_folder: Path) -> N
     (work_folder / "reader_that_fails.py").write_text("def samples():\n    yield 1\n    raise KeyError('a\\nb')\n")
     message = refused("reader_that_fails:samples")
     assert message == "calibration data reader_that_fails:samples: it raised KeyError, put it right: 'a\\nb'"
+
+
+def test_a_module_that_is_a_script_does_not_end_the_command(work_folder: Path) -> None:
+    (work_folder / "reader_that_leaves.py").write_text("import sys\n\nsys.exit(0)\n")
+    message = refused("reader_that_leaves:samples")
+    assert message == "calibration data reader_that_leaves:samples: it raised SystemExit, put it right: 0"

@@ -40,6 +40,9 @@ def nothing(outputs, feeds, labels):
 def infinite(outputs, feeds, labels):
     return float("inf")
 
+def leaves(outputs, feeds, labels):
+    raise SystemExit(0)
+
 number = 3
 """
 
@@ -48,6 +51,7 @@ number = 3
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "users_metrics.py").write_text(MODULE)
     (tmp_path / "users_broken.py").write_text("import users_nothing")
+    (tmp_path / "users_script.py").write_text("import sys\n\nsys.exit(0)")
     monkeypatch.chdir(tmp_path)
     path = list(sys.path)
     yield
@@ -86,6 +90,7 @@ def test_a_function_may_score_each_sample() -> None:
         ("nothing", "returned a 'NoneType', return a float or one a sample"),
         ("unfinished", "returned nan on 2 samples, return finite numbers"),
         ("infinite", "returned inf on 2 samples, return finite numbers"),
+        ("leaves", "raised on 2 samples, put it right (SystemExit: 0)"),
     ],
 )
 def test_a_function_without_a_value_is_refused(function: str, message: str) -> None:
@@ -102,6 +107,7 @@ def test_a_function_without_a_value_is_refused(function: str, message: str) -> N
         ("users_metrics", "number", "has no function 'number', define it"),
         ("users_broken", "f", "module 'users_broken' cannot be imported, put it right (ModuleNotFoundError: No module"),
         ("users_absent", "f", "module 'users_absent' cannot be imported, put it right (ModuleNotFoundError: No module"),
+        ("users_script", "f", "module 'users_script' cannot be imported, put it right (SystemExit: 0)"),
     ],
 )
 def test_a_function_that_cannot_be_found_is_refused(module: str, function: str, message: str) -> None:
