@@ -3,6 +3,7 @@
 import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -103,11 +104,12 @@ class FileScorer:
 
 
 def _results_if_any(meter: MetricMeter) -> Mapping[str, MetricResult]:
-    """Empty where a function of the user's own has no number for so few samples."""
-    try:
-        return meter.results()
-    except MetricError:
-        return {}
+    """Without functions of the user's own that have no number for so few samples."""
+    found: dict[str, MetricResult] = {}
+    for metric in meter.evaluator.metrics:
+        with suppress(MetricError):
+            found[metric.name] = meter.result(metric)
+    return found
 
 
 def _member_metrics(parts: Mapping[str, MetricMeter], *, has_held_out: bool) -> dict[str, MemberMetric]:

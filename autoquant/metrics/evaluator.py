@@ -142,24 +142,25 @@ class MetricMeter:
             self._different.add(sample)
 
     def results(self, *, has_intervals: bool = True) -> dict[str, MetricResult]:
-        """The metrics over the samples so far, at least one, by name.
+        """The metrics over the samples so far, at least one, by name; see ``result``."""
+        return {metric.name: self.result(metric, has_intervals=has_intervals) for metric in self.evaluator.metrics}
+
+    def result(self, metric: Metric, *, has_intervals: bool = True) -> MetricResult:
+        """One of the metrics over the samples so far, at least one.
 
         A candidate whose outputs are those of the float model, bit by bit, has a drop of 0 in [0, 0].
 
         Args:
+            metric: Which one.
             has_intervals: False where only the values are wanted, which is cheaper.
 
         Raises:
             MetricError: A function of the user's own raises, or returns no finite numbers.
         """
         assert self._held
-        found: dict[str, MetricResult] = {}
-        for metric in self.evaluator.metrics:
-            if isinstance(metric.source, Custom):
-                found[metric.name] = self._custom(metric, metric.source, has_intervals)
-            else:
-                found[metric.name] = self._built_in(metric, has_intervals)
-        return found
+        if isinstance(metric.source, Custom):
+            return self._custom(metric, metric.source, has_intervals)
+        return self._built_in(metric, has_intervals)
 
     def _built_in(self, metric: Metric, has_intervals: bool) -> MetricResult:
         pairs = self._scores[metric.name]

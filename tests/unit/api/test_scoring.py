@@ -28,6 +28,10 @@ def broken(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labe
     return float("nan") if outputs[0]["y"].max() < 0 else 1.0
 
 
+def needs_the_first(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> float:
+    return 1.0 if feeds[0]["x"][0] < 4 else float("nan")
+
+
 SEEN: list[int] = []
 
 
@@ -115,6 +119,16 @@ def test_an_early_end_leaves_the_samples_so_far() -> None:
     found = run(scorer("accuracy"), RIGHT[:3])
     assert found["accuracy"].value.all.n_samples == 3
     assert found["accuracy"].drop.held_out is None
+
+
+def test_a_metric_without_a_number_for_held_out_samples_leaves_the_others_theirs() -> None:
+    found = run(scorer("tests.unit.api.test_scoring:needs_the_first", "accuracy"), RIGHT)
+    assert found["needs_the_first"].value.all.value == 1
+    assert found["needs_the_first"].value.held_out is None
+    assert found["needs_the_first"].drop.held_out is None
+    held_out = found["accuracy"].value.held_out
+    assert held_out is not None
+    assert (held_out.value, held_out.n_samples) == (1, 4)
 
 
 def test_a_function_that_fails_is_a_metric_error() -> None:
