@@ -58,7 +58,7 @@ def agreement(reference: Scores, candidate: Scores, k: int, axis: int) -> float:
 
 
 def accuracy(output: Array, label: Array, axis: int) -> float:
-    """Share of positions with the class of the label.
+    """Share of positions with the class of the label; NaN is never right.
 
     Args:
         output: Scores, or classes where they are no floats.
@@ -67,13 +67,14 @@ def accuracy(output: Array, label: Array, axis: int) -> float:
     """
     if not output.size and not label.size:
         return 1.0
-    if output.dtype.kind == "f":
-        found: Array = np.where(np.isnan(output).any(axis=axis), -1, output.argmax(axis=axis))
-    else:
-        found = output
+    is_scores = output.dtype.kind == "f"
+    found: Array = output.argmax(axis=axis) if is_scores else output
     if found.size != label.size:
         return 0.0
-    return float(np.mean(found.reshape(-1) == label.reshape(-1)))
+    is_right = found.reshape(-1) == label.reshape(-1)
+    if is_scores:
+        is_right &= ~np.isnan(output).any(axis=axis).reshape(-1)
+    return float(np.mean(is_right))
 
 
 def _norm(values: npt.NDArray[np.float64]) -> float:

@@ -78,6 +78,8 @@ def test_accuracy_of_scores_and_of_classes() -> None:
     assert accuracy(np.array([[3]]), np.array(3), -1) == 1
     assert accuracy(np.array(["cat"]), np.array("cat"), -1) == 1
     assert accuracy(np.array([[np.nan, 1.0]]), np.array(1), -1) == 0
+    assert accuracy(np.array([[np.nan, 1.0], [0.0, 1.0]]), np.array([-1, 1]), -1) == 0.5
+    assert accuracy(np.array([0.0, np.nan]), np.array(-1), -1) == 0
     assert accuracy(scores, np.array([1, 1]), -1) == 0
 
 
