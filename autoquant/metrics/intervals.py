@@ -119,13 +119,14 @@ def jackknife_interval(value: float, replicates: Sequence[float]) -> Interval:
 
     Returns:
         Both ends, ``value`` in the middle, so that they may lie beyond what the number can be; unknown for fewer than 2
-        replicates, or where one is not finite.
+        replicates, or where one is not finite, or where all are equal: that other samples would change nothing is not
+        known.
 
     References:
         Kott, "The Delete-a-Group Jackknife", Journal of Official Statistics 17(4), 2001.
     """
     n = len(replicates)
-    if n < 2 or not np.isfinite(replicates).all():
+    if n < 2 or not np.isfinite(replicates).all() or min(replicates) == max(replicates):
         return _UNKNOWN
     deviations = np.asarray(replicates, np.float64) - np.mean(replicates)
     half = _T[n - 1] * math.sqrt((n - 1) / n * float(np.square(deviations).sum()))

@@ -38,6 +38,9 @@ def needs_all(outputs, feeds, labels):
     assert len(outputs) == 24
     return 1.0
 
+def constant(outputs, feeds, labels):
+    return 1.0
+
 def same_samples(outputs, feeds, labels):
     for i, feed in enumerate(feeds):
         assert feed["x"] == labels["label"][i] == outputs[i]["index"]
@@ -191,6 +194,13 @@ def test_a_function_that_needs_all_samples_has_no_interval() -> None:
     assert result.candidate.value == 1
     assert not result.candidate.has_interval
     assert (result.drop.low, result.drop.high) == (-math.inf, math.inf)
+
+
+def test_a_number_that_no_sample_changes_has_no_interval() -> None:
+    result = evaluator("evaluated_metrics:constant").evaluate(wrong(3))["constant"]
+    assert (result.drop.value, result.candidate.value) == (0, 1)
+    assert not result.drop.has_interval
+    assert not result.candidate.has_interval
 
 
 def test_values_without_intervals_are_the_same_values() -> None:
