@@ -18,7 +18,7 @@ import importlib
 import numbers
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -79,8 +79,7 @@ def call(
         raise MetricError(f"{where} raised on {len(outputs)} samples, put it right ({_reason(error)})") from error
     found = _numbers(value, len(outputs))
     if found is None:
-        shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
-        raise MetricError(f"{where} returned a '{type(value).__name__}'{shape}, return a float or one a sample")
+        raise MetricError(f"{where} returned a '{type(value).__name__}'{_shape(value)}, return a float or one a sample")
     if not np.isfinite(found).all():
         worst = found[~np.isfinite(found)][0]
         raise MetricError(f"{where} returned {worst} on {len(outputs)} samples, return finite numbers")
@@ -91,14 +90,23 @@ def _numbers(value: object, n_samples: int) -> Floats | None:
     """As an array of shape () or (n_samples,); None for anything else."""
     if isinstance(value, numbers.Real):
         return np.array(value, np.float64)
-    if isinstance(value, list | tuple | np.ndarray):
-        try:
-            array = np.asarray(value)
-        except ValueError:  # of lists of unlike lengths
-            return None
-        if array.dtype.kind in "biuf" and array.shape in ((), (n_samples,)):
-            return array.astype(np.float64)
+    array = _array(value)
+    if array is not None and array.dtype.kind in "biuf" and array.shape in ((), (n_samples,)):
+        return array.astype(np.float64)
     return None
+
+
+def _array(value: object) -> npt.NDArray[np.generic] | None:
+    """None for what is none, such as lists of unlike lengths."""
+    if isinstance(value, list | tuple | np.ndarray):
+        with suppress(ValueError):
+            return np.asarray(value)
+    return None
+
+
+def _shape(value: object) -> str:
+    array = _array(value)
+    return "" if array is None else f" of shape {array.shape}"
 
 
 def _functions(module: ModuleType) -> list[str]:

@@ -34,6 +34,9 @@ def unfinished(outputs, feeds, labels):
 def ragged(outputs, feeds, labels):
     return [[1.0], [1.0, 2.0]]
 
+def columns(outputs, feeds, labels):
+    return [[1.0] for _ in outputs]
+
 def nothing(outputs, feeds, labels):
     pass
 
@@ -87,6 +90,7 @@ def test_a_function_may_score_each_sample() -> None:
         ("broken", "raised on 2 samples, put it right (KeyError: 'missing')"),
         ("array", "returned a 'ndarray' of shape (3,), return a float or one a sample"),
         ("ragged", "returned a 'list', return a float or one a sample"),
+        ("columns", "returned a 'list' of shape (2, 1), return a float or one a sample"),
         ("nothing", "returned a 'NoneType', return a float or one a sample"),
         ("unfinished", "returned nan on 2 samples, return finite numbers"),
         ("infinite", "returned inf on 2 samples, return finite numbers"),
