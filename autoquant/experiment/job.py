@@ -33,9 +33,8 @@ from autoquant.report.summary import DEMANDS_DB
 from autoquant.runtime.providers import known
 from autoquant.space.schema import read_space
 
-__all__ = ["ABSENT_ADVICE", "Job", "ModelSearch", "read_job"]
+__all__ = ["Job", "ModelSearch", "read_job"]
 
-ABSENT_ADVICE = "make it: python -m experiments.zoo"
 _ZOO = "AUTOQUANT_ZOO"
 _DEFAULT_ZOO = "~/.cache/autoquant-zoo"
 
@@ -87,9 +86,19 @@ class ModelSearch:
     demands: Mapping[int, float]
 
     @property
+    def is_example(self) -> bool:
+        """Whether the package has the model, and data for it."""
+        return self.model.startswith("example:")
+
+    @property
     def is_absent(self) -> bool:
         """Whether the model's file is not there."""
-        return not self.model.startswith("example:") and not os.path.exists(self.model)  # Path.exists may raise
+        return not self.is_example and not os.path.exists(self.model)  # Path.exists may raise
+
+    @property
+    def is_of_zoo(self) -> bool:
+        """Whether the model's file lies, or would lie, where ``experiments.zoo`` puts it."""
+        return Path(self.model).is_relative_to(os.path.expanduser(_zoo()))
 
     @property
     def budget(self) -> Budget:
@@ -107,6 +116,8 @@ class ModelSearch:
         Raises:
             AutoquantError: Something is; that a provider is not installed here is no fault of the job.
         """
+        if self.calibration is None and not self.is_example:
+            raise UsageError("there are no calibration data; give them as calibration, e.g. an .npz file")
         for target in self.targets:
             if target.ep not in known():
                 raise UsageError(f"execution provider {unknown(target.ep, known())}")
@@ -163,17 +174,20 @@ def read_job(path: Path) -> Job:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{path}, models: '{name}' is the name of {names.count(name)} models, give each its own")
-    searches = tuple(_search(model, file.defaults, path.parent) for model in file.models)
-    for search in searches:
-        try:
-            search.check()
-        except AutoquantError as error:
-            raise UsageError(f"{path}, model '{search.name}': {error}") from error
     return Job(
         name=file.name,
-        searches=searches,
+        searches=tuple(_checked(model, file.defaults, path) for model in file.models),
         sha256=hashlib.sha256(content).hexdigest(),
     )
+
+
+def _checked(model: "_Model", defaults: "_Options", path: Path) -> ModelSearch:
+    try:
+        search = _search(model, defaults, path.parent)
+        search.check()
+    except AutoquantError as error:
+        raise UsageError(f"{path}, model '{model.name}': {error}") from error
+    return search
 
 
 def _search(model: "_Model", defaults: "_Options", folder: Path) -> ModelSearch:
@@ -221,8 +235,15 @@ def _located_data(text: str | None, folder: Path) -> str | None:
 def _located(text: str, folder: Path) -> str:
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):  # example:digits, module:callable
         return text
-    with_zoo = re.sub(rf"\$({_ZOO}\b|{{{_ZOO}}})", lambda _: os.environ.get(_ZOO) or _DEFAULT_ZOO, text)
-    return str(folder / Path(os.path.expandvars(with_zoo)).expanduser())
+    with_zoo = re.sub(rf"\$({_ZOO}\b|{{{_ZOO}}})", lambda _: _zoo(), text)
+    try:
+        return str(folder / Path(os.path.expandvars(with_zoo)).expanduser())
+    except RuntimeError as error:
+        raise UsageError(f"{text}: there is no home folder of this user, write the path in full") from error
+
+
+def _zoo() -> str:
+    return os.environ.get(_ZOO) or _DEFAULT_ZOO
 
 
 def _seconds(value: object) -> float:

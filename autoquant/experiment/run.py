@@ -18,7 +18,7 @@ from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, fa
 from autoquant.domain.front import RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.errors import AutoquantError, OutputError
-from autoquant.experiment.job import ABSENT_ADVICE, Job, ModelSearch, read_job
+from autoquant.experiment.job import Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
 from autoquant.report.summary import DEMANDS_DB, JobRow, best_ratio_at
 from autoquant.runtime.environment import describe_environment, differences
@@ -31,6 +31,8 @@ _SMOKE_SECONDS = 20.0
 _SMOKE_TRIALS = 3
 Ratios = Mapping[int, float | None]
 _NO_RATIOS: Ratios = dict.fromkeys(DEMANDS_DB)
+_ZOO_ADVICE = "make it: python -m experiments.zoo"
+_FILE_ADVICE = "give the path of an .onnx model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ def _row(model: str, before: Mapping[str, Ratios], error: str | None) -> JobRow:
 def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> tuple[JobRow, bool]:
     """The row with what a search found, and whether the user ended it."""
     if asked.is_absent:
-        return replace(row, error=f"there is no file {_short(asked.model)}; {ABSENT_ADVICE}"), False
+        advice = _ZOO_ADVICE if asked.is_of_zoo else _FILE_ADVICE
+        return replace(row, error=f"there is no file {_short(asked.model)}; {advice}"), False
     start = time.perf_counter()
     try:
         result = _run(_brief(asked) if smoke else asked, runs / asked.name)

@@ -261,7 +261,8 @@ def test_a_job_whose_model_is_not_there_fails_but_not_its_smoke_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.toml").write_text('schema = 1\nname = "j"\n[[models]]\nname = "m"\nmodel = "gone.onnx"\n')
+    models = '[[models]]\nname = "m"\nmodel = "gone.onnx"\ncalibration = "gone.npz"\n'
+    (tmp_path / "job.toml").write_text(f'schema = 1\nname = "j"\n{models}')
     assert CliRunner().invoke(app, ["experiment", "run", "job.toml", "--smoke"]).exit_code == 0
     result = CliRunner().invoke(app, ["experiment", "run", "job.toml"])
     assert result.exit_code == 1

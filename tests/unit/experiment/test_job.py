@@ -76,9 +76,12 @@ max_drop = { accuracy = 0.005 }
 def test_the_zoo_is_where_the_environment_says(job_file: Path, monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
     job_file.write_text(SMALL.replace("data/", f"{spelling}/"))
     monkeypatch.setenv("AUTOQUANT_ZOO", "/zoo")
-    assert read_job(job_file).searches[1].model == "/zoo/model.onnx"
+    digits, other = read_job(job_file).searches
+    assert (other.model, digits.is_of_zoo, other.is_of_zoo) == ("/zoo/model.onnx", False, True)
     monkeypatch.delenv("AUTOQUANT_ZOO")
-    assert read_job(job_file).searches[1].model == str(Path.home() / ".cache/autoquant-zoo/model.onnx")
+    (other,) = read_job(job_file).searches[1:]
+    assert other.model == str(Path.home() / ".cache/autoquant-zoo/model.onnx")
+    assert other.is_of_zoo
 
 
 def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_file: Path) -> None:
@@ -111,6 +114,8 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ('"small"', '"../small"', "name: '../small' names files"),
         ('name = "other"', 'name = "digits"', "models: 'digits' is the name of 2 models"),
         ('name = "other"', "name = other", "no TOML"),
+        ('calibration = "module:samples"\n', "", "model 'other': there are no calibration data; give them"),
+        ("data/model.onnx", "~nobody-here/m.onnx", "model 'other': ~nobody-here/m.onnx: there is no home folder"),
         ("seed = 3", 'space = "defalt"', "model 'digits': defalt: no search space file has this path"),
         ("seed = 3", 'space = "gone.toml"', "gone.toml: no search space file has this path"),
         ("seed = 3", 'ep = "cpuu"', "model 'digits': execution provider 'cpuu' is unknown, did you mean 'cpu'?"),
