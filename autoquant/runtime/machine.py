@@ -82,7 +82,7 @@ def usable_processors() -> tuple[int, ...]:
 
 
 def container_files(controllers: Collection[str], name: str, proc: Path, system: Path) -> list[Path]:
-    """Where control groups may tell something of this process: its own group first, then the outermost that it sees.
+    """Where control groups may tell something of this process: its own group first, then those around it, outwards.
 
     Args:
         controllers: Who tells it in the first version of control groups; in the second one, all are in one folder.
@@ -95,30 +95,34 @@ def container_files(controllers: Collection[str], name: str, proc: Path, system:
     for line in _text(proc / "self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if not names or set(names.split(",")) & set(controllers):
-            folder = root / names
-            found += [folder / path.strip("/") / name, folder / name]
+            own = Path(path.strip("/"))
+            found += [root / names / group / name for group in (own, *own.parents)]
     return found
 
 
 def _container_cpus(proc: Path, system: Path) -> float | None:
+    """The least of all groups: each limits those in it."""
+    found = []
     for file in container_files(("cpu",), "cpu.max", proc, system):
         quota, _, period = _text(file).partition(" ")
         if quota.isdigit():
-            return int(quota) / int(period)
+            found.append(int(quota) / int(period))
     for file in container_files(("cpu",), "cpu.cfs_quota_us", proc, system):
         used, whole = _number(_text(file)), _number(_text(file.with_name("cpu.cfs_period_us")))
         if used is not None and whole is not None and used > 0:
-            return used / whole
-    return None
+            found.append(used / whole)
+    return min(found, default=None)
 
 
 def _container_memory_mb(proc: Path, system: Path) -> int | None:
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        for file in container_files(("memory",), name, proc, system):
-            limit = _number(_text(file))
-            if limit is not None and limit < _NO_LIMIT:
-                return int(limit) // _MEBI
-    return None
+    """The same of memory."""
+    files = (
+        file
+        for name in ("memory.max", "memory.limit_in_bytes")
+        for file in container_files(("memory",), name, proc, system)
+    )
+    limits = [_number(_text(file)) for file in files]
+    return min((int(limit) // _MEBI for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
 
 def _model(fields: dict[str, str]) -> str:

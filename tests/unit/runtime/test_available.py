@@ -27,7 +27,7 @@ def test_where_nobody_tells_it_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [FIRST, SECOND], ids=["v1", "v2"])
-@pytest.mark.parametrize("group", ["", "pod/box/"])
+@pytest.mark.parametrize("group", ["", "pod/", "pod/box/"])
 def test_cached_files_count_as_free_within_the_limit_of_a_container(
     tmp_path: Path, version: tuple[str, str, str, str, str], group: str
 ) -> None:

@@ -72,13 +72,23 @@ def test_clock_rates_and_their_governor_are_read_where_there_are_some(proc: Path
     assert (found.governor, found.current_mhz, found.max_mhz) == ("powersave", 1800, 3600)
 
 
-@pytest.mark.parametrize("folder", ["", "pod/box/"])
-def test_limits_of_a_container_are_read_from_its_own_group_or_the_outermost(
+@pytest.mark.parametrize("folder", ["", "pod/", "pod/box/"])
+def test_limits_of_a_container_are_read_from_its_own_group_and_from_those_around_it(
     proc: Path, tmp_path: Path, folder: str
 ) -> None:
     files = {"cpu.max": "150000 100000\n", "memory.max": f"{512 << 20}\n"}
     system = written(tmp_path / "sys", {f"fs/cgroup/{folder}{name}": text for name, text in files.items()})
     found = read_machine(proc, system)
+    assert (found.container_cpus, found.container_memory_mb) == (1.5, 512)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_the_least_limit_of_all_groups_holds(proc: Path, tmp_path: Path, order: tuple[int, ...]) -> None:
+    files = {}
+    for folder, k in zip(("", "pod/", "pod/box/"), order, strict=True):
+        files[f"fs/cgroup/{folder}cpu.max"] = f"{(k + 1) * 150000} 100000\n"
+        files[f"fs/cgroup/{folder}memory.max"] = f"{(k + 1) * 512 << 20}\n"
+    found = read_machine(proc, written(tmp_path / "sys", files))
     assert (found.container_cpus, found.container_memory_mb) == (1.5, 512)
 
 
