@@ -1,6 +1,5 @@
 """The folder that a search writes."""
 
-import errno
 import itertools
 import json
 import logging
@@ -12,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoquant.api.lock import LOCK, FolderLock
+from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["LEDGER", "RunFolder", "enough_room", "is_disk_full", "read_json", "writing"]
+__all__ = ["LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -286,11 +286,6 @@ class _LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Say nothing."""
-
-
-def is_disk_full(error: OSError) -> bool:
-    """Whether there was no room."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager

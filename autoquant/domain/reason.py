@@ -1,8 +1,15 @@
-"""What an error of a library says."""
+"""What an error of a library or of the system says."""
 
-__all__ = ["one_line"]
+import errno
+
+__all__ = ["is_disk_full", "one_line"]
 
 _LONGEST = 300
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether there was no room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def one_line(error: BaseException) -> str:

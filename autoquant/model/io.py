@@ -13,7 +13,8 @@ from onnx import helper
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 
 from autoquant.domain.feed import InputSignature
-from autoquant.errors import ModelError, OutputError
+from autoquant.domain.reason import is_disk_full
+from autoquant.errors import DiskFullError, ModelError, OutputError
 
 __all__ = [
     "files_of",
@@ -142,7 +143,8 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     """Write a model, which must be smaller than protobuf's 2 GiB, at once or not at all.
 
     Raises:
-        OutputError: There is no room, or the folder cannot be written.
+        DiskFullError: There is no room.
+        OutputError: The folder cannot be written.
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -150,9 +152,8 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise OutputError(
-            f"{path}: cannot be written ({error.strerror}); free some room or choose another folder"
-        ) from error
+        kind = DiskFullError if is_disk_full(error) else OutputError
+        raise kind(f"{path}: cannot be written ({error.strerror}); free some room or choose another folder") from error
 
 
 def files_of(path: Path) -> Iterator[Path]:

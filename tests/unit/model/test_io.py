@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from autoquant.domain.feed import InputSignature
-from autoquant.errors import ModelError, OutputError
+from autoquant.errors import DiskFullError, ModelError, OutputError
 from autoquant.model.io import (
     files_of,
     input_signatures,
@@ -44,8 +44,23 @@ def test_saving_over_a_file_replaces_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_an_output_error_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot be written .*another folder"):
+    with pytest.raises(OutputError, match=r"cannot be written .*another folder") as refused:
         save_model(a_convnet(), tmp_path / "missing" / "model.onnx")
+    assert not isinstance(refused.value, DiskFullError)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_from_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        path.touch()
+        raise OSError(number, "full")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DiskFullError, match=r"model\.onnx: cannot be written \(full\); free some room"):
+        save_model(a_convnet(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 
