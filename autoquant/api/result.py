@@ -80,7 +80,7 @@ class SearchResult:
             target: Whose latency counts, by default the first.
 
         Raises:
-            UsageError: None or several demands are given, or the target or a metric is unknown.
+            UsageError: None or several demands are given, a drop is below 0, or the target or a metric is unknown.
         """
         if [min_snr_db, max_latency_ratio, max_drop].count(None) != 2:
             raise UsageError("give either min_snr_db, max_latency_ratio or max_drop")
@@ -105,6 +105,9 @@ def _fastest_within(front: Front, max_drop: float | Mapping[str, float], target:
             f"max_drop is for {', '.join(drops) or 'every metric'}, but the metrics of this search are:"
             f" {', '.join(known) or 'none'}"
         )
+    for drop in drops.values():
+        if not drop >= 0:
+            raise UsageError(f"the largest drop is {drop}, it must be at least 0, e.g. 0.005")
     kept = [member for member in front.members if keeps_drops(member.metrics, drops)]
     return min(kept, key=lambda member: member.latency[target].ratio)
 

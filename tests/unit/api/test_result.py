@@ -75,6 +75,15 @@ def test_the_fastest_member_whose_metrics_hardly_drop_is_chosen() -> None:
         result.best(max_drop=0.1, target="gpu")
 
 
+@pytest.mark.parametrize("drop", [-0.01, float("nan")])
+def test_a_drop_that_float_does_not_keep_is_refused(drop: float) -> None:
+    result = SearchResult(Path("run"), a_record(a_front(a_member("fast", drops={"top1": -0.1}))))
+    with pytest.raises(UsageError, match=f"the largest drop is {drop}, it must be at least 0"):
+        result.best(max_drop=drop)
+    with pytest.raises(UsageError, match="must be at least 0"):
+        result.best(max_drop={"top1": drop})
+
+
 @pytest.mark.parametrize("demand", [{"min_snr_db": 20}, {"max_latency_ratio": 0.5}, {"max_drop": 0.1}])
 def test_the_latency_that_counts_is_that_of_the_target(demand: dict[str, Any]) -> None:
     members = [
