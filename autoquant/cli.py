@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,7 +165,7 @@ def search(
         if seconds is None and trials is None:
             seconds = DEFAULT_SECONDS
             _say(f"budget: {seconds:g} s (--time and --trials change it)", quiet or as_json)
-        with _progress_line(quiet or as_json) as show:
+        with _prints_aside(as_json), _progress_line(quiet or as_json) as show:
             result = run(
                 model,
                 calibration=calibration,
@@ -230,7 +230,7 @@ def resolve(
         from autoquant.api.configuration import seconds_of
         from autoquant.api.resolve import resolve as solve
 
-        with _progress_line(quiet or as_json) as show:
+        with _prints_aside(as_json), _progress_line(quiet or as_json) as show:
             result = solve(
                 run,
                 min_snr_db=min_snr,
@@ -263,7 +263,8 @@ def regions(
     with _errors():
         from autoquant.api import steps
 
-        prepared = steps.prepare_without_data(model, calibration, dims=_dims(dim or []))
+        with _prints_aside(as_json):
+            prepared = steps.prepare_without_data(model, calibration, dims=_dims(dim or []))
         found = steps.find_regions(prepared, space=space, ep=ep, n_regions=n_regions)
         if as_json:
             rows = [{"id": r.id, "work": r.work, "op_types": r.op_types, "nodes": r.nodes} for r in found]
@@ -325,16 +326,17 @@ def bench(
         from autoquant.api.configuration import cores_of, seconds_of
         from autoquant.report.terminal import print_table
 
-        found = compare(
-            models,
-            data,
-            targets=[
-                Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
-            ],
-            seconds=seconds_of(time_, "--time"),
-            precision=precision,
-            seed=seed,
-        )
+        with _prints_aside(as_json):
+            found = compare(
+                models,
+                data,
+                targets=[
+                    Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
+                ],
+                seconds=seconds_of(time_, "--time"),
+                precision=precision,
+                seed=seed,
+            )
         if as_json:
             typer.echo(json.dumps(found.as_dict(), indent=1))
             return
@@ -371,6 +373,11 @@ def _dims(texts: list[str]) -> dict[str, int]:
 def _say(text: str, is_quiet: bool) -> None:
     if not is_quiet:
         typer.echo(text)
+
+
+def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
+    """What the user's own code prints goes to standard error where standard output shall be JSON."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 @contextmanager

@@ -257,6 +257,46 @@ def test_only_a_search_that_fills_the_disk_is_said_to_go_on(
     assert (result.exit_code, result.stderr) == (2, f"autoquant: run: the disk is full{advice}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "function"),
+    [
+        (["search", "m.onnx"], "autoquant.api.search.search"),
+        (["resolve", "r", "--min-snr", "20", "--out", "o"], "autoquant.api.resolve.resolve"),
+        (["bench", "m.onnx", "--data", "d:samples"], "autoquant.compare"),
+    ],
+)
+def test_what_the_users_own_code_prints_is_no_part_of_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], function: str
+) -> None:
+    (tmp_path / "front.json").write_text("{}")
+
+    class Result:
+        folder = tmp_path
+
+        def as_dict(self) -> dict[str, object]:
+            return {}
+
+    def talkative(*arguments: object, **options: object) -> Result:
+        print("100 images were read")
+        return Result()
+
+    monkeypatch.setattr(function, talkative)
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert json.loads(result.stdout) == {}
+    assert result.stderr == "100 images were read\n"
+
+
+def test_regions_as_json_are_nothing_but_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "talkative_data.py").write_text(
+        "import numpy\n\nprint('loading')\n\ndef samples():\n    return [{'image': numpy.zeros((1, 1, 8, 8), 'f')}]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = ["regions", "example:digits", "--calibration", "talkative_data:samples", "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert json.loads(result.stdout)["regions"]
+    assert result.stderr == "loading\n"
+
+
 def test_a_job_whose_model_is_not_there_fails_but_not_its_smoke_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
