@@ -132,7 +132,7 @@ class Configuration:
         dims: Sizes of named dynamic dimensions.
         seed: Of every random choice.
         resume: Whether ``out`` holds a run that goes on.
-        cache: Folder of calibration results, rounded weights and observed biases, None for the user's own.
+        cache: Where a folder ``autoquant`` keeps what is the same whenever it is made anew, None for the user's own.
         sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.
         warm_start: What is tried right after the uniform recipes: a run, a QDQ model or overrides.
         accuracy: What is done for accuracy; None for what the space says.

@@ -77,7 +77,8 @@ def resolve(
         held_out: The same.
         labels: The same.
         space: The space of that run, needed where its file has moved.
-        cache: Folder of calibration results, rounded weights and observed biases, the user's cache folder by default.
+        cache: Where a folder ``autoquant`` keeps calibration results, rounded weights and observed biases, the user's
+            cache folder by default.
         spent_s: Seconds that are gone already.
         on_progress: Told where it stands.
 

@@ -83,7 +83,8 @@ def search(
         resume: Go on with the run in ``out``.
         warm_start: What is tried right after the uniform recipes: the folder of an earlier run of the same or a similar
             model, a QDQ model, or overrides as a run writes them.
-        cache: Folder of calibration results, rounded weights and observed biases, the user's cache folder by default.
+        cache: Where a folder ``autoquant`` keeps calibration results, rounded weights and observed biases, the user's
+            cache folder by default.
         spent_s: Seconds of the budget that are gone already.
         on_progress: Told where the search stands.
 

@@ -57,12 +57,16 @@ def made_by(step: str) -> str:
 
 
 def memory_of(folder: Path) -> joblib.Memory:
-    """One that keeps nothing where the folder cannot be written."""
+    """In a folder of its own below, as joblib takes much of what lies in one for its own and removes it.
+
+    It keeps nothing where that cannot be written, or where ``~`` leads nowhere.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):  # of a folder that is there joblib says so when it is too late
-            return joblib.Memory(folder, verbose=0)
-    except OSError as error:
+        own = folder.expanduser() / "autoquant"
+        own.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=own):  # of a folder that is there joblib says so when it is too late
+            return joblib.Memory(own, verbose=0)
+    except (OSError, RuntimeError) as error:
         _LOG.warning("results are not kept: %s", error)
         return joblib.Memory(None, verbose=0)
 
@@ -74,5 +78,4 @@ def trim_cache(folder: Path, *, most_bytes: int = _MOST_BYTES) -> None:
 
 def user_cache() -> Path:
     """The user's own folder, for who names none."""
-    base = os.environ.get("AUTOQUANT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "autoquant"
+    return Path(os.environ.get("AUTOQUANT_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache")

@@ -7,7 +7,7 @@ import onnxruntime as ort
 import pytest
 
 from autoquant.api.steps import calibrate, prepare, read_data
-from autoquant.api.steps.caching import made_by, recalled, trim_cache
+from autoquant.api.steps.caching import made_by, recalled, trim_cache, user_cache
 from tests.models import floats, model_of, saved
 
 
@@ -37,6 +37,36 @@ def test_what_was_not_used_for_longest_is_removed_first(tmp_path: Path) -> None:
     assert made == ["newer", "older", "older"]
 
 
+def test_what_others_keep_in_the_folder_stays(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshots" / ("0a" * 20) / "model.bin"
+    snapshot.parent.mkdir(parents=True)
+    snapshot.write_bytes(bytes(1_000))
+    recalled(tmp_path, ("a",), lambda: (1, True))
+    trim_cache(tmp_path, most_bytes=1)
+    assert snapshot.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"snapshots", "autoquant"}
+    assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
+
+
+def test_a_folder_may_be_below_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    recalled(Path("~/kept"), ("a",), lambda: (1, True))
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert recalled(tmp_path / "home" / "kept", ("a",), lambda: (2, True)) == 1
+
+
+def test_who_has_no_home_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("AUTOQUANT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    trim_cache(user_cache())
+    assert recalled(user_cache(), ("a",), lambda: (1, True)) == 1
+    assert recalled(user_cache(), ("a",), lambda: (2, True)) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_part_is_not_kept_as_the_whole(tmp_path: Path) -> None:
     assert recalled(tmp_path, ("a",), lambda: (1, False)) == 1
     assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
@@ -49,10 +79,11 @@ def test_a_folder_that_is_there_but_cannot_be_written_keeps_nothing(
     def refuse(**_: object) -> None:
         raise PermissionError("read-only file system")
 
+    (tmp_path / "autoquant").mkdir()
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     assert recalled(tmp_path, ("a",), lambda: (1, True)) == 1
     assert recalled(tmp_path, ("a",), lambda: (2, True)) == 2
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / "autoquant"]
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
