@@ -154,10 +154,26 @@ def _read_object(source: object, where: str) -> Arrays | Feeds:
     if isinstance(source, Mapping):
         return Arrays(where, {name: as_array(array, f"{where}, array '{name}'") for name, array in source.items()})
     if isinstance(source, FeedReader):
-        return Feeds(where, list(iter(source.get_next, None)))
-    if isinstance(source, Iterable):
+        return Feeds(where, list(_kept(iter(source.get_next, None), where)))
+    if isinstance(source, list | tuple):
         return Feeds(where, list(source))
+    if isinstance(source, Iterable):
+        return Feeds(where, list(_kept(source, where)))
     raise DataError(f"{where}: type '{type(source).__name__}' gives no samples, make it an iterable of feeds")
+
+
+def _kept(feeds: Iterable[Feed], where: str) -> Iterator[Feed]:
+    """With arrays of their own, as who makes one feed after the other may write all into the same arrays."""
+    for index, feed in enumerate(feeds):
+        if not isinstance(feed, Mapping):  # which is refused where feeds are checked
+            yield feed
+            continue
+        yield {name: _owned(value, f"{where}, array '{name}', sample {index}") for name, value in feed.items()}
+
+
+def _owned(value: object, where: str) -> Array:
+    """A copy, apart from what is in a file: that is not written again, and may be large."""
+    return value if isinstance(value, np.memmap) else np.array(as_array(value, where))
 
 
 def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:

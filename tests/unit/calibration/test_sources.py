@@ -24,6 +24,19 @@ class Reader:
         return next(self._feeds, None)
 
 
+def refilled(n_samples: int) -> Iterator[Feed]:
+    """One array, which every sample is written into."""
+    feed = {"x": np.empty((1, 2), np.float32)}
+    for index in range(n_samples):
+        feed["x"][:] = index
+        yield feed
+
+
+class RefillingReader(Reader):
+    def __init__(self, n_samples: int) -> None:
+        self._feeds = refilled(n_samples)
+
+
 def read(source: DataSource, *names: str, held_bytes: int = HELD_BYTES) -> list[Arrays | Feeds]:
     return read_parts(source, names or ("x",), role="calibration", held_bytes=held_bytes)
 
@@ -99,6 +112,21 @@ def test_a_calibration_data_reader_is_read_to_its_end() -> None:
     (part,) = read(Reader(3))
     assert isinstance(part, Feeds)
     assert [feed["x"].tolist() for feed in part.feeds] == [[[0, 1]], [[1, 2]], [[2, 3]]]
+
+
+@pytest.mark.parametrize("source", [refilled, RefillingReader])
+def test_an_array_that_is_filled_anew_for_each_sample_gives_all_samples(source: Callable[[int], DataSource]) -> None:
+    (part,) = read(source(3))
+    assert isinstance(part, Feeds)
+    assert [feed["x"].tolist() for feed in part.feeds] == [[[0, 0]], [[1, 1]], [[2, 2]]]
+
+
+def test_samples_that_lie_in_a_mapped_file_stay_there(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", X)
+    mapped = np.load(tmp_path / "d.npy", mmap_mode="r")
+    (part,) = read({"x": mapped[index : index + 1]} for index in range(3))
+    assert isinstance(part, Feeds)
+    assert all(np.shares_memory(feed["x"], mapped) for feed in part.feeds)
 
 
 @pytest.mark.parametrize(
