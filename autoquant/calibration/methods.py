@@ -37,7 +37,7 @@ def choose_range(statistics: TensorStatistics, method: RangeMethod, tensor_forma
     - min-max: all values.
     - percentile: ``percent`` % of the values. The rest is cut at both ends, at each in proportion to its share of the
       sum of magnitudes, so that a one-sided tensor loses only its largest values. For symmetric formats the values of
-      largest magnitude are cut.
+      largest magnitude are cut. Where zeros alone would be left, nothing is cut.
     - MSE: the least ``relative_error`` among ranges whose ends shrink independently; never more than that of min-max.
     - entropy: the least Kullback-Leibler divergence between the histogram, values outside counted in its outermost
       bins, and itself averaged over 128 levels of magnitude for symmetric, 255 signed levels for asymmetric formats.
@@ -61,7 +61,9 @@ def choose_range(statistics: TensorStatistics, method: RangeMethod, tensor_forma
     if method.kind is RangeKind.PERCENTILE:
         assert method.percent is not None
         cut = (1 - method.percent / 100) * statistics.n_values
-        return _percentile_magnitude(statistics, cut) if tensor_format.symmetric else _percentile(statistics, cut)
+        percentile = _percentile_magnitude if tensor_format.symmetric else _percentile
+        found = percentile(statistics, cut)
+        return found if found.high > found.low else _within(statistics, statistics.minimum, statistics.maximum)
     if method.kind is RangeKind.ENTROPY:
         return _entropy_magnitude(statistics) if tensor_format.symmetric else _entropy(statistics)
     return _least_error(statistics, tensor_format)

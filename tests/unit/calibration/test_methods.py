@@ -116,6 +116,8 @@ def test_a_percentile_by_magnitude_is_numpys_within_the_gap_between_values(value
     magnitudes = np.abs(values)
     lower = np.quantile(magnitudes, float(f"{percent:.6f}") / 100, method="lower")
     higher = np.quantile(magnitudes, float(f"{percent:.6f}") / 100, method="higher")
+    if (1 - float(f"{percent:.6f}") / 100) * values.size >= np.count_nonzero(values):
+        lower = higher = magnitudes.max()  # rather than nothing but zeros
     width = bin_width(values)
     ends = np.abs([chosen.low, chosen.high])
     assert lower - width <= ends.max() <= higher + width
@@ -139,6 +141,13 @@ def test_a_percentile_counts_zeros() -> None:
     values = np.concatenate([np.zeros(900), np.linspace(0.01, 1, 100)])
     chosen = choose_range(observe(values), RangeMethod.parse("percentile-95"), U8)
     assert chosen.high == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=str)
+def test_a_percentile_that_would_leave_nothing_but_zeros_is_min_max(tensor_format: TensorFormat) -> None:
+    values = np.append(np.zeros(100_000), [2.5, -1.0, 0.5])
+    chosen = choose_range(observe(values), RangeMethod.parse("percentile-99.99"), tensor_format)
+    assert chosen == CalibrationRange(-1.0, 2.5)
 
 
 def test_a_percentile_between_bulk_and_outlier_cuts_to_the_bulk() -> None:
