@@ -34,7 +34,7 @@ def channel_means(
         feeds: At least one sample.
 
     Returns:
-        By tensor, shape (n, C).
+        By tensor, shape (n, C); NaN for samples in which it holds no value.
     """
     session = open_session(to_bytes(with_outputs(model, dict.fromkeys(axes))), Target())
     found: dict[TensorName, list[Floats]] = {name: [] for name in axes}
@@ -60,7 +60,7 @@ def residual_shifts(
 
     Args:
         model: The quantized one.
-        reference: Means of the float model's channels by operator and sample, shape (n, C).
+        reference: Means of the float model's channels by operator and sample, shape (n, C), as of ``channel_means``.
         axes: Of the channels of what each operator writes.
         feeds: The n samples of ``reference``.
         seconds: Operators that there is no time for are left out.
@@ -89,18 +89,19 @@ def shrunk(differences: Floats) -> Floats:
     """Mean differences, the less of them the less they are known: taking off chance would add noise to all samples.
 
     Args:
-        differences: Shape (n, C), of n samples.
+        differences: Shape (n, C), of n samples; those that are NaN throughout do not count.
 
     Returns:
-        Shape (C,): zeros for one sample.
+        Shape (C,): zeros for less than two samples.
 
     References:
         Efron and Morris, "Stein's estimation rule and its competitors - an empirical Bayes approach", JASA 68, 1973.
     """
+    differences = differences[~np.isnan(differences).all(axis=1)]
     n = len(differences)
-    means: Floats = differences.mean(axis=0)
     if n < _LEAST_SAMPLES:
-        return np.zeros_like(means)
+        return np.zeros(differences.shape[1])
+    means: Floats = differences.mean(axis=0)
     errors = differences.var(axis=0, ddof=1) / n
     spread = max(float(np.mean(means**2 - errors)), 0.0)
     total = spread + errors
@@ -124,6 +125,8 @@ def _advance(segment: Segment, live: list[_Live], held_bytes: int) -> None:
 
 
 def _means(values: npt.NDArray[np.generic], axis: int) -> Floats:
+    if not values.size:
+        return np.full(values.shape[axis], np.nan)
     others = tuple(i for i in range(values.ndim) if i != axis % values.ndim)
     means: Floats = values.astype(np.float32, copy=False).mean(axis=others, dtype=np.float64)
     return means

@@ -60,9 +60,21 @@ def test_operators_that_there_is_no_time_for_are_left_out() -> None:
 
 def test_samples_that_there_is_no_room_for_are_given_up() -> None:
     seen: dict[NodeName, np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = reference()
-    seen[B][2:] = np.nan
+    seen[B][2:] = 1e9
     found = residual_shifts(two_convolutions(0.5, -2.0), seen, AXES, FEEDS, seconds=math.inf, held_bytes=1)
     np.testing.assert_allclose(found[B], np.full(5, -2.0), rtol=1e-5)
+
+
+def test_samples_in_which_an_operator_writes_no_value_are_left_out() -> None:
+    def product(error: float) -> Model:
+        constants = {"w": floats(3, 4), "b": floats(4) + np.float32(error)}
+        return model_of("(float[N,3] x) => (float[N,4] y)", "a = Gemm(x, w, b) y = Relu(a)", constants)
+
+    feeds: list[Feed] = [{"x": floats(n, 3, seed=seed)} for seed, n in enumerate((2, 0, 3, 2))]
+    means = channel_means(product(0.0), {TensorName("a"): 1}, feeds)[TensorName("a")]
+    assert np.isnan(means).all(axis=1).tolist() == [False, True, False, False]
+    found = residual_shifts(product(0.5), {A: means}, {A: 1}, feeds, seconds=math.inf)
+    np.testing.assert_allclose(found[A], np.full(4, 0.5), rtol=1e-5)
 
 
 @given(st.integers(2, 40), st.integers(0, 1000), st.floats(0.5, 10))
@@ -75,8 +87,8 @@ def test_what_is_certain_stays_and_chance_goes(n: int, seed: int, size: float) -
     assert np.square(shrunk(chance)).mean() < 0.5 * np.square(means).mean()
 
 
-@pytest.mark.parametrize("differences", [np.ones((1, 3)), np.zeros((4, 3))])
-def test_one_sample_and_no_difference_give_zeros(
+@pytest.mark.parametrize("differences", [np.ones((1, 3)), np.zeros((4, 3)), np.full((4, 3), np.nan)])
+def test_one_sample_no_difference_and_no_values_give_zeros(
     differences: np.ndarray[tuple[int, int], np.dtype[np.float64]],
 ) -> None:
     np.testing.assert_array_equal(shrunk(differences), np.zeros(3))
