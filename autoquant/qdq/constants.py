@@ -1,5 +1,7 @@
 """Scales of the weights of a graph."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,7 +13,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.ops import channel_axis, weight_of
 from autoquant.qdq.params import QuantParams, weight_params
 
-__all__ = ["constant_params", "widened_for_pairs"]
+__all__ = ["centred", "constant_params", "widened_for_pairs"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -29,6 +31,8 @@ def constant_params(name: TensorName, graph: Graph, tensor_format: TensorFormat,
         axis: Of the channels that have a scale each, None for one scale.
     """
     params = weight_params(graph.constant(name), tensor_format, axis)
+    if tensor_format.symmetric and axis is not None:
+        params = centred(params)
     if tensor_format.unsaturated:
         for reader in graph.consumers.get(name, ()):
             if weight_of(reader, graph) != name or axis not in (None, channel_axis(reader, graph)):
@@ -37,6 +41,12 @@ def constant_params(name: TensorName, graph: Graph, tensor_format: TensorFormat,
             if columns is not None:
                 params = widened_for_pairs(params, columns if axis is not None else columns.reshape(-1), tensor_format)
     return params
+
+
+def centred(params: QuantParams) -> QuantParams:
+    """With the middle of the integers as the zero point of channels of zeros too, as some kernels want one for all."""
+    middle = 0 if params.dtype.is_signed else 1 << (params.dtype.bits - 1)
+    return replace(params, zero_point=np.full_like(params.zero_point, middle))
 
 
 def widened_for_pairs(params: QuantParams, columns: Floats, tensor_format: TensorFormat) -> QuantParams:

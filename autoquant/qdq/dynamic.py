@@ -11,7 +11,7 @@ from autoquant.domain.scheme import Granularity, TensorFormat
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import channel_axis
-from autoquant.qdq.constants import widened_for_pairs
+from autoquant.qdq.constants import centred, widened_for_pairs
 from autoquant.qdq.params import QuantParams, quantize, weight_params
 from autoquant.qdq.parts import Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
@@ -166,9 +166,8 @@ class DynamicWriter:
             given = self.graph.constant(name)
             rows, params = recurrent_params(given, weight_format)
             shape = given.shape[: 2 if weight_format.granularity is Granularity.CHANNEL else 1]
-            if weight_format.symmetric:  # the kernel wants one zero point, also for rows of zeros
-                middle = 0 if params.dtype.is_signed else 1 << (params.dtype.bits - 1)
-                params = replace(params, zero_point=np.full_like(params.zero_point, middle))
+            if weight_format.symmetric:
+                params = centred(params)
             values = quantize(rows, params, 0).reshape(given.shape)
             self._made[key] = QuantizedWeight(
                 values=np.ascontiguousarray(values.transpose(0, 2, 1)),

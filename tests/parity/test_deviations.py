@@ -278,6 +278,20 @@ def test_the_bias_of_zeros_is_no_multiple_of_the_inputs_scale(taken: Scheme, zer
     assert np.abs(theirs - 0.013).max() > 1e-3
 
 
+def test_a_channel_of_zeros_has_the_zero_point_of_the_others(tmp_path: Path) -> None:
+    """QLinearConv of onnxruntime 1.24 refuses several."""
+    weight = floats(4, 4, 1, 1)
+    weight[1] = 0
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", "c = Conv(x, w) y = LeakyRelu(c)", {"w": weight}))
+    ours = case.quantized(scheme("u8:tensor:asym", "u8:channel:sym")).model
+    assert "com.microsoft:QLinearConv" in optimized(ours, tmp_path).kernels
+    assert snr_db(run(case.graph.model, case.feed)[0], run(ours, case.feed)[0]) > 35
+    theirs = quantized_by_onnxruntime(
+        case, per_channel=True, weight=QuantType.QUInt8, options={"WeightSymmetric": True}
+    )
+    assert [uses(model)["c"][2][0][2] for model in (ours, theirs)] == [{128}, {0, 128}]  # type: ignore[index]
+
+
 def test_without_the_wider_scale_the_documented_bias_is_lost() -> None:
     case = a_product_with_a_bias("Conv")
     theirs = quantized_by_onnxruntime(case, per_channel=False, options={"QDQDisableWeightAdjustForInt32Bias": True})

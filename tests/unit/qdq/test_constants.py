@@ -134,3 +134,14 @@ def test_without_the_suffix_and_for_what_is_no_weight_the_extremes_decide() -> N
     assert (constant_params(W, matmul(weight), plain, 1).scale == weight_params(weight, plain, 1).scale).all()
     added = Graph(model_of("(float[2,2] x) => (float[2,2] y)", "y = Add(x, w)", {"w": weight}))
     assert constant_params(W, added, PER_TENSOR, None).scale == weight_params(weight, PER_TENSOR, None).scale
+
+
+@pytest.mark.parametrize(
+    ("text", "middle"), [("u8:channel:sym", 128), ("u8:channel:sym:pow2", 128), ("s8:channel:sym:unsaturated", 0)]
+)
+@pytest.mark.parametrize("zeros", [slice(1, 2), slice(None)])
+def test_channels_of_zeros_have_the_zero_point_of_the_others(text: str, middle: int, zeros: slice) -> None:
+    weight = floats(3, 2, 1, 1)
+    weight[zeros] = 0
+    found = constant_params(W, conv(weight), TensorFormat.parse(text), 0)
+    assert found.zero_point.tolist() == [middle] * 3
