@@ -13,7 +13,7 @@ from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import float_sentences
-from autoquant.calibration.batches import select
+from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
@@ -245,7 +245,7 @@ class Preparing:
                 plain.prepared,
                 plain.regions,
                 plain.statistics,
-                select(self.data.calibration, range(plain.statistics.n_samples), "calibration"),
+                spread(self.data.calibration, plain.statistics.n_samples, "calibration"),
                 space=plain.definition,
                 seconds=math.inf if is_known else _ROUNDING_SHARE * self.configuration.budget.limit_s,
                 without=self.earlier.unrounded if self.earlier is not None and is_known else (),

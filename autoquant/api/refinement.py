@@ -13,7 +13,7 @@ from autoquant.api.deadline import REFINE_SHARE, Deadline
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refine, Refined
 from autoquant.api.refiner import RefinerSetup
-from autoquant.calibration.batches import select
+from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
 from autoquant.isolation.process import Worker
@@ -61,8 +61,8 @@ def refine_of(
     end = deadline.elapsed + seconds
     setup = RefinerSetup(
         ingredients=ingredients,
-        calibration=select(data.calibration, range(min(n_calibration, _MOST_CALIBRATING)), "calibration"),
-        judged=tuple(data.search.feeds[:_MOST_JUDGED]),
+        calibration=spread(data.calibration, min(n_calibration, _MOST_CALIBRATING), "calibration"),
+        judged=tuple(spread(data.search, _MOST_JUDGED, "search").feeds),
         has_plain_sums=has_plain_sums,
         seconds=seconds,
         cache_folder=cache_folder,

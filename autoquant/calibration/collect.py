@@ -37,6 +37,7 @@ def collect(
     digest: str,
     channel_axes: Mapping[TensorName, int] | None = None,
     finite: Collection[TensorName] = (),
+    numbers: Sequence[int] | None = None,
     on_sample: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
@@ -52,6 +53,7 @@ def collect(
         channel_axes: Axis of the channels, of the tensors whose channels are observed one by one, among ``tensors`` or
             not; the number of channels is the same in every sample.
         finite: Outputs of the model that hold finite numbers alone where a sample is sound.
+        numbers: What messages call the samples; their places by default.
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
@@ -74,7 +76,7 @@ def collect(
             if pending is not None:
                 _observe(histograms, channels, left, own_scratch)
                 pending.result()
-            _check_finite(arrays, checked, n_samples)
+            _check_finite(arrays, checked, n_samples if numbers is None else numbers[n_samples])
             left = arrays
             pending = pool.submit(_observe, histograms, channels, left, its_scratch)
             n_samples += 1

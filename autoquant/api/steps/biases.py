@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from autoquant.api.steps.caching import made_by, recalled
 from autoquant.api.steps.passes import in_passes
+from autoquant.calibration.batches import select
 from autoquant.calibration.drift import channel_means, residual_shifts
+from autoquant.calibration.spread import spread_order
 from autoquant.calibration.timed import TimedFeeds
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, NodeName
@@ -51,7 +53,7 @@ def observe_shifts(
         builder: Of its candidates.
         assignment: What is corrected.
         samples: Calibration samples.
-        n_samples: So many of the first ones.
+        n_samples: So many of them, evenly spread.
         seconds: Samples and operators that there is no time for are left out; the operators keep their expected shifts.
         cache_folder: Where shifts are kept for which there was time for everything, by content; None keeps nothing.
 
@@ -66,13 +68,14 @@ def observe_shifts(
     if not expected:
         return expected
     candidate = builder.build(assignment, expected)
+    chosen = select(samples, spread_order(len(samples))[:n_samples], "calibration")
 
     def observe() -> tuple[Shifts, bool]:
-        return _observed(prepared, candidate, expected, samples.feeds[:n_samples], seconds)
+        return _observed(prepared, candidate, expected, chosen.feeds, seconds)
 
     if cache_folder is None:
         return observe()[0]
-    content = prepared.digest, candidate.digest, samples.digest, n_samples, made_by("shifts 1")
+    content = prepared.digest, candidate.digest, chosen.digest, made_by("shifts 2")
     return recalled(cache_folder, content, observe)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from autoquant.api.steps.caching import made_by, memory_of, user_cache
 from autoquant.api.steps.passes import in_passes
 from autoquant.api.steps.preparation import definition_of, find_regions
+from autoquant.calibration.batches import select
 from autoquant.calibration.collect import collect
+from autoquant.calibration.spread import spread_order
 from autoquant.calibration.timed import CutOffError, TimedFeeds
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import TensorName
@@ -49,27 +51,32 @@ def calibrate(
         ep: Execution provider whose section of the space counts.
         cache_folder: Where results are kept, the user's cache folder by default.
         on_sample: Told how many samples are done.
-        seconds: Samples that there is no time for are left out, apart from the first; such a result is not cached.
-        n_samples: So many of the first samples, e.g. those that an earlier call had time for; all by default.
+        seconds: Samples that there is no time for are left out, but not all; those that are run are evenly spread. Such
+            a result is not cached.
+        n_samples: So many of the samples, evenly spread, e.g. those that an earlier call had time for; all by default.
 
     Raises:
         DataError: An output of the float model holds NaN or infinity.
     """
     tensors = _observed(prepared, definition_of(space, ep))
-    cached = memory_of(cache_folder or user_cache()).cache(_statistics, ignore=["prepared", "feeds", "on_sample"])
+    cached = memory_of(cache_folder or user_cache()).cache(
+        _statistics, ignore=["prepared", "feeds", "numbers", "on_sample"]
+    )
     is_whole = n_samples is None or n_samples == len(samples)
     data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
-    feeds = TimedFeeds(samples.feeds[:n_samples], seconds)
+    numbers = spread_order(len(samples))[:n_samples]
+    feeds = TimedFeeds(select(samples, numbers, "calibration").feeds, seconds)
     try:
         found: Statistics = cached(
             (
                 prepared.digest,
                 data_digest,
                 tensors,
-                made_by(f"{N_BINS} channels finite masks both"),
+                made_by(f"{N_BINS} channels finite masks both spread"),
             ),
             prepared=prepared,
             feeds=feeds,
+            numbers=numbers,
             on_sample=on_sample,
         )
     except CutOffError as cut:
@@ -78,7 +85,7 @@ def calibrate(
 
 
 def _part_digest(digest: str, n_samples: int | None) -> str:
-    """Of the first samples: statistics of different numbers of them are different ones."""
+    """Of some samples: statistics of different numbers of them are different ones."""
     return f"{digest}-{n_samples}"
 
 
@@ -86,6 +93,7 @@ def _statistics(
     key: tuple[str, str, tuple[TensorName, ...], str],
     prepared: PreparedModel,
     feeds: TimedFeeds,
+    numbers: Sequence[int],
     on_sample: Callable[[int], None] | None,
 ) -> Statistics:
     model_digest, data_digest, tensors, _ = key
@@ -102,6 +110,7 @@ def _statistics(
             digest=f"{model_digest}-{data_digest}",
             channel_axes={name: axes[name] for name in names if name in axes},
             finite=_float_outputs(graph) if is_first else (),
+            numbers=numbers,
             on_sample=on_sample if is_first else None,
         )
 

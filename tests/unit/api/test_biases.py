@@ -125,6 +125,28 @@ def test_means_that_are_fetched_in_several_passes_are_the_same(
         np.testing.assert_allclose(found[name], shift, rtol=1e-4, atol=1e-6)
 
 
+def test_samples_that_stand_for_all_are_spread_over_them(
+    prepared: PreparedModel,
+    builder: Builder,
+    assignment: Assignment,
+    samples: Samples,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    observed: list[Feed] = []
+
+    def fetch(model: Model, axes: Mapping[TensorName, int], feeds: Iterable[Feed]) -> Mapping[TensorName, Floats]:
+        observed.extend(feeds)
+        return channel_means(model, axes, observed)
+
+    monkeypatch.setattr("autoquant.api.steps.biases.channel_means", fetch)
+    observe_shifts(prepared, builder, assignment, samples, n_samples=6)
+    places = [
+        place for place, feed in enumerate(samples.feeds) if any((feed["x"] == each["x"]).all() for each in observed)
+    ]
+    assert len(places) == 6
+    assert np.diff([-1, *places, len(samples)]).max() <= 8
+
+
 def test_a_float_assignment_has_nothing_to_correct(prepared: PreparedModel, builder: Builder, samples: Samples) -> None:
     assert observe_shifts(prepared, builder, {}, samples) == {}
 

@@ -150,14 +150,16 @@ def numbered(*numbers: int) -> Samples:
     return Samples(feeds=feeds, feed_digests=digests, labels={}, digest="", source="")
 
 
-def test_held_out_samples_stay_new_to_refinement(tmp_path: Path) -> None:
+def refined_on(calibration: Samples, n_calibration: int, search: Samples, folder: Path) -> tuple[list[int], list[int]]:
+    """Samples that calibrate, and those that judge."""
     ingredients: Any = SimpleNamespace(
-        definition=read_space("quick", ep="cpu", accuracy=Accuracy.FULL), statistics=SimpleNamespace(n_samples=3)
+        definition=read_space("quick", ep="cpu", accuracy=Accuracy.FULL),
+        statistics=SimpleNamespace(n_samples=n_calibration),
     )
     data = SearchData(
-        calibration=numbered(1, 2, 3, 4),
-        search=numbered(5, 6),
-        held_out=numbered(7, 8, 9),
+        calibration=calibration,
+        search=search,
+        held_out=numbered(-1, -2, -3),
         evaluation_digest="",
         is_pooled=True,
         notes=(),
@@ -168,12 +170,22 @@ def test_held_out_samples_stay_new_to_refinement(tmp_path: Path) -> None:
         Deadline(None),
         has_plain_sums=False,
         memory_bytes=None,
-        cache_folder=tmp_path,
+        cache_folder=folder,
         is_ended=lambda: False,
         notes=[],
     )
     assert isinstance(found, Refinement)
     setup = found.worker.factory
     assert isinstance(setup, RefinerSetup)
-    assert [feed["x"].item() for feed in setup.calibration.feeds] == [1, 2, 3]
-    assert [feed["x"].item() for feed in setup.judged] == [5, 6]
+    return [feed["x"].item() for feed in setup.calibration.feeds], [feed["x"].item() for feed in setup.judged]
+
+
+def test_held_out_samples_stay_new_to_refinement(tmp_path: Path) -> None:
+    assert refined_on(numbered(1, 2, 3, 4), 3, numbered(5, 6), tmp_path) == ([1, 2, 3], [5, 6])
+
+
+def test_of_many_samples_refinement_has_some_of_everywhere(tmp_path: Path) -> None:
+    calibration, judged = refined_on(numbered(*range(1000)), 900, numbered(*range(200)), tmp_path)
+    assert (len(calibration), len(judged)) == (256, 32)
+    assert np.diff([-1, *calibration, 1000]).max() <= 16
+    assert np.diff([-1, *judged, 200]).max() <= 25

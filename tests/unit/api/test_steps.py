@@ -1,7 +1,9 @@
 import math
 import pickle
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -367,6 +369,22 @@ def test_statistics_of_the_first_samples_are_those_of_a_calibration_that_was_cut
     for name, found in again.tensors.items():
         np.testing.assert_array_equal(found.counts, cut.tensors[name].counts)
     assert calibrate(prepared, samples, cache_folder=tmp_path / "cache", n_samples=6).digest == whole.digest
+
+
+def test_samples_that_there_is_time_for_are_spread_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("(float[1,4] x) => (float[1,3] y)", "y = Gemm(x, w)", {"w": floats(4, 3)})
+    path, x = saved(model, tmp_path / "model.onnx"), TensorName("x")
+    samples = read_data(path, {"x": np.arange(100, dtype=np.float32)[:, np.newaxis] * np.ones(4, np.float32)})
+    prepared = prepare(path, samples)
+    with monkeypatch.context() as patched:
+        patched.setattr("autoquant.calibration.timed.time", SimpleNamespace(perf_counter=count().__next__))
+        cut = calibrate(prepared, samples, cache_folder=tmp_path, seconds=7)
+    assert cut.n_samples == 8
+    assert cut.tensors[x].maximum > 80
+    np.testing.assert_allclose(cut.channels[x].mean, 49.5, atol=10)
+    again = calibrate(prepared, samples, cache_folder=tmp_path, n_samples=8)
+    assert again.digest == cut.digest
+    np.testing.assert_array_equal(again.tensors[x].counts, cut.tensors[x].counts)
 
 
 @pytest.mark.parametrize(("seconds", "n_samples"), [(math.inf, 6), (0, 1)])
