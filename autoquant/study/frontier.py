@@ -1,6 +1,7 @@
 """The assignments on the lower hull of a predicted front."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -40,9 +41,11 @@ class Frontier:
         self._labelling = labelling if labelling.is_narrow else Cut(len(layout.regions), layout.edges)
         self._prices = _PRICES if labelling.is_narrow else _PRICES[::2]  # a cut each
 
-    def narrow(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Leave out schemes: from now on regions may take these, shape (R, S)."""
-        self.layout = replace(self.layout, allowed=allowed)
+    def within(self, allowed: npt.NDArray[np.bool_]) -> "Frontier":
+        """The same where regions may take these schemes alone, shape (R, S)."""
+        found = copy(self)
+        found.layout = replace(self.layout, allowed=allowed)
+        return found
 
     def solve(self, landscapes: Sequence[Landscape], weights: Floats, size: SizeTerm | None = None) -> Codes:
         """Different assignments of the fronts' lower hulls, between all float and all integer.

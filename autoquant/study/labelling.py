@@ -83,6 +83,8 @@ class Labelling:
         Returns:
             Label of each region; shape (n, R).
         """
+        largest = 1.0 + np.abs(border).sum(axis=1, keepdims=True)
+        own = np.clip(own, -largest, largest)  # what all borders together don't outweigh costs the others no digits
         unlike = np.zeros((len(self._edges), len(own), 2, 2))
         unlike[:, :, 0, 1] = unlike[:, :, 1, 0] = border.T
         tables = [np.stack([np.zeros(len(own)), cost], axis=1) for cost in own.T]

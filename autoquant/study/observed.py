@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.proposal import asked_for
 from autoquant.study.surrogate import Observations
 
 __all__ = ["Reader", "Told", "effective", "is_measured", "observe"]
@@ -63,7 +64,7 @@ class Reader:
     def read(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> Told:
         """What trials say, in the order in which they were first seen to be finished.
 
-        Of trials that are not finished only what they were asked for counts.
+        Of trials that are not finished only what they will run counts, as far as it is known.
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
@@ -73,7 +74,7 @@ class Reader:
             self._see(trial, directions)
         by_number = {trial.number: trial for trial in trials}
         pairs = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
-        unfinished = [self._layout.encode(t.params) for t in trials if t.number not in self._rows and self._is_whole(t)]
+        unfinished = [asked_for(self._layout, trial) for trial in trials if trial.number not in self._rows]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         failed = [row.asked for trial, row in pairs if trial.state is TrialState.FAIL]
@@ -82,7 +83,7 @@ class Reader:
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
             failed=np.array(failed, dtype=np.int64).reshape(-1, len(self._regions)),
-            seen=frozenset().union(*(row.seen for row in rows), (asked.tobytes() for asked in unfinished)),
+            seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in unfinished if x is not None)),
         )
 
     def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:

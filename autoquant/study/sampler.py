@@ -20,8 +20,10 @@ from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.moves import unseen
 from autoquant.study.observed import Reader, Told, effective
 from autoquant.study.outlook import Outlook, Pace, Promise
+from autoquant.study.proposal import Fixed, publish
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -31,7 +33,6 @@ __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 _N_DRAWS = 3
 _N_NORMALS = 32
 _N_NEIGHBOURS = 60
-_N_MOVES = 100
 _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
@@ -63,7 +64,8 @@ class StructureSampler(BaseSampler):
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
     categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals. Threads may share
-    one sampler: they ask one after another. In a study of another name it begins anew.
+    one sampler: they ask one after another; processes have one each, and see what the others are about to run. In a
+    study of another name it begins anew.
 
     Args:
         layout: Regions, schemes and borders.
@@ -106,7 +108,6 @@ class StructureSampler(BaseSampler):
         self._reader = Reader(layout)
         self._frontier = Frontier(layout)
         self._suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
-        self._open: dict[int, bytes] = {}
         self._trust = Trust()
         self._n_fitted = 0
         self._found: Observations | None = None
@@ -167,36 +168,41 @@ class StructureSampler(BaseSampler):
     ) -> dict[str, Any]:
         """The proposal; never one that was proposed already, or that is known to run as one that was.
 
-        Regions that are not in the search space, as ``PartialFixedSampler`` has it, are left out: with those that it
-        fixes, a proposal may be a repetition.
+        It is one for the schemes that ``PartialFixedSampler`` fixes, or that the trial was enqueued with. Regions that
+        are not in the search space are left out.
         """
+        fixed = Fixed.of(self._layout, study, trial, search_space)
+        if not fixed.is_free.any():
+            return {}
         with self._lock:
             if study.study_name != self._study_name:
                 self._begin(study.study_name)
-            trials = study.get_trials(deepcopy=False)
-            told = self._reader.read(trials, study.directions)
-            running = {other.number for other in trials if not other.state.is_finished()}
-            self._open = {number: codes for number, codes in self._open.items() if number in running}
-            proposal = self._proposal(study, trial, search_space, told)
-            self._open[trial.number] = self._layout.encode(proposal).tobytes()
+            told = self._reader.read(study.get_trials(deepcopy=False), study.directions)
+            proposal = self._proposal(study, trial, search_space, told, fixed)
+            publish(study, trial, self._layout.encode(proposal))
         return {region: scheme for region, scheme in proposal.items() if region in search_space}
 
     def _proposal(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution], told: Told
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
+        told: Told,
+        fixed: Fixed,
     ) -> dict[str, Any]:
-        found, seen = told.found, told.seen.union(self._open.values())
+        found = told.found
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
             self._promised.clear()
         if len(found) > self._n_fitted:
             self._learn(found, told.measured, told.asked)
         self._leave_out(told)
-        is_whole = search_space.keys() >= self._layout.choices.keys()
-        if self._rng.random() < self._trust.generic_share and is_whole:
+        is_free = search_space.keys() >= self._layout.choices.keys() and fixed.is_free.all()
+        if self._rng.random() < self._trust.generic_share and is_free:
             generic = self._generic.sample_relative(study, trial, search_space)
-            if generic and self._is_new(self._layout.encode(generic), seen):
+            if generic and self._is_new(self._layout.encode(generic), told.seen):
                 return generic
-        return self._layout.decode(self._propose(found, seen))
+        return self._layout.decode(self._propose(found, told.seen, fixed))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -229,7 +235,7 @@ class StructureSampler(BaseSampler):
                 self._pace.count(promise.gain, 0.0)
         self._suspects = Suspects.of(self._layout, told.failed, np.concatenate([told.asked, told.found.codes]))
         ran = effective(self._layout, told.asked, told.found.codes)
-        self._frontier.narrow(ran & ~self._suspects.certain)
+        self._frontier = self._frontier.within(ran & ~self._suspects.certain)
 
     def _count(self, found: Observations, n_before: int, asked: Codes) -> None:
         """What the proposals among the new evaluations brought, with the weights that they were chosen by."""
@@ -281,7 +287,7 @@ class StructureSampler(BaseSampler):
         weights = self._equal_weights
         gain = self._gain(found, weights)
         landscape = surrogate.landscape()
-        codes = self._solve([landscape], weights)
+        codes = self._solve(self._frontier, [landscape], weights)
         snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
         ratios = landscape.ratios_of(codes)
         likely = (self._steering.chances(codes, snr_db) > 0.5) & self._is_within(ratios)
@@ -318,22 +324,24 @@ class StructureSampler(BaseSampler):
         costs = self._steering.costs(found.ratios) @ weights
         return np.asarray(kept[gain.of_members(found.snr_db.min(axis=1)[kept], costs[kept])])
 
-    def _solve(self, landscapes: Sequence[Landscape], weights: Floats) -> Codes:
+    def _solve(self, frontier: Frontier, landscapes: Sequence[Landscape], weights: Floats) -> Codes:
         n_targets = len(landscapes[0].constant)
         price = float(weights[n_targets:].sum())
-        return self._frontier.solve(landscapes, weights[:n_targets], self._steering.term(price))
+        return frontier.solve(landscapes, weights[:n_targets], self._steering.term(price))
 
-    def _propose(self, found: Observations, seen: frozenset[bytes]) -> Codes:
+    def _propose(self, found: Observations, seen: frozenset[bytes], fixed: Fixed) -> Codes:
         assert self._surrogate is not None
         weights = self._weights()
         gain = self._gain(found, weights)
         drawn = [self._surrogate.landscape(), *(self._draw() for _ in range(_N_DRAWS - 1))]
-        best = found.codes[self._members(found, gain, weights)]
-        proposals = np.concatenate([self._solve(drawn, weights), self._neighbours(best, gain, weights)])
+        frontier = self._frontier.within(fixed.narrow(self._frontier.layout.allowed))
+        start = fixed.hold(self._start(found.codes[self._members(found, gain, weights)]))
+        neighbours = self._neighbours(start, frontier.layout.allowed, gain, weights)
+        proposals = np.concatenate([self._solve(frontier, drawn, weights), neighbours])
         candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
-            return self._mutated(best, seen)
+            return self._unseen(start, seen, fixed)
         predicted = self._predict(np.array(candidates))
         normals = self._rng.standard_normal((_N_NORMALS, 2))
         expected = gain.expected(predicted, weights, normals, self._trust.stretch)
@@ -364,12 +372,13 @@ class StructureSampler(BaseSampler):
         """Drawn anew for every proposal, so that the whole front is looked for."""
         return np.ones(1) if self._n_weights == 1 else self._rng.dirichlet(np.ones(self._n_weights))
 
-    def _neighbours(self, best: Codes, gain: Gain, weights: Floats) -> Codes:
-        """The most promising assignments that differ from an evaluated member of the front in one region."""
-        assert self._surrogate is not None
-        layout = self._frontier.layout
-        start = best[self._rng.integers(len(best))] if len(best) else np.zeros(len(layout.regions), dtype=np.int64)
-        region, scheme = np.nonzero(layout.allowed)
+    def _start(self, best: Codes) -> Codes:
+        """An evaluated member of the front, or all float."""
+        return best[self._rng.integers(len(best))] if len(best) else np.zeros(best.shape[1], dtype=np.int64)
+
+    def _neighbours(self, start: Codes, allowed: npt.NDArray[np.bool_], gain: Gain, weights: Floats) -> Codes:
+        """The most promising assignments that differ in one region."""
+        region, scheme = np.nonzero(allowed)
         moved = np.tile(start, (len(region), 1))
         moved[np.arange(len(region)), region] = scheme
         landscape = self._draw()
@@ -379,18 +388,14 @@ class StructureSampler(BaseSampler):
         order = np.lexsort((gain.missed(snr_db, costs), -gains))
         return moved[order[:_N_NEIGHBOURS]]
 
-    def _mutated(self, best: Codes, seen: frozenset[bytes]) -> Codes:
-        start = (
-            best[self._rng.integers(len(best))] if len(best) else np.zeros(len(self._layout.regions), dtype=np.int64)
-        )
-        narrowed, wide = self._frontier.layout.allowed, self._layout.allowed & ~self._suspects.certain
-        for allowed in (*_N_MOVES * [narrowed], *_N_MOVES * [wide]):
-            changed = start.copy()
-            for region in self._rng.integers(len(start), size=1 + self._rng.integers(3)):
-                changed[region] = self._rng.choice(np.flatnonzero(allowed[region]))
-            if changed.tobytes() not in seen:
-                break
-        return changed
+    def _unseen(self, start: Codes, seen: frozenset[bytes], fixed: Fixed) -> Codes:
+        """Something new, if need be with schemes that never ran; the start where nothing is left."""
+        wide = self._layout.allowed & ~self._suspects.certain
+        for allowed in (self._frontier.layout.allowed, wide):
+            found = unseen(self._rng, start, fixed.narrow(allowed), seen)
+            if found is not None:
+                return found
+        return start
 
     def _is_new(self, codes: Codes, seen: frozenset[bytes]) -> bool:
         """Whether it was not proposed yet, and has nothing that never ran or made trials fail."""

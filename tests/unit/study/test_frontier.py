@@ -113,10 +113,20 @@ def test_where_all_regions_touch_schemes_that_are_left_out_are_not_proposed() ->
     landscape, frontier = a_landscape(layout), Frontier(layout)
     allowed = layout.allowed.copy()
     allowed[3:, 1] = False
-    frontier.narrow(allowed)
+    frontier = frontier.within(allowed)
     found = frontier.solve([landscape], ONE)
     assert found.any()
     assert not (found[:, 3:] == 1).any()
+
+
+@pytest.mark.parametrize(("n_regions", "share_of_edges"), [(6, 0.2), (16, 1.0)])
+def test_a_region_that_may_not_stay_float_never_does(n_regions: int, share_of_edges: float) -> None:
+    layout = a_layout(n_regions, share_of_edges=share_of_edges)
+    allowed = layout.allowed.copy()
+    allowed[2] = [False, False, True]
+    found = Frontier(layout).within(allowed).solve([a_landscape(layout)], ONE)
+    assert (found[:, 2] == 2).all()
+    assert len(found) > 1
 
 
 def test_nothing_but_allowed_schemes_is_proposed() -> None:

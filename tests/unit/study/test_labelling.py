@@ -30,3 +30,8 @@ def test_chains_are_narrow_and_complete_graphs_are_not() -> None:
     assert Labelling(200, chain).width == 1
     assert Labelling(200, chain).is_narrow
     assert not Labelling(20, complete).is_narrow
+
+
+def test_costs_that_no_border_outweighs_leave_the_others_their_digits() -> None:
+    labels = Labelling(2, np.array([[0, 1]])).solve(np.array([[-1e12, 1e-5]]), np.array([[2e-5]]))
+    assert labels.tolist() == [[True, True]]
