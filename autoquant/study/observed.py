@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,11 @@ class Reader:
         self._layout = layout
         self._regions = frozenset(layout.regions)
         self._rows: dict[int, _Row | None] = {}
+        self._started: dict[int, datetime | None] = {}
+
+    def knows(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Whether what was read is among these trials; those of another study of the same name began at other times."""
+        return self._started.items() <= {trial.number: trial.datetime_start for trial in trials}.items()
 
     def read(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> Told:
         """What trials say, in the order in which they were first seen to be finished.
@@ -92,6 +98,7 @@ class Reader:
         if trial.state is TrialState.COMPLETE:
             _check_values(directions, trial)
         self._rows[trial.number] = _row(self._layout, trial) if self._is_whole(trial) else None
+        self._started[trial.number] = trial.datetime_start
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return trial.params.keys() >= self._regions

@@ -64,8 +64,8 @@ class StructureSampler(BaseSampler):
     Trials say their SNR in dB and latency ratios in user attributes, see ``SAMPLER_ATTRIBUTES``; a study whose trials
     don't maximises the SNR and minimises a latency ratio for each target, in this order. The parameters are regions,
     categorical over schemes in the layout's order. Equal seeds and evaluations give equal proposals. Threads may share
-    one sampler: they ask one after another; processes have one each, and see what the others are about to run. In a
-    study of another name it begins anew.
+    one sampler: they ask one after another; processes have one each, and see what others are about to run. In another
+    study it begins anew.
 
     Args:
         layout: Regions, schemes and borders.
@@ -97,12 +97,11 @@ class StructureSampler(BaseSampler):
         self._lock = threading.RLock()
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
-        self._begin(None)
+        self._begin()
 
-    def _begin(self, study_name: str | None) -> None:
+    def _begin(self) -> None:
         """Know nothing of any study."""
         layout = self._layout
-        self._study_name = study_name
         self._steering = Steering(layout, max_size_bytes=self._max_size_bytes, has_size=self._has_size)
         self._surrogate: Surrogate | None = None
         self._reader = Reader(layout)
@@ -175,9 +174,10 @@ class StructureSampler(BaseSampler):
         if not fixed.is_free.any():
             return {}
         with self._lock:
-            if study.study_name != self._study_name:
-                self._begin(study.study_name)
-            told = self._reader.read(study.get_trials(deepcopy=False), study.directions)
+            trials = study.get_trials(deepcopy=False)
+            if not self._reader.knows(trials):
+                self._begin()
+            told = self._reader.read(trials, study.directions)
             proposal = self._proposal(study, trial, search_space, told, fixed)
             publish(study, trial, self._layout.encode(proposal))
         return {region: scheme for region, scheme in proposal.items() if region in search_space}

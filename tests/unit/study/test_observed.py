@@ -87,6 +87,16 @@ def test_a_reader_reads_each_trial_once() -> None:
     assert reader.read([], DIRECTIONS).asked.shape == (0, 3)
 
 
+def test_a_reader_knows_the_trials_that_it_read_from_those_of_a_study_that_was_made_again() -> None:
+    first, second = (numbered(number, a_trial(("a", "b", "b"))) for number in (0, 1))
+    reader = Reader(LAYOUT)
+    assert reader.knows([])
+    reader.read([first], DIRECTIONS)
+    assert reader.knows([first, second])
+    assert not reader.knows([numbered(0, second)])
+    assert not reader.knows([])
+
+
 def test_a_reader_knows_what_is_asked_for_and_learns_from_it_once_it_is_finished() -> None:
     complete, running = numbered(0, a_trial(("a", "b", "b"))), numbered(0, a_trial(("a", "b", "b")))
     running.state = TrialState.RUNNING

@@ -7,7 +7,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.samplers import PartialFixedSampler
-from optuna.storages import JournalStorage
+from optuna.storages import InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
@@ -248,6 +248,18 @@ def test_another_study_is_begun_anew() -> None:
     assert sampler.surrogate is not None
     assert sampler.surrogate.n_observed == 4
     assert len(second.trials) == 5
+
+
+def test_a_study_that_was_made_again_is_begun_anew() -> None:
+    storage, sampler = InMemoryStorage(), StructureSampler(a_layout(), seed=0)
+    for n_trials in (12, 5):
+        study = optuna.create_study(
+            study_name="again", storage=storage, directions=["maximize", "minimize"], sampler=sampler
+        )
+        study.optimize(lambda trial: objectives(suggested(trial)), n_trials=n_trials)
+        optuna.delete_study(study_name="again", storage=storage)
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 4
 
 
 def test_a_failed_assignment_is_not_proposed_again() -> None:
