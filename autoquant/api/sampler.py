@@ -23,7 +23,7 @@ class StructureSampler(sampler.StructureSampler):
     ``snr_db`` and ``ratios`` (a list) of every trial say them. Further user attributes make the predictions better:
 
     - ``effective``: the scheme that each region really ran;
-    - ``ratio_error``: standard error of the ratio;
+    - ``ratio_error``: standard error of the ratio, with several targets a list of one for each;
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
     - ``size_bytes``: what the file takes, where its size matters;
     - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far.
@@ -51,7 +51,8 @@ class StructureSampler(sampler.StructureSampler):
     Raises:
         SpaceError: The space cannot be read.
         UsageError: There is no region, or the statistics are of another space; or, when a proposal is asked for, the
-            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio.
+            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio or not
+            an error for each.
     """
 
     def __init__(

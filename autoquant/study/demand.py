@@ -118,7 +118,7 @@ class _Beliefs:
     def evaluated(self) -> Prediction:
         """Of the evaluated assignments: what is predicted and what was measured, weighted by their variances."""
         predicted, found = self.predict(self.found.codes), self.found
-        errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)[:, None]
+        errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)
         snr_db, snr_error_db = _combined(
             predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), self.snr_errors_db
         )

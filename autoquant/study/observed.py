@@ -147,13 +147,22 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """One trial; ``snr_by_output`` is empty where it says no more than the worst, ``ratios`` where it was not timed."""
+    """One trial.
+
+    Attributes:
+        codes: What ran.
+        snr_db: Of the worst output.
+        snr_by_output: Empty where it says no more than the worst.
+        ratios: Empty where it was not timed.
+        errors: Of the ratios, or one of all of them.
+        is_quick: Whether it ran few samples.
+    """
 
     codes: Codes
     snr_db: float
     snr_by_output: Sequence[float]
     ratios: Sequence[float]
-    error: float
+    errors: Floats
     is_quick: bool
 
 
@@ -180,15 +189,29 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
     values = trial.values or []
+    ratios = attributes.get("ratios", values[1:])
     is_quick = attributes.get("state") in ("rejected-early", "untimed") or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
         snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
         snr_by_output=attributes.get("snr_by_output") or (),
-        ratios=attributes.get("ratios", values[1:]),
-        error=max(_QUICK_ERROR if is_quick else 0.0, float(attributes.get("ratio_error") or 0.0)),
+        ratios=ratios,
+        errors=_ratio_errors(trial, len(ratios), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
     )
+
+
+def _ratio_errors(trial: FrozenTrial, n_ratios: int, least: float) -> Floats:
+    """One for each ratio, or one for all of them."""
+    if not n_ratios:
+        return np.full(1, least)
+    said = np.atleast_1d(np.asarray(trial.user_attrs.get("ratio_error"), dtype=np.float64))
+    if len(said) not in (1, n_ratios):
+        raise UsageError(
+            f"trial {trial.number} has {len(said)} numbers in 'ratio_error' and a ratio on {n_ratios} targets; set the"
+            " user attribute to one standard error for each, or to one for all"
+        )
+    return np.fmax(said, least)
 
 
 def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
@@ -198,7 +221,7 @@ def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
         codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),
         snr_db=_snr_by_output(found),
         ratios=np.array([each.ratios or unknown for each in found], dtype=float).reshape(-1, n_targets),
-        errors=np.array([each.error for each in found]),
+        errors=np.array([np.broadcast_to(each.errors, n_targets) for each in found]).reshape(-1, n_targets),
         is_quick=np.array([each.is_quick for each in found], dtype=bool),
     )
 

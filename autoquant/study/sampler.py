@@ -44,9 +44,9 @@ SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
-again. ``ratio_error`` is the standard error of its ratio, ``snr_by_output`` the SNR of every output: noise power adds
-up output by output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what
-the file takes.
+again. ``ratio_error`` is the standard error of its ratios, or a list of one for each; ``snr_by_output`` the SNR of each
+output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each region really
+ran; ``size_bytes`` what the file takes.
 """
 
 
@@ -294,12 +294,13 @@ class StructureSampler(BaseSampler):
         costs = self._steering.costs(ratios, codes) @ weights
         attainable = gain.with_points(snr_db[likely], costs[likely]).saving
         members = self._members(found, gain, weights)
-        noise = np.sqrt(np.mean(np.square(found.errors[members])) / len(members)) if len(members) else 0.0
+        errors = found.errors[members] @ weights[: surrogate.n_targets]
+        noise = np.sqrt(np.mean(np.square(errors)) / len(members)) if len(members) else 0.0
         return Outlook(
             saving=gain.saving,
             attainable=attainable,
             next_gain=self._next_gain * self._pace.factor,
-            noise=float(noise * weights[: surrogate.n_targets].sum()),
+            noise=float(noise),
         )
 
     def _kept(self, found: Observations) -> npt.NDArray[np.bool_]:
@@ -391,11 +392,9 @@ class StructureSampler(BaseSampler):
     def _unseen(self, start: Codes, seen: frozenset[bytes], fixed: Fixed) -> Codes:
         """Something new, if need be with schemes that never ran; the start where nothing is left."""
         wide = self._layout.allowed & ~self._suspects.certain
-        for allowed in (self._frontier.layout.allowed, wide):
-            found = unseen(self._rng, start, fixed.narrow(allowed), seen)
-            if found is not None:
-                return found
-        return start
+        choices = (fixed.narrow(allowed) for allowed in (self._frontier.layout.allowed, wide))
+        found = (unseen(self._rng, start, allowed, seen) for allowed in choices)
+        return next((codes for codes in found if codes is not None), start)
 
     def _is_new(self, codes: Codes, seen: frozenset[bytes]) -> bool:
         """Whether it was not proposed yet, and has nothing that never ran or made trials fail."""

@@ -238,7 +238,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "snr_db": clamped_db(outcome.quality.worst_db),
         "ratios": [latency.ratio for latency in outcome.latency.values()],
         "snr_by_output": [clamped_db(snr) for snr in outcome.quality.per_output.values()],
-        "ratio_error": max(((x.ratio_high - x.ratio_low) / 3.92 for x in outcome.latency.values()), default=None),
+        "ratio_error": [(found.ratio_high - found.ratio_low) / 3.92 for found in outcome.latency.values()],
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
         "size_bytes": outcome.size_bytes,

@@ -28,7 +28,7 @@ class Observations:
         codes: Scheme numbers that ran; shape (n, R).
         snr_db: By output; shape (n, O).
         ratios: By target; NaN where it was not timed; shape (n, T).
-        errors: Standard error of the ratios; shape (n,).
+        errors: Standard errors of the ratios; shape (n, T).
         is_quick: Whether the evaluation was stopped early or not timed: it ran few samples; shape (n,).
     """
 
@@ -110,9 +110,9 @@ class Surrogate:
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick, n_new=n_new)
         rows = np.flatnonzero(found.is_timed)
         timed, n_new_timed = found.of(rows), int(np.sum(rows >= len(found) - n_new))
-        for ratios, latency in zip(timed.ratios.T, self._latency, strict=True):
+        for ratios, errors, latency in zip(timed.ratios.T, timed.errors.T, self._latency, strict=True):
             if len(timed):
-                latency.fit(timed.codes, ratios, timed.errors, n_new=n_new_timed)
+                latency.fit(timed.codes, ratios, errors, n_new=n_new_timed)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""

@@ -38,7 +38,7 @@ class Trust:
         snr_db = np.minimum(evaluated.snr_db.min(axis=1), _MOST_DB)
         of_few = np.where(evaluated.is_quick, np.sqrt(QUICK_VARIANCE), 1.0)
         self._snr += _standardised(snr_db - found.snr_db, of_few * found.snr_error_db)
-        errors = np.sqrt(np.square(found.ratio_errors) + np.square(evaluated.errors)[:, None])
+        errors = np.sqrt(np.square(found.ratio_errors) + np.square(evaluated.errors))
         differences, timed = evaluated.ratios - found.ratios, evaluated.is_timed
         self._ratio += _standardised(differences[timed].ravel(), errors[timed].ravel())
         self._is_timed += timed.tolist()

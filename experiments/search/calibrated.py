@@ -78,7 +78,7 @@ def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
         if run.is_new[n] or run.is_newly_timed[n]:
             snr_db = min(new.snr_db.min(), HIGHEST_DB) if run.is_new[n] else math.nan
             ratio = new.ratios[0, 0] if run.is_newly_timed[n] else math.nan
-            ratio_error = math.hypot(predicted.ratio_errors[0, 0], new.errors[0])
+            ratio_error = math.hypot(predicted.ratio_errors[0, 0], new.errors[0, 0])
             rows.append(
                 (
                     n,

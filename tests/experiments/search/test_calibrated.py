@@ -20,7 +20,7 @@ def a_run(n: int = 60, seed: int = 0) -> Recorded:
         codes=codes,
         snr_db=-10 * np.log10(landscape.noise_of(codes)) + rng.normal(0, 1, (n, 1)),
         ratios=landscape.ratios_of(codes) + rng.normal(0, 0.005, (n, 1)),
-        errors=np.full(n, 0.005),
+        errors=np.full((n, 1), 0.005),
         is_quick=np.zeros(n, dtype=bool),
     )
     is_new = np.arange(n) % 10 != 5

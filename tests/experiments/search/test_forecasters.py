@@ -16,7 +16,7 @@ def observed(landscape: Landscape, codes: np.ndarray) -> Observations:
         codes=codes,
         snr_db=-10 * np.log10(landscape.noise_of(codes)),
         ratios=landscape.ratios_of(codes),
-        errors=np.zeros(len(codes)),
+        errors=np.zeros((len(codes), 1)),
         is_quick=np.zeros(len(codes), dtype=bool),
     )
 

@@ -127,7 +127,9 @@ def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
     half = np.where(np.arange(len(regions)) % 2 == 0, uniform, 0)
     codes, ratios = np.concatenate([uniform, half[1:2]]), np.array([1.0, 0.5, 1.5, 0.75])
     surrogate = Surrogate(layout)
-    surrogate.fit(Observations(codes, np.full((4, 1), 30.0), ratios[:, None], np.full(4, 0.001), np.zeros(4, bool)))
+    surrogate.fit(
+        Observations(codes, np.full((4, 1), 30.0), ratios[:, None], np.full((4, 1), 0.001), np.zeros(4, bool))
+    )
     predicted = surrogate.predict(half[2:]).ratios[0, 0]
     assert predicted > 1.1
     mean = surrogate.landscape()

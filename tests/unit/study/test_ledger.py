@@ -113,7 +113,7 @@ def test_intervals_are_as_much_wider_as_predictions_were_wrong() -> None:
     predicted = Prediction(np.zeros(n), np.ones(n), np.zeros((n, 2)), np.ones((n, 2)))
     wrong = np.full((n, 1), 2.5)
     codes = np.zeros((n, len(LAYOUT.regions)), dtype=np.int64)
-    sampler.trust.compare(predicted, Observations(codes, wrong, wrong, np.zeros(n), np.zeros(n, dtype=bool)))
+    sampler.trust.compare(predicted, Observations(codes, wrong, wrong, np.zeros((n, 1)), np.zeros(n, dtype=bool)))
     after = ledger_of(sampler, FLOAT_US)
     assert before is not None
     assert after is not None

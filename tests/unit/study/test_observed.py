@@ -33,12 +33,12 @@ def a_trial(schemes: tuple[str, str, str], **attributes: object) -> FrozenTrial:
 
 def test_trials_say_what_ran_and_what_was_measured() -> None:
     ran = {LAYOUT.regions[1]: "float", LAYOUT.regions[2]: "requantized"}
-    attributes = {"effective": ran, "snr_by_output": [50.0, 30.0], "ratios": [0.7, 0.9], "ratio_error": 0.01}
+    attributes = {"effective": ran, "snr_by_output": [50.0, 30.0], "ratios": [0.7, 0.9], "ratio_error": [0.01, 0.02]}
     found = observe(LAYOUT, [a_trial(("a", "b", "b"), state="complete", **attributes)])
     assert found.codes.tolist() == [[1, 0, 2]]
     assert found.snr_db.tolist() == [[50, 30]]
     assert found.ratios.tolist() == [[0.7, 0.9]]
-    assert found.errors.tolist() == [0.01]
+    assert found.errors.tolist() == [[0.01, 0.02]]
     assert found.is_quick.tolist() == [False]
 
 
@@ -60,7 +60,21 @@ def test_an_snr_that_is_no_number_is_the_lowest() -> None:
 
 def test_few_rounds_leave_an_error_however_alike_they_are() -> None:
     trials = [a_trial(("a", "b", "b"), state="rejected-early", ratio_error=error) for error in (0.001, 0.2)]
-    assert observe(LAYOUT, trials).errors.tolist() == [0.03, 0.2]
+    assert observe(LAYOUT, trials).errors.tolist() == [[0.03], [0.2]]
+
+
+def test_an_error_is_that_of_each_ratio_or_of_all_of_them() -> None:
+    two = {"snr_db": 40.0, "ratios": [0.7, 0.9]}
+    trials = [
+        a_trial(("a", "b", "b"), **two, ratio_error=0.01),
+        a_trial(("a", "b", "b"), **two, ratio_error=[0.001, 0.2], state="rejected-early"),
+        a_trial(("a", "b", "b"), **two, ratio_error=[0.01, None]),
+        a_trial(("a", "b", "b"), **two),
+        a_trial(("a", "b", "b"), snr_db=40.0, ratios=[], ratio_error=[], state="untimed"),
+    ]
+    assert observe(LAYOUT, trials).errors[:4].tolist() == [[0.01, 0.01], [0.03, 0.2], [0.01, 0], [0, 0]]
+    with pytest.raises(UsageError, match=r"^trial -1 has 3 numbers in 'ratio_error' and a ratio on 2 targets; set the"):
+        observe(LAYOUT, [a_trial(("a", "b", "b"), **two, ratio_error=[0.01, 0.01, 0.01])])
 
 
 def test_schemes_that_never_ran_are_left_out() -> None:
@@ -187,16 +201,16 @@ def test_a_study_says_what_ran_and_what_was_measured_while_it_runs_and_when_it_i
     outcome = replace(
         outcome,
         quality=Quality(per_output={"y": 50.0, "z": 30.0}, agreement={}, n_samples=64),
-        latency={"cpu-1t": a_latency(0.7, spread=half_width)},
+        latency={"cpu-1t": a_latency(0.7, spread=half_width), "cpu-4t": a_latency(0.9, spread=2 * half_width)},
         effective={**asked, LAYOUT.regions[0]: "float"},
         state=State.COMPLETE,
     )
     journal, space = tmp_path / "study.journal", SearchSpace(choices=LAYOUT.choices, schemes=SCHEMES)
-    running = Study(journal, space, RandomSampler(seed=0))
+    running = Study(journal, space, RandomSampler(seed=0), n_targets=2)
     running.tell(Evaluation(trial=running.ask_for(asked), outcome=outcome))
-    for study in (running, Study(journal, space, RandomSampler(seed=0))):
+    for study in (running, Study(journal, space, RandomSampler(seed=0), n_targets=2)):
         found = observe(LAYOUT, study.told)
         assert found.codes.tolist() == [[0, 2, 2]]
         assert found.snr_db.tolist() == [[50, 30]]
-        assert found.ratios.tolist() == [[0.7]]
-        assert found.errors == pytest.approx([half_width / 1.96])
+        assert found.ratios.tolist() == [[0.7, 0.9]]
+        assert found.errors == pytest.approx(np.array([[half_width, 2 * half_width]]) / 1.96)

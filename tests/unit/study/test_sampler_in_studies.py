@@ -225,6 +225,23 @@ def test_a_highest_ratio_counts_on_every_target() -> None:
     assert (outlook.saving, outlook.attainable) == (0, 0)
 
 
+def test_the_noise_of_the_outlook_is_that_of_each_target() -> None:
+    noise = []
+    for errors in ([0.02, 0.02], [0.02, 0.0]):
+        sampler = StructureSampler(a_layout(), seed=0)
+        study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
+        for name in CHOICES:
+            study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
+            snr_db, ratio = objectives(suggested(trial := study.ask()))
+            trial.set_user_attr("ratio_error", errors)
+            study.tell(trial, [snr_db, ratio, ratio])
+        suggested(study.ask())
+        outlook = sampler.outlook()
+        assert outlook is not None
+        noise.append(outlook.noise)
+    assert 0 < noise[1] == pytest.approx(noise[0] / 2)
+
+
 def test_a_complete_trial_without_ratios_makes_no_gain_unknown() -> None:
     sampler = StructureSampler(a_layout(), seed=0)
     study = optuna.create_study(direction="maximize", sampler=sampler)

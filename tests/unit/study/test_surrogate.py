@@ -15,7 +15,7 @@ def observations(n: int, *, seed: int = 0, n_outputs: int = 1, n_targets: int = 
     codes = np.array([[rng.choice(np.flatnonzero(row)) for row in layout.allowed] for _ in range(n)])
     snr_db = -10 * np.log10(landscape.noise_of(codes)) + 0.4 * rng.standard_normal((n, n_outputs))
     ratios = landscape.ratios_of(codes) + 0.01 * rng.standard_normal((n, n_targets))
-    return Observations(codes, snr_db, ratios, np.full(n, 0.01), np.zeros(n, dtype=bool))
+    return Observations(codes, snr_db, ratios, np.full((n, n_targets), 0.01), np.zeros(n, dtype=bool))
 
 
 def fitted(found: Observations, n: int, n_targets: int = 1) -> Surrogate:
@@ -40,7 +40,7 @@ def test_its_intervals_hold_what_they_say() -> None:
         found = observations(150, seed=seed)
         new = found.of(slice(60, None))
         predicted = fitted(found, 60).predict(new.codes)
-        errors = np.hypot(predicted.ratio_errors[:, 0], new.errors)
+        errors = np.hypot(predicted.ratio_errors, new.errors)[:, 0]
         inside.append(
             (
                 np.mean(np.abs(predicted.snr_db - new.snr_db[:, 0]) < 1.645 * predicted.snr_error_db),
@@ -63,6 +63,15 @@ def test_an_evaluation_that_was_stopped_early_counts_less() -> None:
     quick = Observations(whole.codes, whole.snr_db, whole.ratios, whole.errors, np.ones(60, dtype=bool))
     sure, unsure = (fitted(found, 60).predict(whole.codes) for found in (whole, quick))
     assert (unsure.snr_error_db > sure.snr_error_db).all()
+
+
+def test_a_target_that_was_measured_better_is_known_better() -> None:
+    found = observations(60)
+    both = Observations(
+        found.codes, found.snr_db, np.repeat(found.ratios, 2, axis=1), np.tile([0.001, 0.2], (60, 1)), found.is_quick
+    )
+    predicted = fitted(both, 60, n_targets=2).predict(observations(30, seed=9).codes)
+    assert (predicted.ratio_errors[:, 0] < predicted.ratio_errors[:, 1]).all()
 
 
 def test_the_mean_of_the_draws_is_near_the_mean() -> None:

@@ -13,7 +13,7 @@ def told(trust: Trust, errors: float, n: int = 40, seed: int = 0) -> Trust:
     snr_db = 30 + errors * 2 * rng.standard_normal((n, 1))
     ratios = 0.5 + errors * 0.02 * rng.standard_normal((n, 1))
     trust.compare(
-        predicted, Observations(np.zeros((n, 1), dtype=np.int64), snr_db, ratios, np.zeros(n), np.zeros(n, bool))
+        predicted, Observations(np.zeros((n, 1), dtype=np.int64), snr_db, ratios, np.zeros((n, 1)), np.zeros(n, bool))
     )
     return trust
 
@@ -36,9 +36,17 @@ def test_candidates_that_equal_float_as_predicted_refute_nothing() -> None:
     trust, n = Trust(), 40
     predicted = Prediction(np.full(n, 119.9), np.full(n, 1.0), np.full((n, 1), 0.5), np.full((n, 1), 0.02))
     codes, ratios = np.zeros((n, 1), dtype=np.int64), np.full((n, 1), 0.5)
-    trust.compare(predicted, Observations(codes, np.full((n, 1), 200.0), ratios, np.zeros(n), np.zeros(n, bool)))
+    trust.compare(predicted, Observations(codes, np.full((n, 1), 200.0), ratios, np.zeros((n, 1)), np.zeros(n, bool)))
     assert trust.generic_share == 0
     assert trust.stretch[0] < 1
+
+
+def test_a_ratio_that_was_measured_badly_excuses_those_on_other_targets_nothing() -> None:
+    trust, n = Trust(), 40
+    predicted = Prediction(np.full(n, 30.0), np.full(n, 2.0), np.full((n, 2), 0.5), np.full((n, 2), 0.02))
+    codes, snr_db, off = np.zeros((n, 1), dtype=np.int64), np.full((n, 1), 30.0), np.full((n, 2), 0.56)
+    trust.compare(predicted, Observations(codes, snr_db, off, np.tile([0.0, 1.0], (n, 1)), np.zeros(n, bool)))
+    assert trust.stretch[1] > 1.5
 
 
 def test_a_few_evaluations_refute_nothing() -> None:
@@ -61,7 +69,7 @@ def test_evaluations_without_a_latency_say_nothing_of_ratios() -> None:
     trust = Trust()
     predicted = Prediction(np.full(2, 30.0), np.full(2, 2.0), np.full((2, 1), 0.5), np.full((2, 1), 0.02))
     codes = np.zeros((2, 1), dtype=np.int64)
-    found = Observations(codes, np.full((2, 1), 30.0), np.array([[0.5], [np.nan]]), np.zeros(2), np.zeros(2, bool))
+    found = Observations(codes, np.full((2, 1), 30.0), np.array([[0.5], [np.nan]]), np.zeros((2, 1)), np.zeros(2, bool))
     for _ in range(30):
         trust.compare(predicted, found)
     assert np.isfinite(trust.stretch).all()
@@ -75,7 +83,7 @@ def test_models_of_an_earlier_study_are_fitted_step_by_step() -> None:
     codes = rng.integers(0, 2, (150, 6)) * rng.integers(1, 3, (150, 6)) * layout.allowed[:, 1:].all(axis=1)
     ratios = landscape.ratios_of(codes) + 0.1 * rng.standard_normal((150, 1))
     snr_db = -10 * np.log10(landscape.noise_of(codes) + 1e-9)
-    found = Observations(codes, snr_db, ratios, np.zeros(150), np.zeros(150, bool))
+    found = Observations(codes, snr_db, ratios, np.zeros((150, 1)), np.zeros(150, bool))
     surrogate, trust = believe(layout, found, None)
     assert surrogate.n_observed == 150
     assert trust.n_recent == 60
