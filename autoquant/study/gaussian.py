@@ -22,7 +22,7 @@ class Posterior:
         variances: Of the observations; shape (n,).
         root: Lower Cholesky factor of the observations' covariance; shape (n, n).
         observed: Shape (n,).
-        mean: Of the weights; shape (U,).
+        mean: Of the weights, or what is taken for it; shape (U,).
         log_evidence: Log density of the observations, without its constant.
     """
 
@@ -39,15 +39,15 @@ class Posterior:
         return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
 
     def draws(self, rng: np.random.Generator, n: int) -> Floats:
-        """Weights of independent draws, shape (n, U).
+        """Weights of independent draws around the mean, shape (n, U).
 
         References:
             Journel and Huijbregts, "Mining Geostatistics", 1978 (conditioning by kriging, Matheron's rule).
         """
         prior = rng.standard_normal((n, self.mean.size))
-        noise = np.sqrt(self.variances) * rng.standard_normal((n, len(self.observed)))
-        missing = self.observed - prior @ self.design.T - noise
-        return np.asarray(prior + cho_solve((self.root, True), missing.T, check_finite=False).T @ self.design)
+        seen = prior @ self.design.T + np.sqrt(self.variances) * rng.standard_normal((n, len(self.observed)))
+        explained = cho_solve((self.root, True), seen.T, check_finite=False).T @ self.design
+        return np.asarray(self.mean + prior - explained)
 
 
 def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:

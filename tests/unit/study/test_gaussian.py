@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,15 @@ def test_draws_have_the_posterior_mean_and_covariance() -> None:
     covariance = np.linalg.inv(np.eye(3) + design.T @ design / 0.5)
     assert np.allclose(draws.mean(axis=0), found.mean, atol=0.02)
     assert np.allclose(np.cov(draws.T), covariance, atol=0.02)
+
+
+def test_draws_are_around_a_mean_that_was_moved() -> None:
+    design = np.random.default_rng(0).standard_normal((4, 3))
+    found = condition(design, np.ones(4), np.full(4, 0.5))
+    step = np.array([0.5, -1.0, 0.0])
+    moved = replace(found, mean=found.mean + step)
+    before, after = (each.draws(np.random.default_rng(1), 10) for each in (found, moved))
+    assert np.allclose(after - before, step)
 
 
 def test_without_observations_it_is_the_prior() -> None:
