@@ -116,14 +116,18 @@ class _Beliefs:
         )
 
     def evaluated(self) -> Prediction:
-        """Of the evaluated assignments: what is predicted and what was measured, weighted by their variances."""
+        """Of the evaluated assignments: what is predicted and what was measured, weighted by their variances.
+
+        A ratio is predicted from the other evaluations, an SNR from its own too.
+        """
         predicted, found = self.predict(self.found.codes), self.found
-        errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)
         snr_db, snr_error_db = _combined(
             predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), self.snr_errors_db
         )
-        ratios, ratio_errors = _combined(predicted.ratios, predicted.ratio_errors, found.ratios, errors)
-        return Prediction(snr_db, snr_error_db, ratios, ratio_errors)
+        ratios, errors = self.surrogate.left_out(found)
+        measured_errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)
+        ratios, errors = _combined(ratios, self.trust.stretch[1] * errors, found.ratios, measured_errors)
+        return Prediction(snr_db, snr_error_db, ratios, errors)
 
     def solve(self, layout: Layout, min_snr_db: float, missed: Set[bytes], seconds: float) -> Fastest:
         """Solve for the demand, and again with ever less noise as long as what is found is too uncertain.

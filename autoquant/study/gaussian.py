@@ -38,6 +38,16 @@ class Posterior:
         explained = solve_triangular(self.root, self.design @ design.T, lower=True, check_finite=False)
         return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
 
+    def left_out(self) -> tuple[Floats, Floats]:
+        """How far each observation is from what the others say, and the variance of that without its own noise; (n,).
+
+        References:
+            Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, equation 5.12.
+        """
+        precision = cho_solve((self.root, True), np.eye(len(self.observed)), check_finite=False)
+        variances = 1 / np.diag(precision)
+        return variances * (precision @ self.observed), np.maximum(variances - self.variances, 0.0)
+
     def draws(self, rng: np.random.Generator, n: int) -> Floats:
         """Weights of independent draws around the mean, shape (n, U).
 

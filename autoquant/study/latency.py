@@ -98,6 +98,11 @@ class LatencyModel:
         mean = design @ self._mean + spread @ self._posterior.mean
         return mean, self._posterior.variance(spread) + self.error**2
 
+    def left_out(self, ratios: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance, as in ``predict``, of what the other ratios say of each that it was fitted to; (n,)."""
+        distances, variances = self._posterior.left_out()
+        return ratios - distances, variances + self.error**2
+
     def coefficients(self) -> Floats:
         """By the mean of the posterior: the constant, those of each region by scheme (float first), those of borders.
 

@@ -127,6 +127,18 @@ class Surrogate:
             ratio_errors=np.sqrt(np.stack([variance for _, variance in latency], axis=1)),
         )
 
+    def left_out(self, found: Observations) -> tuple[Floats, Floats]:
+        """Ratios of the evaluations that it was fitted to, each predicted from the others, and standard deviations.
+
+        Returns:
+            NaN where there was no latency; shapes (n, T).
+        """
+        timed, ratios, errors = found.is_timed, np.full(found.ratios.shape, np.nan), np.full(found.ratios.shape, np.nan)
+        for i, latency in enumerate(self._latency if timed.any() else []):
+            ratios[timed, i], variances = latency.left_out(found.ratios[timed, i])
+            errors[timed, i] = np.sqrt(variances)
+        return ratios, errors
+
     def landscape(self) -> Landscape:
         """The mean of the posterior."""
         noise = np.stack([model.table() for model in self._noise.values()])

@@ -10,14 +10,16 @@ from autoquant.domain.space import SearchSpace
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Layout
+from autoquant.study.observed import observe
 from autoquant.study.study import Study
+from autoquant.study.trust import believe
 from tests.unit.study.layouts import CHOICES, SCHEMES, a_landscape, a_layout, every_assignment
 
 N_REGIONS = 6
 
 
-def a_latency(ratio: float) -> Latency:
-    low, high = ratio - 0.002, ratio + 0.002
+def a_latency(ratio: float, half_width: float) -> Latency:
+    low, high = ratio - half_width, ratio + half_width
     return Latency(
         median_ms=ratio, low_ms=low, high_ms=high, ratio=ratio, ratio_low=low, ratio_high=high, n_rounds=9, n_sessions=1
     )
@@ -43,11 +45,17 @@ def a_study(
 
 
 def tell(
-    study: Study, trial: Trial, snr_db: float, ratio: float, state: State = State.COMPLETE, error_db: float = 0.0
+    study: Study,
+    trial: Trial,
+    snr_db: float,
+    ratio: float,
+    state: State = State.COMPLETE,
+    error_db: float = 0.0,
+    half_width: float = 0.002,
 ) -> None:
     measurement = Measurement(
         quality=Quality(per_output={"y": snr_db}, agreement={}, n_samples=4, error_db=error_db),
-        latency={"cpu-1t": a_latency(ratio)},
+        latency={"cpu-1t": a_latency(ratio, half_width)},
         digest=str(trial.number),
         effective=trial.assignment,
         state=state,
@@ -166,3 +174,17 @@ def test_an_uncertain_snr_above_the_demand_is_not_taken_at_its_word(
     tell(study, lucky, 45.0, 0.1, error_db=error_db)
     found = fastest_predicted(study, layout, min_snr_db=40, prior=None, seconds=600)
     assert (found.assignment == lucky.assignment) is is_taken
+
+
+def test_a_measurement_counts_once(tmp_path: Path) -> None:
+    layout, half_width = a_layout(N_REGIONS), 0.1
+    study = a_study(tmp_path, layout, a_landscape(layout), n_trials=4)
+    lucky = study.ask_for({RegionId(region): "b" for region in layout.regions})
+    tell(study, lucky, 45.0, 0.1, half_width=half_width)
+    found = fastest_predicted(study, layout, min_snr_db=40, prior=None, seconds=10)
+    assert found.assignment == lucky.assignment
+    codes = layout.encode(dict.fromkeys(map(str, layout.regions), "b"))
+    surrogate, _ = believe(layout, observe(layout, study.told), None)
+    with_it = surrogate.predict(codes[None]).ratio_errors[0, 0]
+    twice = 1 / np.sqrt(with_it**-2 + (half_width / 1.96) ** -2)
+    assert found.ratio_errors[0] > 1.05 * twice

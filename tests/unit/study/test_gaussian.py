@@ -20,6 +20,18 @@ def test_it_is_ridge_regression(n: int, n_weights: int, seed: int) -> None:
     assert np.allclose(found.variance(further), np.diag(further @ covariance @ further.T))
 
 
+@given(st.integers(2, 8), st.integers(1, 8), st.integers(0, 99))
+def test_what_the_others_say_of_an_observation_is_said_without_it(n: int, n_weights: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    design, observed, variances = rng.standard_normal((n, n_weights)), rng.standard_normal(n), rng.uniform(0.1, 2, n)
+    distances, found = condition(design, observed, variances).left_out()
+    for i in range(n):
+        others = np.arange(n) != i
+        without = condition(design[others], observed[others], variances[others])
+        assert np.isclose(observed[i] - distances[i], design[i] @ without.mean)
+        assert np.isclose(found[i], without.variance(design[i : i + 1])[0])
+
+
 def test_draws_have_the_posterior_mean_and_covariance() -> None:
     rng = np.random.default_rng(0)
     design = rng.standard_normal((4, 3))

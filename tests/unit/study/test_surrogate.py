@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,19 @@ def test_more_evaluations_leave_less_doubt() -> None:
     few, many = (fitted(found, n).predict(found.codes[150:]) for n in (20, 140))
     assert (many.snr_error_db < few.snr_error_db).mean() > 0.9
     assert (many.ratio_errors < few.ratio_errors).all()
+
+
+def test_a_ratio_that_is_left_out_moves_nothing_that_the_others_say_of_it() -> None:
+    found = observations(40, n_targets=2)
+    untimed = np.arange(40) == 3
+    found = replace(found, ratios=np.where(untimed[:, None], np.nan, found.ratios))
+    surrogate = Surrogate(a_layout(N_REGIONS), 2)
+    surrogate.fit(found)
+    ratios, errors = surrogate.left_out(found)
+    after = surrogate.predict(found.codes)
+    assert (np.isnan(ratios) == untimed[:, None]).all()
+    assert (np.abs(ratios - found.ratios) > np.abs(after.ratios - found.ratios))[~untimed].all()
+    assert (errors > after.ratio_errors)[~untimed].all()
 
 
 def test_an_evaluation_that_was_stopped_early_counts_less() -> None:
