@@ -1,6 +1,7 @@
 """Metrics and the three parts of the data, through the whole command."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ def test_a_metric_that_fails_on_candidates_alone_costs_them_and_not_the_search(s
     assert "metric: metric 'raises_for_candidates'" in pd.read_csv("run/trials.csv")["reason"].dropna().iloc[-1]
     autoquant.search("example:digits", metrics=[metric], budget=Budget(trials=3), out="other")
     assert not any(member["assignment"] for member in members_of("other"))
-    assert Path("other/log.txt").read_text().count("not the float model") == 2
+    left_out = re.findall(r"(t\d+)\.onnx is not delivered: metric", Path("other/log.txt").read_text())
+    assert {"t0001", "t0002"} <= set(left_out), "the two recipes; the preprocessed model may be left out too"
 
 
 @pytest.mark.usefixtures("own_metrics")
