@@ -11,7 +11,7 @@ from autoquant.api.deadline import MOST_SHARE, N_FINALISTS, REFINE_SHARE, Deadli
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
-from autoquant.domain.scheme import FLOAT
+from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import DataError, ModelError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
@@ -326,8 +326,12 @@ class Trials:
             if self.study.enqueue(probe) and self.has_prior:
                 self._untimed.add(self._key(probe))
 
+    @property
+    def _recipes(self) -> dict[tuple[str, ...], Scheme]:
+        return {self._key(self.space.uniform(name)): scheme for name, scheme in self.space.schemes.items()}
+
     def _mixed_earlier(self) -> set[RegionId]:
-        recipes = {self._key(self.space.uniform(name)) for name in self.space.schemes}
+        recipes = self._recipes
         mixes = (
             evaluation.trial.assignment
             for evaluation in self.study.evaluations[: self._n_earlier]
@@ -340,7 +344,7 @@ class Trials:
 
         They are always the most accurate, and tell little of the schemes that save more.
         """
-        recipes = {self._key(self.space.uniform(name)): scheme for name, scheme in self.space.schemes.items()}
+        recipes = self._recipes
         recipes.pop(self._key({}), None)  # no region may take it
         best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
         for evaluation in self.study.evaluations:

@@ -88,7 +88,7 @@ class Bench:
         feeds: Evaluation samples, in memory, without those that there was no time for.
         seed: Of orders and resampling.
         seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
-            As long are the first candidates together to run them at most, 16 each in any case.
+            The first candidates together run them for two fifths of it at most, but 16 each in any case.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
         silent: Those that are 0 on all samples, beside others that are not: no SNR can be said of them.
