@@ -195,12 +195,22 @@ class Planner:
         """Whether onnxruntime runs the producer of these floats in float.
 
         It does so where a QuantizeLinear is among other readers, and where the only reader is a Relu or Clip: it looks
-        for the QuantizeLinear behind that.
+        for the QuantizeLinear behind that. A product of 16 bits and a constant behind it become a Gemm whose int32 bias
+        has steps so small that it overflows.
         """
         readers = self.graph.consumers.get(tensor, ())
-        if len(readers) == 1 and tensor not in self.graph.pinned and kind_of(readers[0]) is Kind.CLIPPING:
+        is_alone = len(readers) == 1 and tensor not in self.graph.pinned
+        if is_alone and (kind_of(readers[0]) is Kind.CLIPPING or self._is_bias_of_16_bits(readers[0], tensor, plan)):
             return True
         return any(reader.index in plan.integer and kind_of(reader) is not Kind.SAME_RANGE for reader in readers)
+
+    def _is_bias_of_16_bits(self, reader: Node, product: TensorName, plan: Plan) -> bool:
+        """Whether a node adds a constant to a MatMul of two activations of 16 bits."""
+        producer = self.graph.producer[product]
+        if producer.op_type != "MatMul" or reader.op_type != "Add":
+            return False
+        is_wide = plan.schemes[producer.index].activation.dtype.bits == 16
+        return is_wide and any(map(self.graph.is_constant, reader.inputs))
 
     def _takes_integers(self, reader: Node, plan: Plan, wanted: dict[TensorName, bool]) -> bool:
         if reader.index in plan.absorbed:

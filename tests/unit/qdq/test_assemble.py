@@ -277,3 +277,10 @@ def test_a_gemm_of_which_one_reader_takes_integers_runs_on_integers(tmp_path: Pa
     kernels = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
     assert {"QGemm", "QLinearMul", "HardSigmoid"} <= set(kernels)
     assert "Gemm" not in kernels
+
+
+def test_what_is_added_to_a_product_of_16_bits_overflows_nowhere() -> None:
+    """onnxruntime quantizes the bias of the Gemm that it would make of them at the product of both scales."""
+    body = "s = Softmax(x) t = Transpose(s) m = MatMul(s, t) a = Add(m, b) y = Sigmoid(a)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"b": 4 * floats(4)}))
+    assert snr_db(case, case.quantized(exact(U16S8), {"a": None}).model) > 60

@@ -159,6 +159,13 @@ def test_floats_behind_a_gemm_reach_it_through_operators_that_move_values() -> N
     assert set(plan.entries) == {(X, DType.U8), (T, DType.U8)}
 
 
+@pytest.mark.parametrize(("taken", "written"), [(U8S8_TENSOR, set()), (U16S8, {"m"})], ids=["8 bits", "16 bits"])
+def test_a_product_of_16_bits_is_quantized_before_a_constant_is_added(taken: Scheme, written: set[str]) -> None:
+    body = "m = MatMul(x, x) y = Add(m, b)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"b": floats(4)}))
+    assert set(case.quantized(taken, {"y": None}).plan.produced) == written
+
+
 def test_a_tensor_is_converted_for_readers_of_another_type_only() -> None:
     body = "a = Sigmoid(x) y = Sigmoid(a) z = Sigmoid(a)"
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
