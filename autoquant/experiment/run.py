@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +31,7 @@ _SMOKE_SECONDS = 20.0
 _SMOKE_TRIALS = 3
 Ratios = Mapping[int, float | None]
 _NO_RATIOS: Ratios = dict.fromkeys(DEMANDS_DB)
+Yardsticks = Mapping[str, tuple[str, Ratios]]
 _ZOO_ADVICE = "make it: python -m experiments.zoo"
 _FILE_ADVICE = "give the path of an .onnx model"
 
@@ -66,22 +67,13 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
         OutputError: The reports cannot be written.
     """
     job = read_job(file)
-    previous = _previous(reports / job.name, smoke=smoke)
+    environment = describe_environment()
+    earlier = _earlier(reports / job.name, smoke=smoke)
+    before = _yardsticks(job, [run for run in earlier if not differences(run.environment, environment)])
     folder = _new_folder(reports / job.name, reports / _RUNS / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
-    environment = describe_environment()
-    changes = () if previous is None else tuple(differences(previous.environment, environment))
-    summary = JobSummary(
-        job=job.name,
-        date=folder.name,
-        previous_date=None if previous is None else previous.date,
-        job_sha256=job.sha256,
-        environment=environment,
-        rows=(),
-        environment_changes=changes,
-    )
-    before = {} if previous is None or changes else {row.model: row.best_ratio for row in _results(previous)}
+    summary = _head(job, folder.name, environment, earlier, {date for date, _ in before.values()})
     for row in _rows(job, folder, runs, before, smoke=smoke):
         rows.append(row)
         waiting = [_row(asked.name, before, "it was not searched yet") for asked in job.searches[len(rows) :]]
@@ -95,6 +87,25 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     return JobOutcome(folder / "summary.md", is_missed)
 
 
+def _head(
+    job: Job, date: str, environment: Mapping[str, object], earlier: Sequence[JobSummary], dates: Collection[str]
+) -> JobSummary:
+    """A summary without rows: what they are compared with, the runs of these dates, or why with none."""
+    compared = [run for run in earlier if run.date in dates]
+    found = compared or [run for run in earlier if any(row.error is None for row in run.rows)]
+    changes = tuple(differences(found[0].environment, environment)) if found else ()
+    return JobSummary(
+        job=job.name,
+        date=date,
+        previous_date=found[0].date if compared or changes else None,
+        job_changed_since=next((run.date for run in compared if run.job_sha256 != job.sha256), None),
+        job_sha256=job.sha256,
+        environment=environment,
+        rows=(),
+        environment_changes=changes,
+    )
+
+
 def _write(summary: JobSummary, folder: Path) -> None:
     with writing(folder, option="--reports"):
         for name, text in (("summary.json", summary.json()), ("summary.md", summary.markdown())):
@@ -103,21 +114,24 @@ def _write(summary: JobSummary, folder: Path) -> None:
             os.replace(part, folder / name)
 
 
-def _rows(job: Job, folder: Path, runs: Path, before: Mapping[str, Ratios], *, smoke: bool) -> Iterator[JobRow]:
+def _rows(job: Job, folder: Path, runs: Path, before: Yardsticks, *, smoke: bool) -> Iterator[JobRow]:
     is_ended = False
     for asked in job.searches:
         row = _row(asked.name, before, f"it was not searched, {ENDED_BY_USER}" if is_ended else None)
         if not is_ended:
-            row, is_ended = _searched(row, asked, folder, runs, smoke=smoke)
+            row = _searched(row, asked, folder, runs, smoke=smoke)
+            is_ended = row.is_ended
         yield row if smoke else replace(row, missed=tuple(_missed(row, asked.demands)))
 
 
-def _row(model: str, before: Mapping[str, Ratios], error: str | None) -> JobRow:
+def _row(model: str, before: Yardsticks, error: str | None) -> JobRow:
     """Of a model that was not searched so far."""
+    date, ratios = before.get(model, (None, None))
     return JobRow(
         model=model,
         best_ratio=_NO_RATIOS,
-        previous=before.get(model),
+        previous=ratios,
+        previous_date=date,
         n_evaluations=0,
         seconds=0.0,
         error=error,
@@ -125,30 +139,30 @@ def _row(model: str, before: Mapping[str, Ratios], error: str | None) -> JobRow:
     )
 
 
-def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> tuple[JobRow, bool]:
-    """The row with what a search found, and whether the user ended it."""
+def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> JobRow:
+    """The row with what a search found."""
     if asked.is_absent:
         advice = _ZOO_ADVICE if asked.is_of_zoo else _FILE_ADVICE
-        return replace(row, error=f"there is no file {_short(asked.model)}; {advice}"), False
+        return replace(row, error=f"there is no file {_short(asked.model)}; {advice}")
     start = time.perf_counter()
     try:
         result = _run(_brief(asked) if smoke else asked, runs / asked.name)
         with writing(folder, option="--reports"):
             shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
     except KeyboardInterrupt:
-        return replace(row, error=ENDED_BY_USER, seconds=_since(start)), True
+        return replace(row, error=ENDED_BY_USER, seconds=_since(start), is_ended=True)
     except AutoquantError as error:
-        return replace(row, error=str(error), seconds=_since(start)), False
+        return replace(row, error=str(error), seconds=_since(start))
     except Exception as error:  # a fault of ours must not stop the other models
-        return replace(row, error=_fault(error, runs / f"{asked.name}-fault.txt"), seconds=_since(start)), False
+        return replace(row, error=_fault(error, runs / f"{asked.name}-fault.txt"), seconds=_since(start))
     ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
     n_evaluations = len(result.record.evaluations)
-    found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start))
     is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
+    found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start), is_ended=is_ended)
     if reasons := _why_nothing(result.record, is_ended=is_ended, smoke=smoke):
         nothing = f"no quantized candidate was measured: {reasons[0]}"
         found = replace(found, best_ratio=_NO_RATIOS, error=nothing)
-    return found, is_ended
+    return found
 
 
 def _fault(error: Exception, file: Path) -> str:
@@ -239,20 +253,25 @@ def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     raise OutputError(f"{folder}: there are too many runs of {date}; remove some")
 
 
-def _previous(folder: Path, *, smoke: bool) -> JobSummary | None:
-    """The latest run of the same kind with a readable summary and a result for some model."""
+def _earlier(folder: Path, *, smoke: bool) -> list[JobSummary]:
+    """The runs of the same kind that have a readable summary, the latest first."""
+    found = []
     for path in sorted(folder.glob("*/summary.json"), key=lambda path: _order(path.parent.name), reverse=True):
-        if (_SMOKE in path.parent.name) is not smoke:
-            continue
-        with suppress(OSError, AutoquantError):
-            found = read_summary(path.read_text(encoding="utf-8"))
-            if _results(found):
-                return found
-    return None
+        if (_SMOKE in path.parent.name) is smoke:
+            with suppress(OSError, UnicodeDecodeError, AutoquantError):
+                found.append(read_summary(path.read_text(encoding="utf-8")))
+    return found
 
 
-def _results(summary: JobSummary) -> list[JobRow]:
-    return [row for row in summary.rows if row.error is None]
+def _yardsticks(job: Job, runs: Sequence[JobSummary]) -> Yardsticks:
+    """By model, date and ratios of the first of the runs that has a result which the user did not cut short."""
+    names = {asked.name for asked in job.searches}
+    found: dict[str, tuple[str, Ratios]] = {}
+    for run in runs:
+        for row in run.rows:
+            if row.model in names and row.error is None and not row.is_ended:
+                found.setdefault(row.model, (run.date, row.best_ratio))
+    return found
 
 
 def _order(name: str) -> tuple[str, int]:

@@ -22,8 +22,9 @@ class JobSummary:
     Attributes:
         job: Its name.
         date: Name of the run's folder: the day, and what tells runs of a day apart.
-        previous_date: That of the run before, which the changes are against.
-        environment_changes: Why that one was measured in another environment; empty where it was not.
+        previous_date: Of the latest run that a row is compared with, or of the one that is in another environment.
+        job_changed_since: Of the latest run compared with whose job file was another one; None where there is none.
+        environment_changes: What keeps all rows from being compared; empty where nothing does.
         job_sha256: Of the job file.
         environment: Machine and versions.
         rows: One per model.
@@ -35,6 +36,7 @@ class JobSummary:
     job_sha256: str
     environment: Mapping[str, object]
     rows: tuple[JobRow, ...]
+    job_changed_since: str | None = None
     environment_changes: tuple[str, ...] = ()
 
     def json(self) -> str:
@@ -44,10 +46,12 @@ class JobSummary:
                 "model": row.model,
                 "best_ratio": _with_text_keys(row.best_ratio),
                 "previous": None if row.previous is None else _with_text_keys(row.previous),
+                "previous_date": row.previous_date,
                 "n_evaluations": row.n_evaluations,
                 "seconds": row.seconds,
                 "error": row.error,
                 "missed": list(row.missed),
+                "is_ended": row.is_ended,
             }
             for row in self.rows
         ]
@@ -56,6 +60,7 @@ class JobSummary:
             "job": self.job,
             "date": self.date,
             "previous_date": self.previous_date,
+            "job_changed_since": self.job_changed_since,
             "environment_changes": list(self.environment_changes),
             "job_sha256": self.job_sha256,
             "environment": dict(self.environment),
@@ -70,6 +75,7 @@ class JobSummary:
             job=self.job,
             date=self.date,
             previous_date=self.previous_date,
+            job_changed_since=self.job_changed_since,
             environment_changes=self.environment_changes,
         )
 
@@ -90,6 +96,7 @@ def read_summary(text: str) -> JobSummary:
         job=found.job,
         date=found.date,
         previous_date=found.previous_date,
+        job_changed_since=found.job_changed_since,
         job_sha256=found.job_sha256,
         environment=found.environment,
         rows=tuple(JobRow(**{**dict(row), "missed": tuple(row.missed)}) for row in found.rows),
@@ -109,10 +116,12 @@ class _Row(_Part):
     model: str
     best_ratio: dict[int, float | None]
     previous: dict[int, float | None] | None
+    previous_date: str | None = None
     n_evaluations: int
     seconds: float
     error: str | None
     missed: list[str]
+    is_ended: bool = False
 
 
 class _Document(_Part):
@@ -120,6 +129,7 @@ class _Document(_Part):
     job: str
     date: str
     previous_date: str | None
+    job_changed_since: str | None = None
     environment_changes: list[str] = []
     job_sha256: str
     environment: dict[str, object]

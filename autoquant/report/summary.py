@@ -53,11 +53,13 @@ class JobRow:
     Attributes:
         model: Its name in the job.
         best_ratio: By demand in dB, 1.0 where only float meets it; None where there is no result.
-        previous: The same of the previous run of the job; None where there was none in this environment.
+        previous: The same of the last run here that has a result and was not cut short by the user; None without one.
+        previous_date: Of that run.
         n_evaluations: Made in this run.
         seconds: Wall-clock of the search.
         error: Why there is no result, one sentence.
         missed: A sentence for each stated demand that was missed.
+        is_ended: Whether the user ended the search.
     """
 
     model: str
@@ -67,6 +69,8 @@ class JobRow:
     seconds: float
     error: str | None
     missed: tuple[str, ...]
+    previous_date: str | None = None
+    is_ended: bool = False
 
 
 def best_member_at(front: Front, demand_db: float, target: str | None = None) -> Member:
@@ -223,6 +227,7 @@ def job_summary_markdown(
     job: str,
     date: str,
     previous_date: str | None = None,
+    job_changed_since: str | None = None,
     environment_changes: Sequence[str] = (),
 ) -> str:
     """Render ``summary.md`` of a nightly job.
@@ -231,10 +236,11 @@ def job_summary_markdown(
         rows: One per model.
         job: Name of the job.
         date: Day of this run.
-        previous_date: Day of the run that ``JobRow.previous`` comes from.
-        environment_changes: Why that run was measured in another environment, so that no change can be told.
+        previous_date: Day of the latest run that ``JobRow.previous`` comes from.
+        job_changed_since: Day of the latest of these runs whose job file was another one.
+        environment_changes: Why the latest run was measured in another environment, so that no change can be told.
     """
-    against = _against(previous_date, environment_changes)
+    against = _against(rows, previous_date, job_changed_since, environment_changes)
     table = [_job_row(row, is_comparable=not environment_changes) for row in rows]
     return "\n".join([*_job_head(rows, job, date, against), *table, *_job_remarks(rows), ""])
 
@@ -310,13 +316,18 @@ def _evaluations_lines(record: RunRecord) -> list[str]:
     return lines if foresight is None else [*lines, foresight_sentence(foresight)]
 
 
-def _against(previous_date: str | None, environment_changes: Sequence[str]) -> str:
+def _against(
+    rows: Sequence[JobRow], previous_date: str | None, job_changed_since: str | None, environment_changes: Sequence[str]
+) -> str:
     if previous_date is None:
         return ""
     if environment_changes:
         changes = _one_line("; ".join(environment_changes))
         return f"; {previous_date} was measured in another environment ({changes}), so that no change is told"
-    return f"; in brackets the change against {previous_date}"
+    others = [row for row in rows if row.error is None and row.previous_date not in (None, previous_date)]
+    of_others = [f", of {_one_line(row.model)} against {row.previous_date}" for row in others]
+    job = "" if job_changed_since is None else f"; the job file has changed since {job_changed_since}"
+    return f"; in brackets the change against {previous_date}{''.join(of_others)}{job}"
 
 
 def _job_head(rows: Sequence[JobRow], job: str, date: str, against: str) -> list[str]:

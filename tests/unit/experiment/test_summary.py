@@ -20,6 +20,8 @@ def a_summary() -> JobSummary:
         seconds=12.5,
         error=None,
         missed=("At 40 dB the ratio is 0.600, 0.500 was demanded.",),
+        previous_date="2026-06-30",
+        is_ended=True,
     )
     bad = JobRow(
         model="bad",
@@ -37,6 +39,7 @@ def a_summary() -> JobSummary:
         job_sha256="ab" * 32,
         environment={"cpu": "Imaginary 9000"},
         rows=(good, bad),
+        job_changed_since="2026-06-30",
     )
 
 

@@ -200,6 +200,18 @@ def test_a_first_job_has_no_changes() -> None:
     assert "## " not in text
 
 
+def test_a_model_that_is_compared_with_an_older_run_is_named() -> None:
+    older, failed = (a_row(name, previous_date="2026-06-30") for name in ("opennsfw", "broken"))
+    rows = [a_row(previous_date="2026-07-01"), older, replace(failed, error="It is no ONNX model.")]
+
+    text = job_summary_markdown(
+        rows, job="nightly", date="2026-07-02", previous_date="2026-07-01", job_changed_since="2026-06-30"
+    )
+
+    against = "in brackets the change against 2026-07-01, of opennsfw against 2026-06-30"
+    assert f"; {against}; the job file has changed since 2026-06-30.\n" in text
+
+
 def test_a_job_without_models_is_still_a_table() -> None:
     lines = job_summary_markdown([], job="nightly", date="2026-07-02").splitlines()
 
