@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
 from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, failure_sentences
-from autoquant.domain.front import RunRecord
+from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import Job, ModelSearch, read_job
@@ -31,7 +32,8 @@ _SMOKE_SECONDS = 20.0
 _SMOKE_TRIALS = 3
 Ratios = Mapping[int, float | None]
 _NO_RATIOS: Ratios = dict.fromkeys(DEMANDS_DB)
-Yardsticks = Mapping[str, tuple[str, Ratios]]
+Rows = tuple[JobRow, ...]
+Yardsticks = Mapping[tuple[str, str], tuple[str, Ratios]]
 _ZOO_ADVICE = "make it: python -m experiments.zoo"
 _FILE_ADVICE = "give the path of an .onnx model"
 
@@ -74,16 +76,14 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     runs = reports / _RUNS / job.name / folder.name
     rows: list[JobRow] = []
     summary = _head(job, folder.name, environment, earlier, {date for date, _ in before.values()})
-    for row in _rows(job, folder, runs, before, smoke=smoke):
-        rows.append(row)
-        waiting = [_row(asked.name, before, "it was not searched yet") for asked in job.searches[len(rows) :]]
-        _write(replace(summary, rows=(*rows, *waiting)), folder)
-        on_line(_line(row))
-    is_missed = any(row.missed or row.error is not None for row in rows)
-    if smoke:
-        is_missed = any(
-            row.error is not None and not search.is_absent for row, search in zip(rows, job.searches, strict=True)
-        )
+    for n_done, found in enumerate(_rows(job, folder, runs, before, smoke=smoke), start=1):
+        rows += found
+        waiting = (_waiting(asked, before, "it was not searched yet") for asked in job.searches[n_done:])
+        _write(replace(summary, rows=(*rows, *chain.from_iterable(waiting))), folder)
+        for line in dict.fromkeys(map(_line, found)):
+            on_line(line)
+    absent = {asked.name for asked in job.searches if smoke and asked.is_absent}
+    is_missed = any(row.missed or (row.error is not None and row.model not in absent) for row in rows)
     return JobOutcome(folder / "summary.md", is_missed)
 
 
@@ -114,21 +114,27 @@ def _write(summary: JobSummary, folder: Path) -> None:
             os.replace(part, folder / name)
 
 
-def _rows(job: Job, folder: Path, runs: Path, before: Yardsticks, *, smoke: bool) -> Iterator[JobRow]:
+def _rows(job: Job, folder: Path, runs: Path, before: Yardsticks, *, smoke: bool) -> Iterator[Rows]:
+    """Those of each model."""
     is_ended = False
     for asked in job.searches:
-        row = _row(asked.name, before, f"it was not searched, {ENDED_BY_USER}" if is_ended else None)
+        rows = _waiting(asked, before, f"it was not searched, {ENDED_BY_USER}" if is_ended else None)
         if not is_ended:
-            row = _searched(row, asked, folder, runs, smoke=smoke)
-            is_ended = row.is_ended
-        yield row if smoke else replace(row, missed=tuple(_missed(row, asked.demands)))
+            rows = _searched(rows, asked, folder, runs, smoke=smoke)
+            is_ended = any(row.is_ended for row in rows)
+        yield rows if smoke else tuple(replace(row, missed=tuple(_missed(row, asked.demands))) for row in rows)
 
 
-def _row(model: str, before: Yardsticks, error: str | None) -> JobRow:
+def _waiting(asked: ModelSearch, before: Yardsticks, error: str | None) -> Rows:
     """Of a model that was not searched so far."""
-    date, ratios = before.get(model, (None, None))
+    return tuple(_row(asked.name, target.name, before, error) for target in asked.targets)
+
+
+def _row(model: str, target: str, before: Yardsticks, error: str | None) -> JobRow:
+    date, ratios = before.get((model, target), (None, None))
     return JobRow(
         model=model,
+        target=target,
         best_ratio=_NO_RATIOS,
         previous=ratios,
         previous_date=date,
@@ -139,30 +145,38 @@ def _row(model: str, before: Yardsticks, error: str | None) -> JobRow:
     )
 
 
-def _searched(row: JobRow, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> JobRow:
-    """The row with what a search found."""
+def _searched(rows: Rows, asked: ModelSearch, folder: Path, runs: Path, *, smoke: bool) -> Rows:
+    """The rows with what a search found."""
     if asked.is_absent:
         advice = _ZOO_ADVICE if asked.is_of_zoo else _FILE_ADVICE
-        return replace(row, error=f"there is no file {_short(asked.model)}; {advice}")
+        return _failed(rows, f"there is no file {_short(asked.model)}; {advice}")
     start = time.perf_counter()
     try:
         result = _run(_brief(asked) if smoke else asked, runs / asked.name)
         with writing(folder, option="--reports"):
             shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
     except KeyboardInterrupt:
-        return replace(row, error=ENDED_BY_USER, seconds=_since(start), is_ended=True)
+        return _failed(rows, ENDED_BY_USER, _since(start), is_ended=True)
     except AutoquantError as error:
-        return replace(row, error=str(error), seconds=_since(start))
+        return _failed(rows, str(error), _since(start))
     except Exception as error:  # a fault of ours must not stop the other models
-        return replace(row, error=_fault(error, runs / f"{asked.name}-fault.txt"), seconds=_since(start))
-    ratios = {demand: best_ratio_at(result.record.front, demand) for demand in DEMANDS_DB}
-    n_evaluations = len(result.record.evaluations)
-    is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(result.record.notes)
-    found = replace(row, best_ratio=ratios, n_evaluations=n_evaluations, seconds=_since(start), is_ended=is_ended)
-    if reasons := _why_nothing(result.record, is_ended=is_ended, smoke=smoke):
-        nothing = f"no quantized candidate was measured: {reasons[0]}"
-        found = replace(found, best_ratio=_NO_RATIOS, error=nothing)
-    return found
+        return _failed(rows, _fault(error, runs / f"{asked.name}-fault.txt"), _since(start))
+    record, seconds = result.record, _since(start)
+    is_ended = not {ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER}.isdisjoint(record.notes)
+    rows = tuple(
+        replace(row, n_evaluations=len(record.evaluations), seconds=seconds, is_ended=is_ended) for row in rows
+    )
+    if reasons := _why_nothing(record, is_ended=is_ended, smoke=smoke):
+        return _failed(rows, f"no quantized candidate was measured: {reasons[0]}", seconds, is_ended=is_ended)
+    return tuple(replace(row, best_ratio=_ratios(record.front, row.target)) for row in rows)
+
+
+def _failed(rows: Rows, error: str, seconds: float = 0.0, *, is_ended: bool = False) -> Rows:
+    return tuple(replace(row, error=error, seconds=seconds, is_ended=is_ended) for row in rows)
+
+
+def _ratios(front: Front, target: str) -> Ratios:
+    return {demand: best_ratio_at(front, demand, target) for demand in DEMANDS_DB}
 
 
 def _fault(error: Exception, file: Path) -> str:
@@ -225,16 +239,17 @@ def _missed(row: JobRow, demands: Mapping[int, float]) -> Iterator[str]:
     for demand, limit in sorted(demands.items()):
         ratio = row.best_ratio[demand]
         if ratio is None:
-            yield f"There is no ratio at {demand} dB, {limit:.3f} was demanded."
+            yield f"There is no ratio at {demand} dB on {row.target}, {limit:.3f} was demanded."
         elif ratio > limit:
-            yield f"At {demand} dB the ratio is {ratio:.3f}, {limit:.3f} was demanded."
+            yield f"At {demand} dB the ratio on {row.target} is {ratio:.3f}, {limit:.3f} was demanded."
 
 
 def _line(row: JobRow) -> str:
     if row.error is not None:
         return f"{row.model}: {row.error}"
     ratios = ", ".join(f"{ratio:.3f} at {demand} dB" for demand, ratio in row.best_ratio.items())
-    return " ".join((f"{row.model}: {ratios}; {row.n_evaluations} evaluations, {row.seconds:.0f} s.", *row.missed))
+    found = f"{row.model}: {ratios} on {row.target}; {row.n_evaluations} evaluations, {row.seconds:.0f} s."
+    return " ".join((found, *row.missed))
 
 
 def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
@@ -264,13 +279,14 @@ def _earlier(folder: Path, *, smoke: bool) -> list[JobSummary]:
 
 
 def _yardsticks(job: Job, runs: Sequence[JobSummary]) -> Yardsticks:
-    """By model, date and ratios of the first of the runs that has a result which the user did not cut short."""
-    names = {asked.name for asked in job.searches}
-    found: dict[str, tuple[str, Ratios]] = {}
+    """By model and target, date and ratios of the first run that has a result which the user did not cut short."""
+    keys = {(asked.name, target.name) for asked in job.searches for target in asked.targets}
+    found: dict[tuple[str, str], tuple[str, Ratios]] = {}
     for run in runs:
         for row in run.rows:
-            if row.model in names and row.error is None and not row.is_ended:
-                found.setdefault(row.model, (run.date, row.best_ratio))
+            key = row.model, row.target
+            if key in keys and row.error is None and not row.is_ended:
+                found.setdefault(key, (run.date, row.best_ratio))
     return found
 
 

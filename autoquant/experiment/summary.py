@@ -27,7 +27,7 @@ class JobSummary:
         environment_changes: What keeps all rows from being compared; empty where nothing does.
         job_sha256: Of the job file.
         environment: Machine and versions.
-        rows: One per model.
+        rows: One per model and target.
     """
 
     job: str
@@ -44,6 +44,7 @@ class JobSummary:
         rows = [
             {
                 "model": row.model,
+                "target": row.target,
                 "best_ratio": _with_text_keys(row.best_ratio),
                 "previous": None if row.previous is None else _with_text_keys(row.previous),
                 "previous_date": row.previous_date,
@@ -114,6 +115,7 @@ class _Part(BaseModel):
 
 class _Row(_Part):
     model: str
+    target: str = ""
     best_ratio: dict[int, float | None]
     previous: dict[int, float | None] | None
     previous_date: str | None = None

@@ -48,10 +48,11 @@ _DROPS = (0.0, 0.005, 0.01)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """One model of a nightly job.
+    """One model of a nightly job on one target.
 
     Attributes:
         model: Its name in the job.
+        target: Its name, like ``cpu-1t``.
         best_ratio: By demand in dB, 1.0 where only float meets it; None where there is no result.
         previous: The same of the last run here that has a result and was not cut short by the user; None without one.
         previous_date: Of that run.
@@ -63,6 +64,7 @@ class JobRow:
     """
 
     model: str
+    target: str
     best_ratio: Mapping[int, float | None]
     previous: Mapping[int, float | None] | None
     n_evaluations: int
@@ -233,7 +235,7 @@ def job_summary_markdown(
     """Render ``summary.md`` of a nightly job.
 
     Args:
-        rows: One per model.
+        rows: One per model and target.
         job: Name of the job.
         date: Day of this run.
         previous_date: Day of the latest run that ``JobRow.previous`` comes from.
@@ -325,7 +327,7 @@ def _against(
         changes = _one_line("; ".join(environment_changes))
         return f"; {previous_date} was measured in another environment ({changes}), so that no change is told"
     others = [row for row in rows if row.error is None and row.previous_date not in (None, previous_date)]
-    of_others = [f", of {_one_line(row.model)} against {row.previous_date}" for row in others]
+    of_others = dict.fromkeys(f", of {_one_line(row.model)} against {row.previous_date}" for row in others)
     job = "" if job_changed_since is None else f"; the job file has changed since {job_changed_since}"
     return f"; in brackets the change against {previous_date}{''.join(of_others)}{job}"
 
@@ -338,21 +340,23 @@ def _job_head(rows: Sequence[JobRow], job: str, date: str, against: str) -> list
         f"{_job_count(rows)} Latency ratio against the float model, lower is better, of the fastest model that keeps "
         f"{demands} of SNR{against}.",
         "",
-        f"| model | {' | '.join(f'{demand} dB' for demand in DEMANDS_DB)} | evaluations | seconds | result |",
-        f"|:--|{'--:|' * len(DEMANDS_DB)}--:|--:|:--|",
+        f"| model | target | {' | '.join(f'{demand} dB' for demand in DEMANDS_DB)} | evaluations | seconds | result |",
+        f"|:--|:--|{'--:|' * len(DEMANDS_DB)}--:|--:|:--|",
     ]
 
 
 def _job_count(rows: Sequence[JobRow]) -> str:
-    n_failed = sum(row.error is not None for row in rows)
-    n_missed = sum(row.error is None and bool(row.missed) for row in rows)
-    return f"{len(rows)} model{'' if len(rows) == 1 else 's'}, {n_failed} failed, {n_missed} missed a demand."
+    models = {row.model for row in rows}
+    failed = {row.model for row in rows if row.error is not None}
+    missed = {row.model for row in rows if row.missed} - failed
+    s = "" if len(models) == 1 else "s"
+    return f"{len(models)} model{s}, {len(failed)} failed, {len(missed)} missed a demand."
 
 
 def _job_row(row: JobRow, *, is_comparable: bool) -> str:
     ratios = [_ratio_cell(row, demand, is_comparable=is_comparable) for demand in DEMANDS_DB]
     result = "failed" if row.error is not None else "missed" if row.missed else "ok"
-    cells = [_cell(row.model), *ratios, str(row.n_evaluations), f"{row.seconds:.0f}", result]
+    cells = [_cell(row.model), _cell(row.target), *ratios, str(row.n_evaluations), f"{row.seconds:.0f}", result]
     return f"| {' | '.join(cells)} |"
 
 
@@ -374,7 +378,7 @@ def _job_remarks(rows: Sequence[JobRow]) -> Iterator[str]:
     missed = [f"- {_one_line(row.model)}: {_one_line(sentence)}" for row in rows for sentence in row.missed]
     for title, lines in (("Failed", failed), ("Missed demands", missed)):
         if lines:
-            yield from ("", f"## {title}", "", *lines)
+            yield from ("", f"## {title}", "", *dict.fromkeys(lines))
 
 
 def _one_line(text: str) -> str:

@@ -20,6 +20,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import OutputError, UsageError
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
+from tests.records import a_front, a_latency, a_member, a_record
 
 HEAD = 'schema = 1\nname = "small"\n[defaults]\ntrials = 2\n'
 TINY = '[[models]]\nname = "tiny"\nmodel = "tiny.onnx"\ncalibration = "data.npz"\n'
@@ -213,6 +214,39 @@ def test_a_missed_demand_is_told(run: Run, model: str) -> None:
     outcome = run(model, DEMAND)
     assert outcome.is_missed
     assert "0.001 was demanded" in outcome.summary_path.read_text()
+
+
+def test_demands_are_judged_on_each_target(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = (Target(threads=1), Target(threads=4))
+    latency = {"cpu-1t": a_latency(0.5), "cpu-4t": a_latency(0.9)}
+    front = a_front(replace(a_member(targets=targets), latency=latency), targets=targets)
+
+    def found(*arguments: Any, **options: Any) -> SearchResult:
+        options["out"].mkdir(parents=True)
+        (options["out"] / "front.csv").touch()
+        return SearchResult(options["out"], a_record(front))
+
+    monkeypatch.setattr("autoquant.experiment.run.search", found)
+    lines: list[str] = []
+    outcome = run(TINY, "targets = [{ threads = 1 }, { threads = 4 }]\n", 'demands = { "40" = 0.8 }\n', lines=lines)
+    rows = json.loads(outcome.summary_path.with_name("summary.json").read_text())["rows"]
+    sentence = "At 40 dB the ratio on cpu-4t is 0.900, 0.800 was demanded."
+    assert outcome.is_missed
+    assert [(row["target"], row["best_ratio"]["40"]) for row in rows] == [("cpu-1t", 0.5), ("cpu-4t", 0.9)]
+    assert [row["missed"] for row in rows] == [[], [sentence]]
+    assert [" on cpu-1t; " in lines[0], lines[1].endswith(sentence), len(lines)] == [True, True, 2]
+
+
+def test_a_model_that_fails_is_told_once_whatever_its_targets(run: Run) -> None:
+    lines: list[str] = []
+    outcome = run(BROKEN, "targets = [{ threads = 1 }, { threads = 4 }]\n", lines=lines)
+    assert len(lines) == 1
+    assert outcome.summary_path.read_text().count("not an ONNX model") == 1
+
+
+def test_another_target_is_not_compared_with(run: Run) -> None:
+    run(TINY)
+    assert rows_of(run(TINY, "threads = 2\n"))["tiny"]["previous"] is None
 
 
 def test_a_demand_that_is_kept_is_not_told(run: Run) -> None:

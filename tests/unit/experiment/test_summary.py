@@ -14,17 +14,19 @@ def a_summary() -> JobSummary:
     ratios = {30: 0.5, 40: 0.6, 50: 1.0}
     good = JobRow(
         model="good",
+        target="cpu-1t",
         best_ratio=ratios,
         previous={30: 0.55, 40: None, 50: 1.0},
         n_evaluations=9,
         seconds=12.5,
         error=None,
-        missed=("At 40 dB the ratio is 0.600, 0.500 was demanded.",),
+        missed=("At 40 dB the ratio on cpu-1t is 0.600, 0.500 was demanded.",),
         previous_date="2026-06-30",
         is_ended=True,
     )
     bad = JobRow(
         model="bad",
+        target="cpu-1t",
         best_ratio=dict.fromkeys(ratios),
         previous=None,
         n_evaluations=0,
@@ -54,7 +56,7 @@ def test_a_summary_that_is_read_back_renders_the_same() -> None:
 def test_a_run_of_another_environment_is_named_and_no_change_told() -> None:
     text = replace(a_summary(), environment_changes=("cpu Old, now New",)).markdown()
     assert "2026-07-01 was measured in another environment (cpu Old, now New), so that no change is told." in text
-    assert "| good | 0.500 | 0.600 | 1.000 |" in text
+    assert "| good | cpu-1t | 0.500 | 0.600 | 1.000 |" in text
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 2}'])

@@ -169,6 +169,7 @@ def test_no_evaluations_are_told_as_such() -> None:
 def a_row(model: str = "digits", **changes: object) -> JobRow:
     row = JobRow(
         model=model,
+        target="cpu-1t",
         best_ratio={30: 0.521, 40: 0.609, 50: 1.0},
         previous={30: 0.551, 40: 0.609, 50: None},
         n_evaluations=312,
@@ -180,11 +181,15 @@ def a_row(model: str = "digits", **changes: object) -> JobRow:
 
 
 def test_the_job_summary_is_the_golden_one() -> None:
+    missed = ("At 40 dB the ratio on cpu-1t is 0.609, 0.600 was demanded.",)
+    failed = {"best_ratio": {}, "n_evaluations": 0, "seconds": 2.2, "error": "The file is\nno ONNX model."}
     rows = [
         a_row("digits"),
-        a_row("opennsfw", previous=None, missed=("At 40 dB the ratio is 0.609, 0.600 was demanded.",)),
+        a_row("opennsfw", previous=None, missed=missed),
+        a_row("opennsfw", target="cpu-4t"),
         a_row("slower", best_ratio={30: 0.6, 40: 0.7001, 50: 0.9}, previous={30: 0.55, 40: 0.7, 50: 1.0}),
-        a_row("odd | name", best_ratio={}, n_evaluations=0, seconds=2.2, error="The file is\nno ONNX model."),
+        a_row("odd | name", **failed),
+        a_row("odd | name", target="cpu-4t", **failed),
     ]
 
     text = job_summary_markdown(rows, job="nightly", date="2026-07-02", previous_date="2026-07-01")
@@ -196,7 +201,7 @@ def test_a_first_job_has_no_changes() -> None:
     text = job_summary_markdown([a_row(previous=None)], job="nightly", date="2026-07-02")
 
     assert "change against" not in text
-    assert "| digits | 0.521 (new) | 0.609 (new) | 1.000 (new) | 312 | 118 | ok |" in text
+    assert "| digits | cpu-1t | 0.521 (new) | 0.609 (new) | 1.000 (new) | 312 | 118 | ok |" in text
     assert "## " not in text
 
 
