@@ -23,11 +23,13 @@ from autoquant.api.configuration import (
 )
 from autoquant.api.objectives import objectives_of
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.metric import Custom
 from autoquant.domain.mistakes import Location, first_mistake, unknown
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
+from autoquant.metrics.custom import load
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.summary import DEMANDS_DB
 from autoquant.runtime.providers import known
@@ -122,6 +124,9 @@ class ModelSearch:
             if target.ep not in known():
                 raise UsageError(f"execution provider {unknown(target.ep, known())}")
         metrics = parse_metrics(self.metrics)
+        for metric in metrics:
+            if isinstance(metric.source, Custom):
+                load(metric, metric.source)
         Configuration(
             model=Path(self.model),
             calibration=self.calibration or (),

@@ -59,7 +59,7 @@ def test_paths_are_relative_to_the_file_and_callables_are_no_paths(job_file: Pat
 
 
 def test_a_model_may_have_metrics_labels_and_held_out_data(job_file: Path) -> None:
-    more = """metrics = ["accuracy", "mine=tasks:score:min"]
+    more = """metrics = ["accuracy", "mine=math:fsum:min"]
 labels = "labels.npz"
 held_out = "held.npz"
 max_drop = { accuracy = 0.005 }
@@ -67,7 +67,7 @@ max_drop = { accuracy = 0.005 }
     job_file.write_text(SMALL.replace('time = "10s"\n', more))
     digits, other = read_job(job_file).searches
     assert (digits.metrics, digits.labels, digits.held_out, digits.max_drop) == ((), None, None, None)
-    assert other.metrics == ("accuracy", "mine=tasks:score:min")
+    assert other.metrics == ("accuracy", "mine=math:fsum:min")
     assert (other.labels, other.held_out) == (str(job_file.parent / "labels.npz"), str(job_file.parent / "held.npz"))
     assert other.max_drop == {"accuracy": 0.005}
 
@@ -130,6 +130,12 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
             "model 'digits': the objective 'latncy' is unknown",
         ),
         ('time = "10s"', 'metrics = ["top"]', "model 'other': metric 'top'"),
+        (
+            'time = "10s"',
+            'metrics = ["math:fsun"]',
+            "model 'other': metric 'fsun': module 'math' has no function 'fsun'",
+        ),
+        ('time = "10s"', 'metrics = ["gone_tasks:score"]', "metric 'score': module 'gone_tasks' cannot be imported"),
         ('time = "10s"', "max_drop = 0.1", "model 'other': a largest drop is given but no metric"),
         ("{ threads = 4 }", "{ threads = 1 }", "model 'other': two targets have the same name"),
     ],
