@@ -192,6 +192,12 @@ def test_runs_whose_reports_were_removed_keep_their_folders(run: Run) -> None:
     assert rows_of(again)["tiny"]["error"] is None
 
 
+def test_runs_that_were_removed_are_not_needed_to_compare(run: Run) -> None:
+    first = run(TINY)
+    shutil.rmtree("reports/_runs")
+    assert rows_of(run(TINY))["tiny"]["previous"] == rows_of(first)["tiny"]["best_ratio"]
+
+
 def test_a_run_of_another_environment_is_not_compared_with(run: Run) -> None:
     file = run(TINY).summary_path.with_name("summary.json")
     document = json.loads(file.read_text())
