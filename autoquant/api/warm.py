@@ -66,8 +66,8 @@ class EarlierRun:
             assignment = {}
             for region, old in ((here, member[other]) for here, other in home.items() if other in member):
                 new = self._translated(old, space, region, is_linear_alone=region in alone)
-                if new != old:
-                    became.setdefault(old, set()).add(new)
+                if new != old or self._meant(old, space) != space.schemes.get(new):
+                    became.setdefault(old, set()).add(f"what {new} is here" if new == old else new)
                 if new != FLOAT:
                     assignment[region] = new
             if assignment and assignment not in found:
@@ -82,16 +82,17 @@ class EarlierRun:
         return WarmStart(tuple(found), note)
 
     def _translated(self, name: str, space: SearchSpace, region: RegionId, *, is_linear_alone: bool) -> str:
-        """The scheme of that name, or the nearest one that the region may take, or float."""
-        choices = space.choices[region]
-        if name in choices:
-            return name
-        wanted = space.schemes.get(name, self.schemes.get(name))
+        """The scheme that it was there, or the nearest one that the region may take, or float."""
+        wanted = self._meant(name, space)
         if wanted is None:
             return FLOAT
-        known = [space.schemes[choice] for choice in choices if choice != FLOAT]
+        known = [space.schemes[choice] for choice in space.choices[region] if choice != FLOAT]
         nearest = nearest_scheme(wanted, known, is_linear_alone=is_linear_alone)
         return FLOAT if nearest is None else nearest.name
+
+    def _meant(self, name: str, space: SearchSpace) -> Scheme | None:
+        """The scheme of that name in the run; of a run that did not write its schemes, that of the space."""
+        return self.schemes.get(name, space.schemes.get(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def nearest_scheme(wanted: Scheme, choices: Iterable[Scheme], *, is_linear_alone
     """The one that quantizes the same operators, with ranges from calibration or not, and is most alike.
 
     Types count first, then granularity, block sizes, symmetry, powers of two, saturation, ranges, bias correction,
-    rounding.
+    rounding, and the name last.
 
     Args:
         wanted: What another space has.
@@ -85,4 +85,5 @@ def _distance(wanted: Scheme, other: Scheme) -> tuple[bool, ...]:
         wanted.ranges != other.ranges,
         wanted.bias is not other.bias,
         wanted.rounding is not other.rounding,
+        wanted.name != other.name,
     )

@@ -10,7 +10,7 @@ from autoquant.api.documents import scheme_rows
 from autoquant.api.folder import RunFolder
 from autoquant.api.warm import EarlierRun, QuantizedFile, read_warm_start
 from autoquant.domain.region import RegionId
-from autoquant.domain.scheme import BiasCorrection, DType, Rounding, Scheme
+from autoquant.domain.scheme import BiasCorrection, DType, RangeKind, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError
 from autoquant.graph.regions import find_regions
@@ -52,6 +52,28 @@ def test_all_that_a_scheme_became_is_told() -> None:
     found = run.assignments(REGIONS, replace(SPACE, choices={**SPACE.choices, RegionId("r1"): ("float",)}), GRAPH)
     assert found.assignments == ({"r0": "a"},)
     assert found.note.endswith("; of its schemes old became a or float")
+
+
+def test_a_scheme_that_is_another_one_under_its_name_becomes_the_nearest() -> None:
+    schemes = {"a": a_scheme("a", ranges=RangeKind.MSE), "c": a_scheme("c")}
+    space = SearchSpace(choices=dict.fromkeys(SPACE.choices, ("float", "a", "c")), schemes=schemes)
+    found = a_run({"r0": "a"}, schemes=SCHEMES).assignments(REGIONS, space, GRAPH)
+    assert found.assignments == ({"r0": "c"},)
+    assert found.note.endswith("; of its schemes a became c")
+
+
+def test_a_scheme_that_is_another_one_is_told_where_none_is_nearer() -> None:
+    schemes = {"a": a_scheme("a", ranges=RangeKind.MSE)}
+    changed = SearchSpace(choices=dict.fromkeys(SPACE.choices, ("float", "a")), schemes=schemes)
+    found = a_run({"r0": "a"}, schemes=SCHEMES).assignments(REGIONS, changed, GRAPH)
+    assert found.assignments == ({"r0": "a"},)
+    assert found.note.endswith("; of its schemes a became what a is here")
+
+
+def test_schemes_that_a_run_has_as_the_space_has_them_are_no_change() -> None:
+    found = a_run({"r0": "a", "r1": "b"}, schemes=SCHEMES).assignments(REGIONS, SPACE, GRAPH)
+    assert found.assignments == ({"r0": "a", "r1": "b"},)
+    assert "became" not in found.note
 
 
 def test_a_scheme_for_linear_operators_becomes_its_twin_where_a_region_has_no_others() -> None:

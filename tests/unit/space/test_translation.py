@@ -102,6 +102,12 @@ def test_of_schemes_with_blocks_the_nearest_has_blocks_of_the_same_size() -> Non
     assert nearest_scheme(scheme("old", ranges="dynamic"), [*choices, per_tensor]) == per_tensor
 
 
+def test_of_equals_the_one_of_the_same_name_is_nearest() -> None:
+    choices = [scheme("all"), scheme("linear", operators=Operators.LINEAR)]
+    wanted = scheme("linear", ranges="mse", operators=Operators.LINEAR)
+    assert nearest_scheme(wanted, choices, is_linear_alone=True) == choices[1]
+
+
 def test_a_scheme_whose_ranges_are_found_at_run_time_is_near_its_like_alone() -> None:
     dynamic, static = scheme("dynamic", ranges="dynamic"), scheme("static")
     assert nearest_scheme(scheme("old", ranges="dynamic"), [static]) is None
