@@ -133,10 +133,11 @@ def test_optuna_reads_the_study_as_the_guide_says(searched: Path) -> None:
 
 
 def test_the_section_of_another_provider_makes_a_space_for_it(tmp_path: Path) -> None:
-    section = next(block for block in blocks(GUIDE / "models.md", "toml") if "cuda" in block)
+    section = next(block for block in blocks(GUIDE / "models.md", "toml") if "ep.tensorrt" in block)
     space = tmp_path / "space.toml"
     space.write_text((ROOT / "search_spaces" / "default.toml").read_text() + section)
-    assert [scheme.name for scheme in read_space(str(space), ep="cuda").schemes] == ["u8s8-channel-mse"]
+    (scheme,) = read_space(str(space), ep="tensorrt").schemes
+    assert (str(scheme.activation), str(scheme.weight)) == ("s8:tensor:sym", "s8:channel:sym")
 
 
 @pytest.mark.usefixtures("files")

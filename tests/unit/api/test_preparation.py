@@ -1,10 +1,15 @@
 from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from autoquant.api.steps import fitted
+from autoquant.api.steps import fitted, prepare, read_data
+from autoquant.calibration.sources import DataSource
+from autoquant.domain.region import TensorName
 from autoquant.domain.target import Target
 from autoquant.space.schema import read_space
+from tests.models import Array, floats, model_of, saved
 
 
 @pytest.mark.parametrize(
@@ -19,3 +24,24 @@ def test_a_space_is_fitted_to_the_kernels_of_every_target(
     assert space.unsaturated() != space
     found = fitted(space, [Target(threads=n) for n in threads])
     assert found == (space.unsaturated() if is_unsaturated else space)
+
+
+def test_a_batch_stays_dynamic_only_where_samples_are_batches_of_several_sizes(tmp_path: Path) -> None:
+    body = "y = MatMul(x, w)"
+    model = saved(model_of("(float[N,4] x) => (float[N,3] y)", body, {"w": floats(4, 3)}), tmp_path / "model.onnx")
+
+    def shape(source: DataSource) -> tuple[int, ...] | None:
+        return prepare(model, read_data(model, source)).graph.shape(TensorName("x"))
+
+    arrays = [floats(2, 4), floats(3, 4)]
+    assert shape(folder_of(tmp_path / "cut", arrays)) == (1, 4)
+    assert shape(folder_of(tmp_path / "whole", [array[np.newaxis] for array in arrays])) is None
+    assert shape([{"x": array} for array in arrays]) is None
+
+
+def folder_of(folder: Path, arrays: Sequence[Array]) -> Path:
+    """A file for each array."""
+    folder.mkdir()
+    for number, array in enumerate(arrays):
+        np.savez(folder / f"{number}.npz", x=array)
+    return folder
