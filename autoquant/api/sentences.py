@@ -70,7 +70,7 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
 def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:
     """Rules of the space that have no effect on this model, or one that nobody asked for."""
     notes = [
-        f"the rule for {_spelled(rule)} matches no node of a region; see 'autoquant regions MODEL'"
+        f"the rule for {_spelled(rule)} matches no node of a region; see 'autoquant regions MODEL --json'"
         for rule in unmatched(definition, regions)
     ]
     empty = emptied(definition, regions)

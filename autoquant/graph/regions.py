@@ -105,7 +105,7 @@ def _named(nodes: Sequence[Node], groups: Mapping[str, str]) -> dict[int, str]:
         matching = [node.index for node in nodes if re.search(expression, node.name)]
         if not matching:
             raise SpaceError(
-                f"group '{group}': no quantizable node matches '{expression}'; see 'autoquant regions MODEL'"
+                f"group '{group}': no quantizable node matches '{expression}'; see 'autoquant regions MODEL --json'"
             )
         taken = next((index for index in matching if index in named), None)
         if taken is not None:

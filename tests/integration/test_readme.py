@@ -140,6 +140,13 @@ def test_the_section_of_another_provider_makes_a_space_for_it(tmp_path: Path) ->
     assert (str(scheme.activation), str(scheme.weight)) == ("s8:tensor:sym", "s8:channel:sym")
 
 
+def test_the_nodes_that_regions_lists_are_those_of_the_prepared_model(searched: Path) -> None:
+    rows = json.loads(run("regions", "example:digits", "--json"))["regions"]
+    listed = {name for row in rows for name in row["nodes"]}
+    assert listed
+    assert listed <= {node.name for node in onnx.load(searched / "prepared.onnx").graph.node}
+
+
 @pytest.mark.usefixtures("files")
 def test_the_run_of_the_guide_is_resolved(searched: Path) -> None:
     shutil.copytree(searched, "first-run")

@@ -67,7 +67,7 @@ def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told(
     space = replace(read_space("default", ep="cpu"), rules=(*rules, replace(rules[0], nodes="^r0")))
     *unmatched, emptied = rule_sentences(space, [a_region("r0"), a_region("r1")])
     assert unmatched == [
-        f"the rule for {spelled} matches no node of a region; see 'autoquant regions MODEL'"
+        f"the rule for {spelled} matches no node of a region; see 'autoquant regions MODEL --json'"
         for spelled in ("Add, Mul", "nodes 'haed'", "Add, Mul with nodes '^r0'")
     ]
     assert emptied.startswith("rules leave 1 regions float without saying so, such as r0: the provider has none of")

@@ -180,7 +180,8 @@ def test_groups_are_regions_of_their_own_and_do_not_count() -> None:
 
 def test_a_group_that_matches_nothing_is_an_error() -> None:
     graph = Graph(a_convnet())
-    with pytest.raises(SpaceError, match="group 'mine': no quantizable node matches 'nothing'"):
+    said = "group 'mine': no quantizable node matches 'nothing'; see 'autoquant regions MODEL --json'"
+    with pytest.raises(SpaceError, match=said):
         find_regions(graph, every_node(graph), groups={"mine": "nothing"})
 
 
