@@ -49,6 +49,7 @@ class StructureSampler(sampler.StructureSampler):
         has_size: Whether smaller files count as much as a lower ratio.
 
     Raises:
+        ModelError: No scheme of the space can be written at the opset of the model.
         SpaceError: The space cannot be read.
         UsageError: There is no region, or the statistics are of another space; or, when a proposal is asked for, the
             study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio or not

@@ -38,6 +38,21 @@ def test_functions_are_not_hidden_by_packages_of_the_same_name() -> None:
     assert names.isdisjoint(autoquant.__all__)
 
 
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("StructureSampler", "ModelError"),
+        ("build", "SpaceError"),
+        ("calibrate", "SpaceError"),
+        ("open_bench", "DataError"),
+        ("prepare", "DataError"),
+    ],
+)
+def test_what_is_raised_further_down_is_in_the_docstring(name: str, error: str) -> None:
+    raises = (inspect.getdoc(getattr(autoquant, name)) or "").split("Raises:")[1]
+    assert f"{error}: " in raises
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'serch'"):
         _ = autoquant.serch

@@ -57,6 +57,7 @@ def calibrate(
 
     Raises:
         DataError: An output of the float model holds NaN or infinity.
+        SpaceError: The space cannot be read.
     """
     tensors = _observed(prepared, definition_of(space, ep))
     cached = memory_of(cache_folder or user_cache()).cache(

@@ -119,6 +119,7 @@ def build(
     """Build one candidate.
 
     Raises:
+        SpaceError: The space cannot be read.
         UsageError: The assignment names an unknown region or scheme, or a scheme of the space doesn't round to the
             nearest integer and there is no rounder.
     """

@@ -37,6 +37,7 @@ def open_bench(
         seconds: For running the float model; samples that there is no time for are left out, apart from two.
 
     Raises:
+        DataError: An output of the float model holds NaN or infinity.
         ModelError: The model cannot be opened, or not run on these samples.
         TargetError: An execution provider is not installed.
     """

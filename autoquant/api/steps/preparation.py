@@ -39,6 +39,7 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
     """Preprocess a float model: freeze, fold, convert, name; see ``autoquant.graph.preprocess``.
 
     Raises:
+        DataError: Samples are of another size than ``dims`` says.
         ModelError: The model cannot be read or preprocessed.
     """
     path = model_path(model)
