@@ -45,12 +45,12 @@ def counted_each(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels
     return [1.0] * len(outputs)
 
 
-def scorer(*metrics: str, n_held_out: int = 4) -> FileScorer:
+def scorer(*metrics: str, n_held_out: int = 4, is_pooled: bool = True) -> FileScorer:
     setup = FileScorerSetup(
         metrics=parse_metrics(metrics),
         feeds=[{"x": np.array([k])} for k in range(8)],
         labels={"label": LABELS},
-        division=Division(n_search=8 - n_held_out, n_held_out=n_held_out),
+        division=Division(n_search=8 - n_held_out, n_held_out=n_held_out, is_pooled=is_pooled),
         seed=0,
     )
     made: FileScorerSetup = pickle.loads(pickle.dumps(setup))
@@ -64,9 +64,11 @@ def run(found: FileScorer, outputs: Sequence[npt.NDArray[np.float32]]) -> dict[s
     return dict(found.scores("a"))
 
 
-def test_metrics_are_of_all_samples_and_of_each_part() -> None:
+@pytest.mark.parametrize("is_pooled", [True, False])
+def test_metrics_are_of_all_samples_and_of_each_part(is_pooled: bool) -> None:
+    """Held-out data of their own count too."""
     wrong_at_the_end = [*RIGHT[:6], -RIGHT[6], -RIGHT[7]]
-    found = run(scorer("accuracy", "top1"), wrong_at_the_end)
+    found = run(scorer("accuracy", "top1", is_pooled=is_pooled), wrong_at_the_end)
     drop = found["accuracy"].drop
     assert drop.held_out is not None
     assert (drop.all.value, drop.search.value, drop.held_out.value) == (0.25, 0.0, 0.5)
