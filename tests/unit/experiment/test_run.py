@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import onnx
@@ -260,6 +260,12 @@ def test_a_demand_that_is_kept_is_not_told(run: Run) -> None:
     outcome = run(TINY, 'demands = { "40" = 1.0 }\n')
     assert not outcome.is_missed
     assert "was demanded" not in outcome.summary_path.read_text()
+
+
+def test_each_demand_of_a_model_is_judged_by_itself(run: Run) -> None:
+    (row,) = rows_of(run(TINY, 'demands = { "30" = 0.001, "40" = 1.0 }\n')).values()
+    (missed,) = cast("list[str]", row["missed"])
+    assert missed.startswith("At 30 dB")
 
 
 def test_a_smoke_run_judges_no_demand_and_is_compared_with_nothing_else(run: Run) -> None:
