@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
@@ -19,13 +20,14 @@ from autoquant.domain.feed import Feed
 from autoquant.examples import example
 from autoquant.report.front_json import front_from_json
 from autoquant.space.schema import read_space
+from tests.models import floats, model_of
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 PAGES = (README, *sorted(GUIDE.glob("*.md")))
 COMMANDS = ("search", "resolve", "regions", "inspect", "bench", "experiment run")
-TESTED_PYTHON = {"README.md": 1, "python.md": 3, "front.md": 1, "objectives.md": 2}
+TESTED_PYTHON = {"README.md": 1, "command-line.md": 2, "python.md": 3, "front.md": 1, "objectives.md": 2}
 """Blocks that a test below runs."""
 
 
@@ -138,6 +140,21 @@ def test_the_section_of_another_provider_makes_a_space_for_it(tmp_path: Path) ->
     space.write_text((ROOT / "search_spaces" / "default.toml").read_text() + section)
     (scheme,) = read_space(str(space), ep="tensorrt").schemes
     assert (str(scheme.activation), str(scheme.weight)) == ("s8:tensor:sym", "s8:channel:sym")
+
+
+def test_the_data_of_the_guide_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model_of("(float[N,3] image) => (float[N,3] y)", "y = Relu(image)"), "model.onnx")
+    images, (written, own) = floats(4, 3), blocks(GUIDE / "command-line.md", "python")
+    exec(written, {"np": np, "images": images})
+    Path("images").mkdir()
+    for number, image in enumerate(images):
+        np.save(Path("images") / f"{number}.npy", image)
+    Path("my_data.py").write_text(own)
+    assert "`--calibration my_data:Reader`" in (GUIDE / "command-line.md").read_text(encoding="utf-8")
+    given = [read_data("model.onnx", source) for source in ("calib.npz", "my_data:Reader")]
+    assert given[0].feed_digests == given[1].feed_digests
+    assert len(given[0]) == 4
 
 
 def test_the_nodes_that_regions_lists_are_those_of_the_prepared_model(searched: Path) -> None:
