@@ -123,7 +123,10 @@ def search(
     trial_memory: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="MB", help="Memory of the process that measures. Default most of what is available."
+            min=1,
+            metavar="MB",
+            help="Memory of the process that measures candidates; the last measurement may have more."
+            " Default most of what is available.",
         ),
     ] = None,
     space: Annotated[

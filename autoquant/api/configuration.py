@@ -46,14 +46,15 @@ _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When a search ends, whichever comes first.
+    """When a search ends, whichever comes first; one that is resumed has all of it anew.
 
     Attributes:
         seconds: Wall-clock time from the start to the written front.
         trials: Trials of the study.
         trial_seconds: Longest time of one trial, which then counts as failed; by default many times the usual one, and
             not much more than a quarter of the time that is left.
-        trial_memory_mb: Memory of the process that measures; most of what is available by default.
+        trial_memory_mb: Memory of the process that measures candidates; most of what is available by default and,
+            in any case, for the last measurement, which holds all finalists.
     """
 
     seconds: float | None = None
