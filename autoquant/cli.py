@@ -32,7 +32,13 @@ Calibration = Annotated[
     str | None,
     typer.Option(metavar="DATA", help="Calibration samples: .npz, .npy, a folder of them, or module:callable."),
 ]
-
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=N", help="Size of a dynamic dimension; may be given several times."),
+]
+Threads = Annotated[
+    int, typer.Option(min=1, max=1024, help="Intra-op threads; onnxruntime's own default is all cores.")
+]
 
 _RESUMED = "; a search that has trials goes on with --resume"
 
@@ -87,11 +93,17 @@ def search(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC", help="Beside SNR: cosine, top1, accuracy or module:function[:min]."),
+        typer.Option(
+            metavar="METRIC",
+            help="Beside SNR: cosine, top1, accuracy or module:function[:min]; may be given several times.",
+        ),
     ] = None,
     max_drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]DROP", help="Largest drop of a metric, or of every one, e.g. 0.5%."),
+        typer.Option(
+            metavar="[NAME=]DROP",
+            help="Largest drop of a metric, or of every one, e.g. 0.5%; may be given several times.",
+        ),
     ] = None,
     minimize: Annotated[
         str | None,
@@ -103,7 +115,7 @@ def search(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    threads: Threads = 1,
     affinity: Affinity = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
     streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
@@ -143,7 +155,7 @@ def search(
     max_latency_ratio: Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = N_REGIONS,
-    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
+    dim: Dims = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
     sampler: Annotated[
         str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
@@ -151,7 +163,10 @@ def search(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     warm_start: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="What is tried first: an earlier run, a QDQ model or overrides (.json)."),
+        typer.Option(
+            metavar="PATH",
+            help="Tried right after the uniform recipes: an earlier run, a QDQ model or overrides (.json).",
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")] = False,
@@ -259,7 +274,7 @@ def regions(
     space: Annotated[str, typer.Option(metavar="NAME_OR_FILE", help="Search space.")] = "default",
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
     n_regions: Annotated[int, typer.Option("--regions", min=1, help="Largest number of regions.")] = N_REGIONS,
-    dim: Annotated[list[str] | None, typer.Option(metavar="NAME=N", help="Size of a dynamic dimension.")] = None,
+    dim: Dims = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the regions of a model: the parts that change precision as one."""
@@ -284,7 +299,7 @@ def regions(
 def inspect(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Any .onnx file, quantized or not.")],
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    threads: Threads = 1,
     against: Annotated[
         str | None, typer.Option(metavar="FLOAT", help="The float model that it was made from: what became of it.")
     ] = None,
@@ -310,7 +325,7 @@ def bench(
         str, typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, or module:callable.")
     ],
     ep: Annotated[str, typer.Option(help="Execution provider.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Intra-op threads.")] = 1,
+    threads: Threads = 1,
     affinity: Affinity = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
     streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
@@ -351,7 +366,7 @@ def bench(
 @experiment.command("run")
 def run_experiment(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Job file, e.g. experiments/nightly.toml.")],
-    smoke: Annotated[bool, typer.Option("--smoke", help="A few seconds a model: does everything run?")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Up to 20 s a model: does everything run?")] = False,
     reports: Annotated[Path, typer.Option(metavar="DIR", help="Where reports go.")] = Path("reports"),
 ) -> None:
     """Search every model of a job, write a summary, and fail when a demand is missed."""

@@ -1,4 +1,4 @@
-"""What a search tries first, from an earlier run or a quantized model."""
+"""What a search tries right after the uniform recipes, from an earlier run or a quantized model."""
 
 import os
 from collections.abc import Mapping, Sequence

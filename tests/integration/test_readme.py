@@ -215,6 +215,13 @@ def test_every_option_of_a_page_is_one_of_its_command(page: Path) -> None:
         assert set(re.findall(r"--[\w-]+", " ".join(words))) <= options_of(command)
 
 
+@pytest.mark.parametrize("page", [README, GUIDE / "command-line.md"], ids=lambda page: page.name)
+def test_options_that_take_one_value_each_time_are_written_so(page: Path) -> None:
+    usage = "".join(blocks(page, "sh"))
+    assert re.search(r"\[--metric METRIC\]\.\.\.", usage)
+    assert not re.search(r"\[--[^\n]* \.\.\.\]", usage)
+
+
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_option_that_the_guide_names_exists(page: Path) -> None:
     known = set().union(*map(options_of, COMMANDS))

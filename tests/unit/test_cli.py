@@ -60,6 +60,19 @@ def test_defaults_that_depend_on_something_are_in_the_help() -> None:
         assert re.search(rf"{option} .* Default {re.escape(default)}", help_text)
 
 
+def test_what_is_easily_taken_otherwise_is_in_the_help() -> None:
+    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
+    help_text = Text.from_ansi(shown).plain
+    several = dict.fromkeys(("--metric", "--max-drop", "--dim"), "may be given several times")
+    for option, said in {
+        **several,
+        "--threads": "onnxruntime's own default is all cores",
+        "--trial-memory": "the last measurement may have more",
+        "--warm-start": "right after the uniform recipes",
+    }.items():
+        assert re.search(rf"{option} .* {said}", help_text)
+
+
 def test_an_unknown_command_is_refused() -> None:
     assert CliRunner().invoke(app, ["serch"]).exit_code == 2
 
