@@ -1,5 +1,6 @@
 """A worker without a process, for what can only be watched from inside."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,11 @@ class DirectWorker:
     def is_running(self) -> bool:
         """Whether the object was made."""
         return self._made is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Of this process, once the object was made."""
+        return os.getpid() if self.is_running else None
 
     def start(self) -> None:
         """Make the object."""

@@ -1,9 +1,9 @@
 """Every demand on autoquant's speed, measured on one model of the zoo.
 
 ``python -m experiments.bench.speed ZOO_DIR OUT.json [--part NAME ...] [--seconds 180]`` prints a Markdown table and
-writes it with the raw numbers and the environment into OUT.json; parts that are measured again replace what OUT.json
-holds of them. What is compared is measured in turns within one run; on a loaded machine the intervals say how far to
-trust it.
+writes it with the raw numbers and the environment into OUT.json, each part once it is measured; parts that are measured
+again replace what OUT.json holds of them. What is compared is measured in turns within one run; on a loaded machine the
+intervals say how far to trust it.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -38,7 +38,7 @@ PARTS = ("overhead", "floor", "opening", "pass", "memory", "isolation", "leaks",
 Found = tuple[list[Line], dict[str, Any]]
 
 
-def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -> dict[str, dict[str, Any]]:
+def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure parts of the benchmark.
 
     Args:
@@ -47,8 +47,8 @@ def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -
         seconds: For each side of ``evaluations``.
         work: An empty folder.
 
-    Returns:
-        By part its date, environment, load of the machine, lines and raw numbers.
+    Yields:
+        Each part, once it is measured, with its date, environment, load of the machine, lines and raw numbers.
     """
 
     @cache
@@ -65,11 +65,11 @@ def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -
         "leaks": measure_leaks,
         "evaluations": lambda: measure_evaluations(folder, seconds=seconds),
     }
-    environment, records = read_environment(), {}
+    environment = read_environment()
     for part in parts:
         load = os.getloadavg()[0]
         lines, raw = calls[part]()
-        records[part] = {
+        record = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": environment["id"],
             "load_before": load,
@@ -77,7 +77,7 @@ def measure(folder: Path, parts: Sequence[str], *, seconds: float, work: Path) -
             "raw": raw,
         }
         print(f"{part}: measured", file=sys.stderr, flush=True)
-    return records
+        yield part, record
 
 
 def merge(document: Mapping[str, Any], parts: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def main() -> int:
         print(f"{folder} has no model.onnx: make it with python -m experiments.zoo {arguments.zoo}.", file=sys.stderr)
         return 2
     logging.getLogger().addHandler(logging.NullHandler())  # onnxruntime's tools would print everyone's messages
+    digest, environment = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest(), read_environment()
+    document = _read(arguments.out) | {"model": {"name": MODEL, "sha256": digest}}
     with TemporaryDirectory(prefix="bench-") as work:
-        parts = measure(folder, arguments.part, seconds=arguments.seconds, work=Path(work))
-    document = merge(_read(arguments.out), parts, read_environment())
-    digest = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
-    document["model"] = {"name": MODEL, "sha256": digest}
-    _write(arguments.out, json.dumps(document, indent=1, allow_nan=False))
+        for part, record in measure(folder, arguments.part, seconds=arguments.seconds, work=Path(work)):
+            document = merge(document, {part: record}, environment)
+            _write(arguments.out, json.dumps(document, indent=1, allow_nan=False))
     lines = lines_of(document)
     print(render_table(lines), end="")
     return 0 if all(line.holds for line in lines) else 1

@@ -1,18 +1,26 @@
-"""The pure parts of the benchmark: intervals, the table, merging, samples."""
+"""The pure parts of the benchmark: intervals, the table, merging, samples; and its trials in this process."""
 
 import json
+import shutil
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import optuna
 import pytest
 
+from autoquant.api import isolated
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
+from autoquant.examples import example
+from experiments.bench import speed
+from experiments.bench.direct import DirectWorker
+from experiments.bench.floor import measure_floor
+from experiments.bench.isolation import measure_isolation, measure_leaks
 from experiments.bench.lines import (
     Interval,
     Line,
@@ -26,7 +34,7 @@ from experiments.bench.lines import (
 from experiments.bench.optuna_loop import Front, run_loop
 from experiments.bench.passes import perturbed
 from experiments.bench.speed import PARTS, lines_of, main, merge
-from experiments.bench.subject import new_assignments
+from experiments.bench.subject import new_assignments, open_subject
 
 CLASSIFIER = """<ir_version: 8, opset_import: ["" : 13]>
 classifier (float[1, 8] x) => (float[1, 4] y)
@@ -139,3 +147,50 @@ def test_a_folder_without_the_model_is_refused(
     assert main() == 2
     assert "has no model.onnx" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
+
+
+def test_what_was_measured_is_written_before_a_later_part_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(folder: Path) -> Any:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(speed, "measure_leaks", lambda: ([a_line()], {"seen": [1]}))
+    monkeypatch.setattr(speed, "measure_memory", failing)
+    model, out = tmp_path / speed.MODEL / "model.onnx", tmp_path / "out.json"
+    model.parent.mkdir()
+    model.touch()
+    monkeypatch.setattr("sys.argv", ["speed", str(tmp_path), str(out), "--part", "leaks", "memory"])
+    with pytest.raises(RuntimeError, match="no memory"):
+        main()
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document["parts"].keys() == {"leaks"}
+    assert lines_of(document) == [a_line()]
+    assert document["model"]["name"] == speed.MODEL
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    """The embedded example, as the zoo has its models."""
+    own, folder = example("digits"), tmp_path / "digits"
+    folder.mkdir()
+    for source, name in ((own.model, "model.onnx"), (own.calibration, "calib.npz"), (own.evaluation, "eval.npz")):
+        shutil.copyfile(source, folder / name)
+    return folder
+
+
+def test_a_worker_without_a_process_evaluates_assignments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "Worker", DirectWorker)
+    _, raw = measure_leaks(2)
+    assert [seen["n_trials"] for seen in raw["seen"]] == [1, 2]
+
+
+def test_trials_in_this_process_and_in_their_own_take_turns(digits: Path, tmp_path: Path) -> None:
+    _, raw = measure_isolation(open_subject(digits, tmp_path / "cache"), n_trials=2)
+    assert {name: len(seconds) for name, seconds in raw["seconds"].items()} == {"here": 2, "there": 2}
+
+
+def test_trials_of_a_search_are_watched_from_inside(digits: Path, tmp_path: Path) -> None:
+    _, raw = measure_floor(digits, tmp_path / "cache", n_trials=3)
+    assert {name: len(values) for name, values in raw.items()} == dict.fromkeys(raw, 3)
+    assert all(n > 0 for n in raw["n_inferences"])
