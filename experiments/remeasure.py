@@ -2,12 +2,17 @@
 
 The SNR is pooled over all samples, and that of the worst output counts. Latencies come from rounds in which every model
 runs once, in random order; a ratio is the median of the rounds' ratios to the float model, with a bootstrap interval.
+
+``python -m experiments.remeasure`` reads the arguments of ``remeasure`` from standard input, as JSON with ``model``,
+``evaluation``, ``files`` and ``settings`` for the others, and prints the rows as JSON. Exit code 2: bad input.
 """
 
+import json
 import logging
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,7 @@ __all__ = [
     "mean_saving",
     "open_session",
     "remeasure",
+    "row_from",
     "saving_at",
     "together",
     "worst_snr_db",
@@ -235,3 +241,26 @@ def _row(name: str, snr_db: float, seconds: np.ndarray, baseline: np.ndarray, rn
         ratio_high=float(high),
         process_ratios=(float(np.median(ratios)),),
     )
+
+
+def row_from(record: Mapping[str, Any]) -> Row:
+    """A row as it is printed."""
+    return Row(**{**record, "process_ratios": tuple(record["process_ratios"])})
+
+
+def main() -> int:
+    """Measure and print."""
+    assert "autoquant" not in sys.modules, "autoquant is loaded where nothing of it shall be"
+    asked = json.load(sys.stdin)
+    files = {name: Path(path) for name, path in asked["files"].items()}
+    try:
+        rows = remeasure(Path(asked["model"]), Path(asked["evaluation"]), files, **asked["settings"])
+    except ValueError as error:
+        print(f"experiments.remeasure: {error}", file=sys.stderr)
+        return 2
+    json.dump([asdict(row) for row in rows], sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

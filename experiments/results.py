@@ -15,15 +15,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from experiments.environment import read_environment
-from experiments.remeasure import FLOAT, Row, mean_saving, remeasure, together
+from experiments.remeasure import FLOAT, Row, mean_saving, row_from, together
 from experiments.results_table import render_results
 
 __all__ = [
@@ -155,24 +153,54 @@ def run_python(
             return f"It was stopped after {timeout_s:.0f} s."
     if run.returncode == 0:
         return ""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"exit code {run.returncode}: {lines[-1][:300] if lines else 'it said nothing'}"
+    return _ending(run.returncode, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _ending(code: int, said: str) -> str:
+    """How a process ended, and the last line that it said."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"exit code {code}: {lines[-1][:300] if lines else 'it said nothing'}"
 
 
 def remeasure_alone(
     model: Path, evaluation: Path, files: Mapping[str, Path], *, threads: int, rounds: int = 25
 ) -> dict[str, Row]:
-    """``remeasure`` in processes of their own, one after the other, which share the rounds; the first gives the SNR."""
+    """``remeasure`` in processes of their own, one after the other, which share the rounds; the first gives the SNR.
+
+    Raises:
+        ValueError: As ``remeasure`` does.
+        RuntimeError: A process ended otherwise.
+    """
     found: dict[str, list[Row]] = {}
-    n_rounds = -(-rounds // N_PROCESSES)
+    asked = {
+        "model": str(model.absolute()),
+        "evaluation": str(evaluation.absolute()),
+        "files": {name: str(path.absolute()) for name, path in files.items()},
+    }
+    settings = {"threads": threads, "rounds": -(-rounds // N_PROCESSES)}
     for seed in range(N_PROCESSES):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            rows = pool.submit(
-                remeasure, model, evaluation, files, threads=threads, rounds=n_rounds, seed=seed, has_snr=seed == 0
-            )
-            for row in rows.result():
-                found.setdefault(row.name, []).append(row)
+        for row in _measured(asked | {"settings": {**settings, "seed": seed, "has_snr": seed == 0}}):
+            found.setdefault(row.name, []).append(row)
     return {name: together(rows) for name, rows in found.items()}
+
+
+def _measured(asked: Mapping[str, Any]) -> list[Row]:
+    """What a fresh process measures; one made by multiprocessing would import what our main module does."""
+    run = subprocess.run(
+        [sys.executable, "-m", "experiments.remeasure"],
+        input=json.dumps(asked),
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    if run.returncode != 0:
+        how = _ending(run.returncode, run.stderr)
+        error = ValueError if run.returncode == 2 else RuntimeError
+        raise error(f"the process that measures {asked['model']} ended with {how}")
+    print(run.stderr, end="", file=sys.stderr)  # files that do not run
+    return [row_from(record) for record in json.loads(run.stdout)]
 
 
 def read_members(run: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
 """The independent measurement, on numbers worked out by hand."""
 
 import math
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from experiments.remeasure import (
     DEMANDS_DB,
     FLOAT,
     Row,
+    main,
     mean_saving,
     open_session,
     remeasure,
@@ -149,3 +152,9 @@ def test_an_input_without_data_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", z=np.zeros((2, 4), np.float32))
     with pytest.raises(ValueError, match="has no array for x"):
         remeasure(save_scaler(tmp_path / "float.onnx", 2.0), tmp_path / "samples.npz", {})
+
+
+def test_nothing_is_measured_in_a_process_that_has_loaded_autoquant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "autoquant", ModuleType("autoquant"))
+    with pytest.raises(AssertionError, match="autoquant is loaded"):
+        main()
