@@ -1,8 +1,9 @@
 """What autoquant finds on the models of the zoo, against onnxruntime's own recipes, measured independently.
 
 ``python -m experiments.results ZOO_DIR OUT_DIR [--only NAME ...] [--time 120s] [--threads 1] [--regions 100]`` searches
-each model, builds the recipes, measures both in the same interleaved rounds of fresh processes, and writes
-``results.json`` and ``results.md`` into OUT_DIR. Models that have a result already are kept, unless they are named.
+each model, nothing calibrated before, builds the recipes, measures both in the same interleaved rounds of fresh
+processes, and writes ``results.json`` and ``results.md`` into OUT_DIR. Models that have a result already are kept,
+unless they are named.
 """
 
 import argparse
@@ -91,25 +92,21 @@ def measure_model(zoo: Path, out: Path, *, time_limit: str, threads: int, n_regi
     }
 
 
-def run_search(
-    zoo: Path,
-    out: Path,
-    time_limit: str,
-    threads: int,
-    environment: Mapping[str, str] | None = None,
-    *,
-    n_regions: int = N_REGIONS,
-) -> Search:
-    """``autoquant search`` of a model in a process of its own; an older run in ``out`` is replaced."""
-    shutil.rmtree(out, ignore_errors=True)
+def run_search(zoo: Path, out: Path, time_limit: str, threads: int, *, n_regions: int = N_REGIONS) -> Search:
+    """``autoquant search`` of a model in a process of its own, nothing calibrated before; replaces a run in ``out``."""
+    cache = out.parent / "cache"
+    for folder in (out, cache):
+        shutil.rmtree(folder, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     data = ["--calibration", str(zoo / "calib.npz"), "--evaluation", str(zoo / "eval.npz"), "--out", str(out)]
     limits = ["--time", time_limit, "--threads", str(threads), "--regions", str(n_regions), "--json"]
     command = ["-m", "autoquant", "search", str(zoo / "model.onnx"), *data, *limits]
     start = time.perf_counter()
     timeout_s = 3 * seconds_of(time_limit) + 300
+    environment = {"AUTOQUANT_CACHE": str(cache)}
     error = run_python(command, out.parent / "search.log", timeout_s=timeout_s, environment=environment)
     seconds = time.perf_counter() - start
+    shutil.rmtree(cache, ignore_errors=True)
     typed = " ".join(["python", *command]).replace(str(zoo), "ZOO").replace(str(out.parent), "OUT")
     return Search(command=typed, seconds=seconds, error=error)
 

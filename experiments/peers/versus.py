@@ -10,7 +10,6 @@ for each model, and ``versus.md``. Exit code 1: a search failed; 2: a model or w
 import argparse
 import hashlib
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -75,9 +74,7 @@ def compare(subject: Subject, out: Path, *, time_limit: str) -> dict[str, Any]:
     peers = read_peers(out / subject.name)
     kept, broken = _kept(subject, peers)
     own = out / subject.name / "ours"
-    cache = own / "cache"
-    search = run_search(subject.model.parent, own / "search", time_limit, 1, {"AUTOQUANT_CACHE": str(cache)})
-    shutil.rmtree(cache, ignore_errors=True)
+    search = run_search(subject.model.parent, own / "search", time_limit, 1)
     members = [] if search.error else read_members(own / "search")
     files = {f"{OURS}:{m['id']}": own / "search" / m["path"] for m in members if m["id"] != FLOAT} | kept
     found = remeasure_alone(subject.model, subject.evaluation, files, threads=1)

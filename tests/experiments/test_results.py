@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from experiments.remeasure import FLOAT
-from experiments.results import N_PROCESSES, ROOT, remeasure_alone
+from experiments import results
+from experiments.remeasure import FLOAT, Row
+from experiments.results import N_PROCESSES, ROOT, measure_model, remeasure_alone
 from tests.experiments.test_remeasure import save_samples, save_scaler
 
 ASKING = """
@@ -69,3 +71,31 @@ def test_a_process_that_dies_is_said_in_one_sentence(tmp_path: Path) -> None:
     samples = save_samples(tmp_path / "samples.npz")
     with pytest.raises(RuntimeError, match=r"the process that measures .*broken.onnx ended with exit code 1: .*broken"):
         remeasure_alone(tmp_path / "broken.onnx", samples, {}, threads=1)
+
+
+def test_nothing_is_calibrated_before_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caches: list[Path] = []
+
+    def run_python(
+        command: Sequence[str], log: Path, *, timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> str:
+        if "search" not in command:
+            return ""
+        assert environment is not None
+        caches.append(Path(environment["AUTOQUANT_CACHE"]))
+        assert not caches[-1].exists()
+        caches[-1].mkdir()
+        return "it failed"
+
+    row = Row(name=FLOAT, snr_db=1.0, median_ms=1.0, ratio=1.0, ratio_low=1.0, ratio_high=1.0, process_ratios=(1.0,))
+    monkeypatch.setattr(results, "run_python", run_python)
+    monkeypatch.setattr(results, "remeasure_alone", lambda *_, **__: {FLOAT: row})
+    zoo, out = tmp_path / "model", tmp_path / "out"
+    zoo.mkdir()
+    for name in ("model.onnx", "calib.npz"):
+        (zoo / name).touch()
+    (out / "cache").mkdir(parents=True)  # of a search that was killed
+    for _ in range(2):
+        measure_model(zoo, out, time_limit="1s", threads=1, n_regions=4)
+    assert len(caches) == 2
+    assert not any(cache.exists() for cache in caches)
