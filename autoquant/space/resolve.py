@@ -31,7 +31,7 @@ def twins(space: SearchSpace, linear_alone: Collection[RegionId]) -> dict[Region
         linear_alone: Regions in which ``operators = "linear"`` changes nothing.
     """
     found: dict[RegionId, dict[str, str]] = {}
-    for region in linear_alone:
+    for region in (region for region in space.choices if region in linear_alone):
         firsts: dict[Scheme, str] = {}
         for name in space.choices[region]:
             if name != FLOAT:

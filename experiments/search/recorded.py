@@ -16,6 +16,7 @@ from autoquant.api.documents import region_from
 from autoquant.api.folder import read_json
 from autoquant.api.warm import EarlierRun, read_warm_start
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.scheme import Scheme
 from autoquant.errors import UsageError
 from autoquant.graph.regions import borders
 from autoquant.model.graph import Graph
@@ -74,12 +75,7 @@ def read_recorded(folder: Path) -> Recorded:
     trials = [trial for trial in told if is_measured(trial)]
     if not trials:
         raise UsageError(f"{folder}: none of its trials was measured; search longer")
-    regions, plain = [region_from(row) for row in document["regions"]], document["latency_prior"]
-    choices = {region.id: _choices(trials[0].distributions[region.id]) for region in regions}
-    touching = tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions))
-    work = {region.id: region.work for region in regions}
-    patterns = {region.id: region.pattern for region in regions}
-    layout = Layout.of(choices, earlier.schemes, touching, work, patterns=patterns, own_errors=document["own_errors"])
+    plain, layout = document["latency_prior"], _layout(folder, document, earlier.schemes, trials[0].distributions)
     digests = [trial.user_attrs["digest"] for trial in trials]
     timed = [digest if trial.user_attrs.get("ratios") else None for digest, trial in zip(digests, trials, strict=True)]
     return Recorded(
@@ -90,6 +86,24 @@ def read_recorded(folder: Path) -> Recorded:
         found=observe(layout, trials),
         is_new=np.array([digest not in digests[:i] for i, digest in enumerate(digests)]),
         is_newly_timed=np.array([digest is not None and digest not in timed[:i] for i, digest in enumerate(timed)]),
+    )
+
+
+def _layout(
+    folder: Path,
+    document: Mapping[str, Any],
+    schemes: Mapping[str, Scheme],
+    distributions: Mapping[str, BaseDistribution],
+) -> Layout:
+    regions = [region_from(row) for row in document["regions"]]
+    return Layout.of(
+        {region.id: _choices(distributions[region.id]) for region in regions},
+        schemes,
+        tuple(borders(Graph(load_any(folder / "prepared.onnx")), regions)),
+        work={region.id: region.work for region in regions},
+        patterns={region.id: region.pattern for region in regions},
+        own_errors=document["own_errors"],
+        twins=document.get("twins"),
     )
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import autoquant
 from autoquant import AutoquantError, Budget
+from autoquant.api import steps
+from autoquant.examples import example
 from experiments.search.recorded import read_recorded
 
 
@@ -68,3 +70,14 @@ def test_runs_of_other_versions_are_refused(run: Path, tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AutoquantError, match="no finished run"):
         read_recorded(tmp_path)
+
+
+def test_schemes_that_quantize_a_region_alike_are_one_choice_here_too(tmp_path: Path) -> None:
+    own, definition = example("digits"), steps.definition_of("default", "cpu")
+    autoquant.search("example:digits", budget=Budget(trials=2), out=tmp_path / "run", cache=tmp_path / "cache")
+    prepared = steps.prepare(own.model, steps.read_data(own.model, own.calibration))
+    layout = steps.layout_of(prepared, steps.find_regions(prepared, space=definition), definition)
+    found = read_recorded(tmp_path / "run").layout
+    assert found.regions == layout.regions
+    np.testing.assert_array_equal(found.same, layout.same)
+    assert (found.allowed != (found.same >= 0)).any()
