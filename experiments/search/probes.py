@@ -17,12 +17,15 @@ from typing import Any
 import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial
 
 from autoquant.api.folder import read_json
 from autoquant.domain.measurement import State
 from autoquant.domain.scheme import FLOAT
+from autoquant.domain.space import SearchSpace
 from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import N_FIRST
+from autoquant.study.layout import Layout
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.search.recorded import read_recorded
 
@@ -35,25 +38,33 @@ def measure_probes(folder: Path) -> dict[str, Any]:
     Raises:
         AutoquantError: It is no finished run.
     """
-    name, document = read_recorded(folder).name, dict[str, Any](read_json(folder / "run.json"))
-    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    trials = optuna.load_study(study_name="autoquant", storage=storage).get_trials(deepcopy=False)
-    told = [(trial, trial.datetime_complete) for trial in trials if trial.datetime_complete]
-    probes = [  # a trial is stored when it is told
-        (trial, (end - before).total_seconds())
-        for (_, before), (trial, end) in itertools.pairwise(told)
-        if trial.user_attrs.get("state") == State.UNTIMED
-    ]
+    recorded, document = read_recorded(folder), dict[str, Any](read_json(folder / "run.json"))
+    probes = _probes(folder, recorded.layout)
     work = {row["id"]: row["work"] for row in document["regions"]}
     float_s = sum(document["float_ms"].values()) / 1e3
     return {
-        "model": name,
+        "model": recorded.name,
         "n_probes": len(probes),
         "probes_s": sum(seconds for _, seconds in probes),
         "saved_s": N_FIRST * float_s * sum(_work_before(work, trial.params) for trial, _ in probes),
         "search_s": document["seconds"]["search"],
         "environment": document["environment"],
     }
+
+
+def _probes(folder: Path, layout: Layout) -> list[tuple[FrozenTrial, float]]:
+    """Trials that were not timed, with their seconds; recipes may be untimed too (decision 0036), and are no probes."""
+    space = SearchSpace(choices=layout.choices, schemes={})
+    recipes = [space.uniform(name) for name in layout.schemes]
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    trials = optuna.load_study(study_name="autoquant", storage=storage).get_trials(deepcopy=False)
+    told = [(trial, trial.datetime_complete) for trial in trials if trial.datetime_complete]
+    return [  # a trial is stored when it is told
+        (trial, (end - before).total_seconds())
+        for (_, before), (trial, end) in itertools.pairwise(told)
+        if trial.user_attrs.get("state") == State.UNTIMED
+        and {region: name for region, name in trial.params.items() if name != FLOAT} not in recipes
+    ]
 
 
 def _work_before(work: Mapping[str, float], schemes: Mapping[str, str]) -> float:

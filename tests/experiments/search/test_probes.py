@@ -1,3 +1,5 @@
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +24,17 @@ def test_probes_are_those_that_were_not_timed(run: Path) -> None:
     assert found["n_probes"] == (trials["state"] == "untimed").sum() > 0
     assert 0 < found["probes_s"] <= found["search_s"]
     assert found["saved_s"] > 0
+
+
+def test_a_recipe_that_was_not_timed_is_no_probe(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    journal = tmp_path / "run" / "study.journal"
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    _, recipe, *_ = (number for number, line in enumerate(lines) if '"user_attrs"' in line)
+    lines[recipe], n_changed = re.subn('"state":"[a-z-]+"', '"state":"untimed"', lines[recipe])
+    assert n_changed == 1
+    journal.write_text("".join(lines), encoding="utf-8")
+    assert measure_probes(tmp_path / "run") == measure_probes(run)
 
 
 def test_a_line_for_each_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
