@@ -83,6 +83,7 @@ class Trials:
         size_bytes: Of the float model: what a delivered file may have.
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
+        has_probes: Whether such a sampler gets them.
         first: What is tried right after the uniform recipes.
         is_refined: Whether finalists are refined: that takes time, and two versions of each are compared then.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
@@ -105,6 +106,7 @@ class Trials:
     on_progress: Callable[[SearchProgress], None]
     size_bytes: int
     is_structured: bool = True
+    has_probes: bool = True
     first: Sequence[Assignment] = ()
     is_refined: bool = False
     has_prior: bool = False
@@ -179,7 +181,7 @@ class Trials:
         if is_short:
             self.n_rounds = _FEW_ROUNDS
         self._enqueue_first(n_trials, is_short=is_short)
-        probed = not self.is_structured
+        probed = not (self.is_structured and self.has_probes)
         while n_trials is None or n_done < n_trials:
             if not probed and self.study.n_enqueued == 0:
                 self._enqueue_probes(math.inf if n_trials is None else n_trials - n_done)

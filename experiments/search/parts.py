@@ -57,7 +57,7 @@ def prior_without(part: Part | None, prior: LatencyPrior | None) -> LatencyPrior
 def switch_off(part: Part | None, trials: Trials) -> None:
     """Change what is tried, and how far; before the first trial."""
     if part is Part.PROBES:
-        trials.is_structured = False
+        trials.has_probes = False
     elif part is Part.RACING:
         trials.has_prior, trials.least_ratios = False, lambda _: ()
 

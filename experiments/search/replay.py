@@ -121,6 +121,7 @@ def replay(
             deadline=Deadline(None),
             on_progress=lambda _: None,
             size_bytes=0,
-            is_structured=has_probes and is_structured(sampler),
+            is_structured=is_structured(sampler),
+            has_probes=has_probes,
         ).run(MOST_REPEATED * n_evaluations)
     return answers.rows

@@ -98,7 +98,7 @@ def test_trials_lack_probes_or_stages(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Run, "open_trials", open_trials)
     nothing = cast("RunFolder", None), cast("Opened", None)
     found = {part: a_run(part, tmp_path).open_trials(*nothing) for part in (None, Part.PROBES, Part.RACING)}
-    assert [trials.is_structured for trials in found.values()] == [True, False, True]
+    assert [trials.has_probes for trials in found.values()] == [True, False, True]
     assert [trials.has_prior for trials in found.values()] == [True, True, False]
 
 

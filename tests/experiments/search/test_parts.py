@@ -10,6 +10,10 @@ from autoquant.study.study import Study
 from experiments.search.blocks import FAMILIES, Answers, Budget, make_blocks
 from experiments.search.granularity import trials_of
 from experiments.search.parts import Part, layout_without, narrowed, one_range_each, prior_without, switch_off
+from tests.unit.api.answers import Answers as MadeUp
+from tests.unit.api.answers import some_trials
+from tests.unit.api.test_few_trials import first_trials
+from tests.unit.api.test_trials import Stubborn
 
 BLOCKS = make_blocks(16, FAMILIES["alike"], seed=0)
 LAYOUT = BLOCKS.problem.layout
@@ -37,14 +41,29 @@ def test_probes_and_stages_are_switched_off_where_trials_are_run(tmp_path: Path)
     trials = trials_of(answers, BLOCKS.problem, RandomSampler(), tmp_path)
     trials.has_prior, trials.least_ratios = True, lambda _: (0.5,)
     switch_off(Part.BORDERS, trials)
-    assert trials.is_structured
+    assert trials.has_probes
     assert trials.has_prior
     switch_off(Part.PROBES, trials)
-    assert not trials.is_structured
+    assert not trials.has_probes
     switch_off(Part.RACING, trials)
     assert not trials.has_prior
     assert trials.least_ratios({}) == ()
     assert isinstance(trials.study, Study)
+
+
+def test_without_probes_recipes_are_timed_or_not_as_with_them(tmp_path: Path) -> None:
+    answers = MadeUp(n_most=7)
+    trials = first_trials(tmp_path, answers, 60.0)
+    switch_off(Part.PROBES, trials)
+    trials.run(None)
+    assert answers.n_rounds[:4] == [4, 4, 0, 4]  # the third one has the kernels of the second
+    assert [sum(name != "float" for name in found.values()) for found in answers.seen[4:]] != [1, 1, 1]
+
+
+def test_without_probes_a_search_ends_where_only_known_graphs_are_proposed(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, MadeUp(), is_structured=True, sampler=Stubborn())
+    switch_off(Part.PROBES, trials)
+    assert trials.run(150) == "exhausted"
 
 
 def test_one_scheme_stays_of_those_that_differ_in_ranges_alone() -> None:
