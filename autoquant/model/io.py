@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import helper
-from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+from onnx.external_data_helper import uses_external_data
 
 from autoquant.domain.feed import InputSignature
 from autoquant.domain.reason import is_disk_full
@@ -33,12 +33,13 @@ _QUANTIZED_OPS = re.compile(
     r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
     r"|DynamicQuantize\w+|MatMulNBits"
 )
-_PACKED = frozenset(
-    value
+_PACKED_BITS = {
+    value: int(match[1])
     for name, value in onnx.TensorProto.DataType.items()
-    if re.fullmatch(r"UNDEFINED|STRING|U?INT[24]|FLOAT[46]\w+", name)
-)
-"""Types with several elements a byte, or of no fixed size."""
+    if (match := re.fullmatch(r"(?:U?INT|FLOAT)([246])(?:E\w+)?", name))
+}
+"""Of types with several elements a byte."""
+_UNSIZED = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
 _LARGEST_BYTES = 2**31
 """What protobuf can hold, and every candidate is one message."""
 
@@ -64,14 +65,11 @@ def load_any(path: Path) -> onnx.ModelProto:
     """
     model = _load_file(path)
     try:
-        load_external_data_for_model(model, str(path.parent))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        _read_external_data(model, path.parent)
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path}: external data cannot be read ({error}); put all of them beside the model") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
-    cut = next((tensor.name for tensor in model.graph.initializer if _is_cut_off(tensor)), None)
-    if cut is not None:
-        raise ModelError(f"{path}: external data cannot be read ('{cut}' is cut off); put all of them beside the model")
     return model
 
 
@@ -88,11 +86,44 @@ def _load_file(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: the file cannot be read ({error.strerror}); see who may read it") from error
 
 
-def _is_cut_off(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor has fewer bytes than its shape wants, which not every version of onnx says."""
-    if not tensor.HasField("raw_data") or tensor.data_type in _PACKED:
-        return False
-    return len(tensor.raw_data) < math.prod(tensor.dims) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+def _read_external_data(model: onnx.ModelProto, folder: Path) -> None:
+    """Put values into a model that lie in other files.
+
+    onnx itself refuses files that are links or have several names, as in the caches of model hubs.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: One lies outside of the folder, where a link may lead but no name, or a tensor has fewer bytes than
+            its shape wants.
+    """
+    for tensor in _tensors(model):
+        if uses_external_data(tensor):
+            tensor.raw_data = _external_bytes(tensor, folder)
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+        if tensor.HasField("raw_data") and len(tensor.raw_data) < _n_bytes(tensor):
+            raise ValueError(f"'{tensor.name}' is cut off")
+
+
+def _external_bytes(tensor: onnx.TensorProto, folder: Path) -> bytes:
+    """The values of a tensor as they are in its file, no more than there are."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = os.path.normpath(entries.get("location", ""))
+    if os.path.isabs(location) or location.split(os.sep)[0] == os.pardir:
+        raise ValueError(f"'{tensor.name}' lies in '{location}', outside of the folder")
+    offset, length = int(entries.get("offset", 0)), int(entries.get("length", _n_bytes(tensor)))
+    with (folder / location).open("rb") as file:
+        n_left = os.fstat(file.fileno()).st_size - offset
+        file.seek(offset)
+        return file.read(max(0, min(length, n_left)))
+
+
+def _n_bytes(tensor: onnx.TensorProto) -> int:
+    """What the values of a tensor take; 0 for strings, which have no fixed size."""
+    if tensor.data_type in _UNSIZED:
+        return 0
+    n_bits = _PACKED_BITS.get(tensor.data_type) or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return (math.prod(tensor.dims) * n_bits + 7) // 8
 
 
 def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
@@ -105,7 +136,7 @@ def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
 
 
 def _refuse_large(model: onnx.ModelProto, path: Path) -> None:
-    n_bytes = sum(len(tensor.raw_data) for tensor in _tensors(model.graph))
+    n_bytes = sum(len(tensor.raw_data) for tensor in _tensors(model))
     if n_bytes >= _LARGEST_BYTES:
         raise ModelError(
             f"{path}: its weights are {n_bytes / 1e9:.1f} GB, but a model that is searched must be smaller than the"
@@ -162,7 +193,7 @@ def files_of(path: Path) -> Iterator[Path]:
     model = onnx.load(path, format="protobuf", load_external_data=False)
     places = {
         entry.value
-        for t in _tensors(model.graph)
+        for t in _tensors(model)
         if uses_external_data(t)
         for entry in t.external_data
         if entry.key == "location"
@@ -170,13 +201,23 @@ def files_of(path: Path) -> Iterator[Path]:
     yield from (path.parent / place for place in sorted(places))
 
 
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and tensors in attributes, those of subgraphs too."""
-    yield from graph.initializer
-    for attribute in (a for node in graph.node for a in node.attribute):
-        yield from ([attribute.t] if attribute.HasField("t") else attribute.tensors)
-        for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            yield from _tensors(inner)
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and tensors in attributes."""
+    for part in _parts(model):
+        if isinstance(part, onnx.GraphProto):
+            yield from part.initializer
+        for attribute in (a for node in part.node for a in node.attribute):
+            yield from [attribute.t] if attribute.HasField("t") else attribute.tensors
+
+
+def _parts(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """The graph, functions, and the bodies in them at any depth."""
+    parts: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    while parts:
+        part = parts.pop(0)
+        yield part
+        for attribute in (a for node in part.node for a in node.attribute):
+            parts += [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def size_bytes_of(path: Path) -> int:

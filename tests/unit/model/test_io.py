@@ -1,5 +1,7 @@
 import errno
 import hashlib
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,18 @@ def external(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
     onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     return path
+
+
+def rewrite_external_data(path: Path, **entries: str | None) -> None:
+    """Change what a model says about where its values are; None leaves it out."""
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        said: dict[str, str | None] = {**{entry.key: entry.value for entry in tensor.external_data}, **entries}
+        del tensor.external_data[:]
+        for key, value in said.items():
+            if value is not None:
+                tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
 
 
 def test_a_saved_model_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -102,6 +116,50 @@ def test_a_truncated_model_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_with_external_data_is_read_whole(external: Path) -> None:
     assert load_model(external).graph.initializer[0].raw_data == floats(8, 3, 3, 3, scale=0.3).tobytes()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_external_data_that_are_links_are_read(
+    external: Path, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    """As in the cache of a hub, where every file lies under its digest."""
+    data, blob = external.with_name("weights.bin"), tmp_path / "blobs" / "5f1a"
+    blob.parent.mkdir()
+    data.rename(blob)
+    link(blob, data)
+    assert load_any(external).graph.initializer[0].raw_data == floats(8, 3, 3, 3, scale=0.3).tobytes()
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "inner/../../weights.bin", "{folder}/weights.bin", "."])
+def test_external_data_are_read_from_no_other_folder_that_a_model_names(
+    external: Path, tmp_path: Path, location: str
+) -> None:
+    moved = tmp_path / "model" / "model.onnx"
+    moved.parent.mkdir()
+    external.rename(moved)
+    rewrite_external_data(moved, location=location.format(folder=tmp_path))
+    with pytest.raises(ModelError, match=r"external data cannot be read .*; put all of them beside the model"):
+        load_any(moved)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("offset", "-4"), ("offset", "9999999"), ("length", "-4"), ("length", "2"), ("length", "many")]
+)
+def test_places_of_external_data_that_cannot_be_are_reported(external: Path, key: str, value: str) -> None:
+    rewrite_external_data(external, **{key: value})
+    with pytest.raises(ModelError, match="external data cannot be read"):
+        load_any(external)
+
+
+def test_external_data_without_a_length_are_as_long_as_their_shape_wants(tmp_path: Path) -> None:
+    model = a_convnet()
+    nibbles = onnx.TensorProto(name="i", dims=[3], data_type=onnx.TensorProto.INT4, raw_data=b"\x21\x03")
+    model.graph.initializer.insert(0, nibbles)
+    expected = [tensor.raw_data for tensor in model.graph.initializer]
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    rewrite_external_data(path, length=None)
+    assert [tensor.raw_data for tensor in load_any(path).graph.initializer] == expected
 
 
 def test_missing_external_data_are_reported(external: Path) -> None:
