@@ -25,7 +25,7 @@ from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
-from autoquant.model.io import input_signatures, load_any, non_tensors, output_dtypes
+from autoquant.model.io import input_signatures, load_skeleton, non_tensors, output_dtypes
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -195,7 +195,7 @@ class _Ports:
 
 
 def _ports(path: Path) -> _Ports:
-    model = load_any(path)
+    model = load_skeleton(path)
     for name in non_tensors(model.graph.input):
         raise ModelError(f"{path}: input '{name}' is no tensor, so that no data fit it; leave the model out")
     return _Ports(

@@ -21,6 +21,7 @@ __all__ = [
     "input_signatures",
     "load_any",
     "load_model",
+    "load_skeleton",
     "model_digest",
     "non_tensors",
     "output_dtypes",
@@ -51,10 +52,10 @@ def load_model(path: Path) -> onnx.ModelProto:
         ModelError: The file cannot be read, is no ONNX model, lacks its external data, is already quantized, or is
             larger than protobuf's 2 GiB.
     """
-    model = load_any(path)
+    model = load_skeleton(path)
     _refuse_quantized(model, path)
     _refuse_large(model, path)
-    return model
+    return _whole(model, path)
 
 
 def load_any(path: Path) -> onnx.ModelProto:
@@ -63,27 +64,36 @@ def load_any(path: Path) -> onnx.ModelProto:
     Raises:
         ModelError: The file is missing, cannot be read, is no ONNX model, or lacks its external data.
     """
-    model = _load_file(path)
+    return _whole(load_skeleton(path), path)
+
+
+def load_skeleton(path: Path) -> onnx.ModelProto:
+    """Read a model without its external data.
+
+    Raises:
+        ModelError: The file is missing, cannot be read, or is no ONNX model.
+    """
+    if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
+        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
     try:
-        _read_external_data(model, path.parent)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: external data cannot be read ({error}); put all of them beside the model") from error
+        # a name ending in .json would mean another format
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except DecodeError as error:
+        raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
+    except OSError as error:
+        raise ModelError(f"{path}: the file cannot be read ({error.strerror}); see who may read it") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
     return model
 
 
-def _load_file(path: Path) -> onnx.ModelProto:
-    """Without external data."""
-    if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
-        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
+def _whole(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    """The same object with its external data."""
     try:
-        # a name ending in .json would mean another format
-        return onnx.load(path, format="protobuf", load_external_data=False)
-    except DecodeError as error:
-        raise ModelError(f"{path}: this is not an ONNX model (protobuf cannot read it); export it again") from error
-    except OSError as error:
-        raise ModelError(f"{path}: the file cannot be read ({error.strerror}); see who may read it") from error
+        _read_external_data(model, path.parent)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: external data cannot be read ({error}); put all of them beside the model") from error
+    return model
 
 
 def _read_external_data(model: onnx.ModelProto, folder: Path) -> None:
@@ -136,7 +146,7 @@ def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
 
 
 def _refuse_large(model: onnx.ModelProto, path: Path) -> None:
-    n_bytes = sum(len(tensor.raw_data) for tensor in _tensors(model))
+    n_bytes = sum(map(_n_bytes, _tensors(model)))
     if n_bytes >= _LARGEST_BYTES:
         raise ModelError(
             f"{path}: its weights are {n_bytes / 1e9:.1f} GB, but a model that is searched must be smaller than the"

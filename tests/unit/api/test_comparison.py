@@ -9,12 +9,12 @@ import pytest
 from autoquant.api import comparison
 from autoquant.api.comparison import _ports, _why_imprecise, _why_no_snr, compare
 from autoquant.domain.measurement import Latency
-from autoquant.errors import OutputError
+from autoquant.errors import ModelError, OutputError
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
-from autoquant.model.io import load_any
+from autoquant.model.io import load_skeleton
 from tests.models import a_convnet, feed_of, floats, model_of, saved
 
 
@@ -80,7 +80,7 @@ def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypa
     read: list[weakref.ref[Watched]] = []
 
     def load(path: Path) -> Watched:
-        model = Watched(load_any(path))
+        model = Watched(load_skeleton(path))
         read.append(weakref.ref(model))
         return model
 
@@ -88,10 +88,19 @@ def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypa
         assert [reference() for reference in read] == [None, None]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "load_any", load)
+    monkeypatch.setattr(comparison, "load_skeleton", load)
     monkeypatch.setattr(comparison, "JointMeasurement", measure)
     path = saved(a_convnet(), tmp_path / "model.onnx")
     with pytest.raises(KeyboardInterrupt):
+        compare([path, path], [feed_of(a_convnet())])
+
+
+def test_external_data_are_left_to_the_processes_that_measure(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    path.with_name("weights.bin").unlink()
+    assert _ports(path).outputs == ("y",)
+    with pytest.raises(ModelError, match=r"model\.onnx: onnxruntime cannot open it: .*weights\.bin"):
         compare([path, path], [feed_of(a_convnet())])
 
 

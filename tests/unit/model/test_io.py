@@ -199,11 +199,14 @@ def test_a_quantized_model_is_refused(tmp_path: Path, body: str, found: str) -> 
         load_model(saved(model, tmp_path / "model.onnx"))
 
 
-def test_a_model_that_protobuf_cannot_hold_is_refused_at_once(external: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_protobuf_cannot_hold_is_refused_before_its_external_data_are_read(
+    external: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("autoquant.model.io._LARGEST_BYTES", 1000)
+    assert load_any(external).graph.node == a_convnet().graph.node
+    external.with_name("weights.bin").unlink()
     with pytest.raises(ModelError, match=r"model\.onnx: its weights are 0\.0 GB, .* smaller than the 2 GiB"):
         load_model(external)
-    assert load_any(external).graph.node == a_convnet().graph.node
 
 
 def test_signatures_are_those_of_the_inputs_that_a_user_feeds() -> None:
