@@ -20,7 +20,7 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError, ProfileError
-from autoquant.graph.preprocess import EQUAL_DB
+from autoquant.graph.preprocess import keeps_outputs
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 
@@ -193,7 +193,7 @@ class Preparing:
             if self.earlier is None and found.largest_exponent < _LEAST_EXPONENT:
                 return None, f"{found.note}, which is too little to be tried"
             prepared = steps.compared(found.prepared, self.data.everything)
-            if self.earlier is None and prepared.difference_db < EQUAL_DB:
+            if self.earlier is None and not keeps_outputs(prepared.graph.model, prepared.difference_db):
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             n_samples = plain.statistics.n_samples

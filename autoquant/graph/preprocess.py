@@ -17,7 +17,7 @@ from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
-from autoquant.model.io import load_model, model_digest, sha256_of
+from autoquant.model.io import load_model, model_digest, output_dtypes, sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     Model,
@@ -40,12 +40,13 @@ from autoquant.model.rewrite import (
 )
 from autoquant.runtime.session import open_session, optimize_basic
 
-__all__ = ["EQUAL_DB", "compared", "prepare"]
+__all__ = ["compared", "keeps_outputs", "prepare"]
 
 OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
-EQUAL_DB = 60.0
-"""A preprocessed model further from the original than this is not used."""
+_EQUAL_DB = 60.0
+_EQUAL_LABELS_DB = 40.0
+"""One element in ten thousand: where two scores are nearly equal any rounding makes another label."""
 N_CHECKED = 3
 _CHECKING_S = 1.0
 """For running the original on them; a slow model is checked on fewer."""
@@ -99,10 +100,22 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         except ModelError as error:
             reasons.append(str(error))
             continue
-        if difference >= EQUAL_DB:
+        if keeps_outputs(model, difference):
             return _prepared(path, model, difference, tuple(_notes(model, attempt, difference, reasons)))
         reasons.append(f"outputs differ ({difference:.1f} dB)")
     raise ModelError(f"{path}: the model cannot be preprocessed: {reasons[0]}; export it again with a newer opset")
+
+
+def keeps_outputs(model: Model, difference_db: float) -> bool:
+    """Whether a preprocessed model is so near to the original that it can stand for it.
+
+    Args:
+        model: The preprocessed model.
+        difference_db: SNR of its outputs against those of the original.
+    """
+    dtypes = output_dtypes(model)
+    has_floats = any("float" in dtypes.get(value.name, "float") for value in model.graph.output)
+    return difference_db >= (_EQUAL_DB if has_floats else _EQUAL_LABELS_DB)
 
 
 def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
@@ -249,7 +262,7 @@ def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
         return
     meter = QualityMeter([value.name for value in model.graph.output])
     meter.add(*_outputs(path, [feeds[0]] * 2))
-    if meter.quality().worst_db < EQUAL_DB:
+    if not keeps_outputs(model, meter.quality().worst_db):
         raise ModelError(
             f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be compared;"
             " make them an input of the model, or export it without"

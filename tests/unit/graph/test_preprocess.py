@@ -14,7 +14,7 @@ from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import opset_of
-from tests.models import a_convnet, a_mlp, feed_of, floats, model_of, op_types, outputs_of, saved
+from tests.models import Array, a_convnet, a_mlp, feed_of, floats, model_of, op_types, outputs_of, saved
 
 X = TensorName("x")
 
@@ -357,6 +357,18 @@ def test_a_model_whose_outputs_are_integers_is_prepared(path: Path) -> None:
         "(float[2,3] x) => (int64[2] y)", "h = MatMul(x, w) y = ArgMax<axis=1, keepdims=0>(h)", {"w": floats(3, 5)}
     )
     assert_equals_original(prepare(saved(model, path), feeds_of(2, 3)), feeds_of(2, 3))
+
+
+@pytest.mark.parametrize(("n_flipped", "expected"), [(1, ["Gemm", "ArgMax"]), (10, ["Gemm", "Add", "Add", "ArgMax"])])
+def test_a_few_labels_that_flip_are_no_reason_against_folding(path: Path, n_flipped: int, expected: list[str]) -> None:
+    """A score that huge numbers round off is the higher one where they are folded."""
+    body = "h = Gemm(x, w) s = Add(h, huge) t = Add(s, negative) y = ArgMax<axis=1, keepdims=0>(t)"
+    constants: dict[str, Array | float] = {"w": np.eye(2, dtype=np.float32), "huge": 1e8, "negative": -1e8}
+    model = model_of("(float[65536,2] x) => (int64[65536] y)", body, constants)
+    scores = np.tile(np.array([0, 1000], np.float32), (65536, 1))
+    scores[:n_flipped, 1] = 0.25
+    prepared = prepare(saved(model, path), [{"x": scores}])
+    assert op_types(prepared.graph.model) == expected
 
 
 def test_a_model_that_is_already_quantized_is_refused(path: Path) -> None:
