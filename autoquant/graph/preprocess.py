@@ -61,13 +61,13 @@ class _Attempt:
     optimized: bool
 
 
-_ATTEMPTS = (
-    _Attempt(converted=True, frozen=True, optimized=True),
-    _Attempt(converted=False, frozen=True, optimized=True),
-    _Attempt(converted=True, frozen=False, optimized=True),
-    _Attempt(converted=False, frozen=False, optimized=True),
-    _Attempt(converted=False, frozen=False, optimized=False),
+_ATTEMPTS = tuple(
+    _Attempt(converted=converted, frozen=frozen, optimized=optimized)
+    for optimized in (True, False)
+    for frozen in (True, False)
+    for converted in (True, False)
 )
+"""In this order: whatever one of them leaves out, an earlier one does beside all else that it does."""
 
 
 def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None) -> PreparedModel:
@@ -92,18 +92,19 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
     _refuse_non_finite(path, original, reference)
     plain = _plain(original)
     _refuse_random(path, plain, checked)
-    reasons: list[str] = []
+    reasons: dict[_Attempt, str] = {}
     for attempt in _ATTEMPTS:
         try:
             model = _apply(plain, attempt, shapes, dims or {})
             difference = _difference_db(model, reference, checked)
         except ModelError as error:
-            reasons.append(str(error))
+            reasons[attempt] = str(error)
             continue
         if keeps_outputs(model, difference):
             return _prepared(path, model, difference, tuple(_notes(model, attempt, difference, reasons)))
-        reasons.append(f"outputs differ ({difference:.1f} dB)")
-    raise ModelError(f"{path}: the model cannot be preprocessed: {reasons[0]}; export it again with a newer opset")
+        reasons[attempt] = f"outputs differ ({difference:.1f} dB)"
+    reason = reasons[_ATTEMPTS[0]]
+    raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
 
 
 def keeps_outputs(model: Model, difference_db: float) -> bool:
@@ -182,13 +183,13 @@ def _typed(model: Model) -> Model:
     return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
 
 
-def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Sequence[str]) -> Iterator[str]:
+def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[_Attempt, str]) -> Iterator[str]:
     if not attempt.frozen:
-        yield f"shapes stay dynamic: {reasons[0]}"
+        yield f"shapes stay dynamic: {reasons[replace(attempt, frozen=True)]}"
     if opset_of(model) < OPSET:
-        yield f"the model stays at opset {opset_of(model)}: {reasons[0]}"
+        yield f"the model stays at opset {opset_of(model)}: {reasons[replace(attempt, converted=True)]}"
     if not attempt.optimized:
-        yield f"constants are not folded: {reasons[-1]}"
+        yield f"constants are not folded: {reasons[replace(attempt, optimized=True)]}"
     if difference < 100:
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
     fused = _fused(Graph(model))

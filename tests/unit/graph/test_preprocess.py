@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -257,6 +257,36 @@ def test_constant_nodes_become_initializers_also_where_nothing_can_be_folded(pat
     assert op_types(prepared.graph.model) == ["Gemm", "Add", "Add"]
     assert any("constants are not folded" in note for note in prepared.notes)
     assert_equals_original(prepared, [{"x": 100 * floats(1, 4)}])
+
+
+def refusing(reason: str) -> Callable[..., None]:
+    def refused(*arguments: object) -> None:
+        raise ModelError(reason)
+
+    return refused
+
+
+def test_a_model_that_cannot_be_folded_is_converted_and_frozen_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.graph.preprocess.optimize_basic", refusing("no room for it"))
+    model = model_of("(float[N,4] x) => (float[N,2] y)", "h = MatMul(x, w) y = Relu(h)", {"w": floats(4, 2)}, opset=17)
+    prepared = prepare(saved(model, path), feeds_of(3, 4))
+    assert prepared.notes == ("constants are not folded: no room for it",)
+    assert (prepared.graph.shape(X), opset_of(prepared.graph.model)) == ((3, 4), OPSET)
+    assert_equals_original(prepared, feeds_of(3, 4))
+
+
+def test_notes_say_of_each_thing_why_it_was_not_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.graph.preprocess.convert_opset", refusing("no such converter"))
+    monkeypatch.setattr("autoquant.graph.preprocess.optimize_basic", refusing("no room for it"))
+    model = model_of("(float[N,4] x) => (float[N,2] y)", "y = MatMul(x, w)", {"w": floats(4, 2)}, opset=17)
+    prepared = prepare(saved(model, path), feeds_of(3, 4))
+    assert prepared.notes == (
+        "the model stays at opset 17: no such converter",
+        "constants are not folded: no room for it",
+    )
+    assert prepared.graph.shape(X) == (3, 4)
 
 
 def test_sparse_weights_are_weights(path: Path) -> None:
