@@ -146,11 +146,14 @@ def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
 
 
 def _refuse_large(model: onnx.ModelProto, path: Path) -> None:
-    n_bytes = sum(map(_n_bytes, _tensors(model)))
+    """Float16 counts as float32, which preprocessing makes of it."""
+    n_bytes = sum(
+        _n_bytes(tensor) * (2 if tensor.data_type == onnx.TensorProto.FLOAT16 else 1) for tensor in _tensors(model)
+    )
     if n_bytes >= _LARGEST_BYTES:
         raise ModelError(
-            f"{path}: its weights are {n_bytes / 1e9:.1f} GB, but a model that is searched must be smaller than the"
-            " 2 GiB that protobuf can hold; cut it into smaller models"
+            f"{path}: its weights are {n_bytes / 1e9:.1f} GB in float32, but a model that is searched must be smaller"
+            " than the 2 GiB that protobuf can hold; cut it into smaller models"
         )
 
 

@@ -205,8 +205,16 @@ def test_a_model_that_protobuf_cannot_hold_is_refused_before_its_external_data_a
     monkeypatch.setattr("autoquant.model.io._LARGEST_BYTES", 1000)
     assert load_any(external).graph.node == a_convnet().graph.node
     external.with_name("weights.bin").unlink()
-    with pytest.raises(ModelError, match=r"model\.onnx: its weights are 0\.0 GB, .* smaller than the 2 GiB"):
+    with pytest.raises(ModelError, match=r"model\.onnx: its weights are 0\.0 GB in float32, .* smaller than the 2 GiB"):
         load_model(external)
+
+
+def test_float16_weights_count_as_the_float32_that_they_become(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.model.io._LARGEST_BYTES", 300_000)
+    weight = floats(200, 400).astype(np.float16)
+    model = model_of("(float16[1,200] x) => (float16[1,400] y)", "y = MatMul(x, w)", {"w": weight})
+    with pytest.raises(ModelError, match=r"its weights are 0\.0 GB in float32"):
+        load_model(saved(model, tmp_path / "model.onnx"))
 
 
 def test_signatures_are_those_of_the_inputs_that_a_user_feeds() -> None:
