@@ -137,7 +137,7 @@ def _n_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def _refuse_quantized(model: onnx.ModelProto, path: Path) -> None:
-    found = [n.op_type for n in model.graph.node if _QUANTIZED_OPS.fullmatch(n.op_type)]
+    found = [n.op_type for part in _parts(model) for n in part.node if _QUANTIZED_OPS.fullmatch(n.op_type)]
     if found:
         raise ModelError(
             f"{path}: this model is already quantized ({len(found)} nodes such as {found[0]});"

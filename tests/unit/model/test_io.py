@@ -191,12 +191,25 @@ def test_the_size_of_a_model_counts_its_external_data(external: Path) -> None:
         ("y = com.microsoft.DynamicQuantizeMatMul(x, w, s)", "DynamicQuantizeMatMul"),
         ("y = com.microsoft.QGemm(x, s, w, w, s, w)", "QGemm"),
         ("y = MatMulInteger(x, w)", "MatMulInteger"),
+        (
+            "c = Constant<value = bool {1}>() y = If(c) <then_branch = t () => (float[4,4] then) { then = Relu(x) },"
+            " else_branch = e () => (float[4,4] other) { i = MatMulInteger(x, w) other = Cast<to=1>(i) }>",
+            "1 nodes such as MatMulInteger",
+        ),
     ],
 )
 def test_a_quantized_model_is_refused(tmp_path: Path, body: str, found: str) -> None:
     model = model_of("(float[4,4] x) => (float[4,4] y)", body, {"s": 0.1, "w": floats(4, 4)})
     with pytest.raises(ModelError, match=f"already quantized .*{found}"):
         load_model(saved(model, tmp_path / "model.onnx"))
+
+
+def test_a_model_whose_functions_are_quantized_is_refused(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]> tiny (float[4] x) => (float[4] y) { y = my.Linear(x) }
+              <domain: "my", opset_import: ["" : 18]> Linear (a) => (b) { q, s, z = DynamicQuantizeLinear(a)
+                                                                          b = DequantizeLinear(q, s, z) }"""
+    with pytest.raises(ModelError, match=r"already quantized .*2 nodes such as DynamicQuantizeLinear"):
+        load_model(saved(onnx.parser.parse_model(text), tmp_path / "model.onnx"))
 
 
 def test_a_model_that_protobuf_cannot_hold_is_refused_before_its_external_data_are_read(
