@@ -206,10 +206,11 @@ def _scalar_operand(graph: Graph, node: Node) -> tuple[TensorName, float] | None
     if node.op_type not in ("Mul", "Add"):
         return None
     scalars = [graph.is_constant(name) and graph.constant(name).size == 1 for name in node.inputs]
-    constant = scalars.index(True) if any(scalars) else None
-    if constant is None or graph.shape(node.inputs[1 - constant]) != graph.shape(node.outputs[0]):
+    if not any(scalars):
         return None
-    return node.inputs[1 - constant], float(graph.constant(node.inputs[constant]).reshape(()))
+    slot = scalars.index(True)
+    value, other = graph.constant(node.inputs[slot]), node.inputs[1 - slot]
+    return None if value.ndim > graph.rank(other) else (other, float(value.reshape(())))
 
 
 def _per_channel(graph: Graph, node: Node, operand: Floats) -> Floats | None:

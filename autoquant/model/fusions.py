@@ -44,7 +44,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     names = _Names(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
-        if match is not None and graph.shape(match[0]) == graph.shape(node.outputs[0]):
+        if match is not None and 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
             x, gone = match
             gate = names.new(f"{node.name}_HardSigmoid")
             replaced.update(dict.fromkeys(gone, ()))

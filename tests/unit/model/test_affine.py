@@ -183,6 +183,17 @@ def test_a_scalar_of_more_dimensions_than_the_output_stays() -> None:
     assert op_types(fold_affine(model)) == ["Conv", "Mul"]
 
 
+@pytest.mark.parametrize("size", ["6,6", "H,W"])
+def test_a_scalar_before_a_conv_is_folded_unless_it_adds_a_dimension(size: str) -> None:
+    constants = {"c": floats(1, 1, 1, 1), "w": floats(4, 1, 1, 1)}
+    plain, widened = (
+        model_of(f"(float[{shape},{size}] x) => (float[1,4,{size}] y)", "t = Mul(x, c) y = Conv(t, w)", constants)
+        for shape in ("1,1", "1")
+    )
+    assert op_types(fold_affine(plain)) == ["Conv"]
+    assert op_types(fold_affine(widened)) == ["Mul", "Conv"]
+
+
 def test_a_conv_whose_output_is_read_twice_keeps_its_weight() -> None:
     model = conv_model("t = Conv<pads=[1,1,1,1]>(x, w) u = Mul(t, c) y = Add(u, t)", {"c": 0.5})
     assert op_types(fold_affine(model)) == ["Conv", "Mul", "Add"]

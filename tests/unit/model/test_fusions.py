@@ -78,12 +78,22 @@ def test_a_hard_swish_of_which_a_part_is_read_elsewhere_stays(tensor: str, is_ou
     assert_equal_outputs(model, fused)
 
 
-def test_constants_that_widen_a_hard_swish_leave_it_as_it_is() -> None:
+@pytest.mark.parametrize("size", ["4", "N"])
+def test_constants_that_widen_a_hard_swish_leave_it_as_it_is(size: str) -> None:
     constants: dict[str, npt.NDArray[np.generic] | float] = {**HARD_SWISH, "three": np.full((1, 1), 3, np.float32)}
-    model = model_of("(float[4] x) => (float[1,4] y)", hard_swish("x, three", "x, {gate}", is_last=True), constants)
+    signature = f"(float[{size}] x) => (float[1,{size}] y)"
+    model = model_of(signature, hard_swish("x, three", "x, {gate}", is_last=True), constants)
     fused = fuse_hard_swish(model)
     assert op_types(fused) == op_types(model)
     assert_equal_outputs(model, fused)
+
+
+def test_a_hard_swish_of_any_size_is_fused() -> None:
+    body = hard_swish("x, three", "x, {gate}", is_last=True)
+    assert op_types(fuse_hard_swish(model_of("(float[1,N] x) => (float[1,N] y)", body, HARD_SWISH))) == [
+        "HardSigmoid",
+        "Mul",
+    ]
 
 
 def test_chained_hard_swishes_are_all_fused_and_keep_their_inputs() -> None:
