@@ -94,13 +94,14 @@ def trace(graph: Graph, rules: Mapping[str, Rule]) -> Channels:
     Args:
         graph: The prepared model.
         rules: By operator type; what other operators read and write keeps its scale, and whatever meets a tensor of
-            which not even the number of dimensions is known, or that holds nothing.
+            which not even the number of dimensions is known, or an activation that holds nothing.
     """
     tracing = Tracing(graph)
     for node in graph.nodes:
         rule = rules.get(node.op_type)
         is_known = all(graph.sizes(name) is not None for name in node.inputs if name)
-        is_empty = any(0 in (graph.sizes(name) or ()) for name in (*node.inputs, *node.outputs) if name)
+        activations = [name for name in (*node.inputs, *node.outputs) if not graph.is_constant(name)]
+        is_empty = any(0 in (graph.sizes(name) or ()) for name in activations)
         if rule is None or not is_known or is_empty or not rule(tracing, node):
             for name in node.inputs:
                 tracing.ties.fix(tracing.of(name))

@@ -84,6 +84,7 @@ CONSTANTS: Constants = {
     "rows": np.array([36, 4]),
     "square_shape": np.array([1, 4, 6, 6]),
     "doubled": np.array([1, 1, 2, 2], np.float32),
+    "nothing": np.zeros(0, np.float32),
     "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]),
     "shift": np.array([1, 0, 0, 0, -1, 0, 0, 0]),
     "swapped": np.array([1, 0, 2, 3]),
@@ -165,6 +166,8 @@ def channels_between(
         "m = Mul(a, scalar)",
         "b = Transpose<perm=[0,2,3,1]>(a) m = Transpose<perm=[0,3,1,2]>(b)",
         "b = Resize(a, , doubled) m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(b)",
+        "b = Resize(a, nothing, doubled) m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(b)",
+        "m = Resize(a, nothing, nothing, square_shape)",
     ],
 )
 @pytest.mark.parametrize("is_static", [True, False])
