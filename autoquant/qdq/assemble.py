@@ -220,7 +220,7 @@ class _Draft:
 
     def _written(self, tensor: TensorName) -> str:
         pinned = tensor in self.plan.produced and tensor in self.home.graph.pinned
-        return f"{tensor}_QuantizeLinear_Input" if pinned else tensor
+        return self.home.pieces.free(f"{tensor}_QuantizeLinear_Input") if pinned else tensor
 
     def _pair(self, tensor: TensorName, source: str, key: QuantKey, suffix: str) -> str:
         """Q and DQ on a tensor; returns what DQ writes."""

@@ -202,6 +202,14 @@ def test_new_activations_take_no_name_that_the_model_uses(taken: str) -> None:
     assert snr_db(case, model) > 25
 
 
+def test_what_a_quantized_graph_output_was_takes_no_name_that_the_model_uses() -> None:
+    body = "a = Sigmoid(x) y = LeakyRelu(a) y_QuantizeLinear_Input = Sigmoid(y) z = Tanh(y_QuantizeLinear_Input)"
+    case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y, {SQUARE} z)", body))
+    model = case.quantized(U8S8_TENSOR).model
+    onnx.checker.check_model(model, full_check=True)
+    assert snr_db(case, model) > 25
+
+
 def test_what_a_float_operator_between_integers_reads_takes_no_name_that_the_model_uses() -> None:
     body = "a = Conv(x, w) f = Conv(a, v) f_float_input = Sigmoid(f) y = Conv(f_float_input, w)"
     constants: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "v": floats(4, 4, 1, 1, seed=1)}
