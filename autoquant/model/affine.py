@@ -1,6 +1,6 @@
 """Multiplications and additions of constants folded into the linear operators beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 
-__all__ = ["fold_affine", "without_unused"]
+__all__ = ["fold_affine", "with_nodes", "without_unused"]
 
 _MAX_PASSES = 16
 Floats = npt.NDArray[np.float32]
@@ -58,7 +58,8 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
                 _ = _fold_behind(edit, node) or _fold_before(edit, node)
         if not edit.nodes:
             return model
-        model = _applied(model, edit)
+        constants = [numpy_helper.from_array(values, name) for name, values in edit.constants.items()]
+        model = with_nodes(model, edit.nodes, constants)
     return model
 
 
@@ -226,13 +227,24 @@ def _per_channel(graph: Graph, node: Node, operand: Floats) -> Floats | None:
     return operand.reshape(n_channels) if padded == wanted else None
 
 
-def _applied(model: onnx.ModelProto, edit: _Edit) -> onnx.ModelProto:
+def with_nodes(
+    model: onnx.ModelProto, replaced: Mapping[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
+) -> onnx.ModelProto:
+    """The model with other nodes in place of some, and without the constants that nothing reads any more.
+
+    Args:
+        model: Stays as it is, and is given back where nothing is replaced.
+        replaced: What comes in place of a node, by its index.
+        constants: New ones.
+    """
+    if not replaced:
+        return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.graph.node[:]
     for i, proto in enumerate(model.graph.node):
-        copy.graph.node.extend(edit.nodes.get(i, (proto,)))
-    copy.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in edit.constants.items())
+        copy.graph.node.extend(replaced.get(i, (proto,)))
+    copy.graph.initializer.extend(constants)
     return without_unused(copy)
 
 

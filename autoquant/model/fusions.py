@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import without_unused
+from autoquant.model.affine import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.rewrite import opset_of
 
@@ -52,7 +52,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
                 helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
                 helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
             )
-    return _with_nodes(model, replaced, ())
+    return with_nodes(model, replaced, ())
 
 
 def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -90,7 +90,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
             helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
             helper.make_node("Reshape", [product, back.name], [target.outputs[0]], name=f"{node.name}_unflatten"),
         )
-    return _with_nodes(model, replaced, shapes)
+    return with_nodes(model, replaced, shapes)
 
 
 def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -109,7 +109,7 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
                 _product(product, node, inner),
                 helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
             )
-    return _with_nodes(model, replaced, ())
+    return with_nodes(model, replaced, ())
 
 
 def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
@@ -204,17 +204,3 @@ def _is_scalar(graph: Graph, tensor: TensorName, value: float) -> bool:
     if not tensor or not graph.is_constant(tensor) or graph.constant(tensor).size != 1:
         return False
     return bool(np.isclose(graph.constant(tensor).reshape(()), value, rtol=1e-6))
-
-
-def _with_nodes(
-    model: onnx.ModelProto, replaced: dict[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
-) -> onnx.ModelProto:
-    if not replaced:
-        return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    del copy.graph.node[:]
-    for i, proto in enumerate(model.graph.node):
-        copy.graph.node.extend(replaced.get(i, (proto,)))
-    copy.graph.initializer.extend(constants)
-    return without_unused(copy)
