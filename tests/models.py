@@ -20,6 +20,7 @@ __all__ = [
     "constants_of",
     "feed_of",
     "floats",
+    "in_a_function",
     "model_of",
     "op_types",
     "outputs_of",
@@ -110,6 +111,21 @@ def a_quantized_chain(*, scale: float = 0.05, middle_is_float: bool = False, bre
         **({"w2_f": floats(4, 4, 1, 1)} if middle_is_float else {}),
     }
     return model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, constants)
+
+
+def in_a_function(model: onnx.ModelProto) -> onnx.ModelProto:
+    """As exporters write modules: one node ``call``, of a function that holds all others and reads the constants."""
+    read = [value.name for value in model.graph.input] + [tensor.name for tensor in model.graph.initializer]
+    written = [value.name for value in model.graph.output]
+    calling = onnx.ModelProto()
+    calling.CopyFrom(model)
+    del calling.graph.node[:]
+    del calling.graph.value_info[:]
+    calling.graph.node.append(helper.make_node("Module", read, written, "call", domain="my"))
+    calling.opset_import.append(helper.make_opsetid("my", 1))
+    imported = list(model.opset_import)
+    calling.functions.append(helper.make_function("my", "Module", read, written, list(model.graph.node), imported))
+    return calling
 
 
 def a_classifier() -> onnx.ModelProto:

@@ -22,6 +22,7 @@ from autoquant.model.rewrite import (
     from_bytes,
     has_named_nodes,
     infer_shapes,
+    inline_functions,
     name_nodes,
     to_bytes,
 )
@@ -87,13 +88,13 @@ def inspect_model(
 
 def _inspect(path: Path, target: Target) -> Inspection:
     model = load_any(path)
-    is_named = has_named_nodes(model)
-    named = model if is_named else name_nodes(_named_by_outputs(model))
+    inlined = inline_functions(model)
+    named = inlined if has_named_nodes(inlined) else name_nodes(_named_by_outputs(inlined))
     saturates = is_saturating(target)
     with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"
         try:
-            source = path if is_named else to_bytes(named)
+            source = path if named is model else to_bytes(named)
             open_session(source, target, optimized_path=file, keeps_constants=saturates)
         except ModelError as error:
             raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error

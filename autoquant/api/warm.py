@@ -24,7 +24,7 @@ from autoquant.graph.regions import linear_alone
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
-from autoquant.model.rewrite import constants_as_initializers, infer_shapes
+from autoquant.model.rewrite import constants_as_initializers, infer_shapes, inline_functions
 from autoquant.qdq.imported import Quantized, format_there, of_graph, of_overrides
 from autoquant.report.front_json import front_from_json
 from autoquant.runtime.overrides import load_overrides
@@ -148,7 +148,8 @@ def read_warm_start(path: Path) -> WarmSource:
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         return _read_run(path)
     if path.suffix == ".onnx":
-        return QuantizedFile(of_graph(Graph(infer_shapes(constants_as_initializers(load_any(path))))))
+        plain = constants_as_initializers(inline_functions(load_any(path)))
+        return QuantizedFile(of_graph(Graph(infer_shapes(plain))))
     if path.suffix == ".json":
         return QuantizedFile(of_overrides(load_overrides(path)))
     raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")

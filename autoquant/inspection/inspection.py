@@ -124,6 +124,17 @@ def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
             text=f"the {n_body_nodes(scope.given, node)} nodes inside it are not inspected: onnxruntime took the"
             f" {node.op_type} away, or put one of its bodies in its place",
         )
+    yield from _calls(scope)
+
+
+def _calls(scope: Scope) -> Iterator[Remark]:
+    functions = {f"{function.domain}:{function.name}": function for function in scope.given.model.functions}
+    for node in (node for node in scope.given.nodes if node.op_type in functions):
+        yield Remark(
+            name=scope.place(node.name),
+            text=f"the {len(functions[node.op_type].node)} nodes inside it are not inspected: function"
+            f" '{base_op(node)}' cannot be put in place of its calls",
+        )
 
 
 def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:

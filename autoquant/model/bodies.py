@@ -36,7 +36,9 @@ def _n_nodes(proto: onnx.NodeProto) -> int:
 
 def _closed(body: onnx.GraphProto, around: Graph) -> Model:
     """A model that reads nothing from outside."""
-    model = onnx.ModelProto(ir_version=around.model.ir_version, opset_import=around.model.opset_import)
+    model = onnx.ModelProto(
+        ir_version=around.model.ir_version, opset_import=around.model.opset_import, functions=around.model.functions
+    )
     model.graph.CopyFrom(body)
     outer = around.model.graph
     types = {value.name: value for value in (*outer.value_info, *outer.output, *outer.input)}

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
@@ -11,7 +12,7 @@ from autoquant import AutoquantError, Target, inspect_model
 from autoquant.errors import TargetError
 from autoquant.inspection.kernels import Runs
 from tests.compiling import compile_graphs
-from tests.models import a_convnet, a_quantized_chain, saved
+from tests.models import Array, a_convnet, a_quantized_chain, in_a_function, saved
 from tests.quantized import quantized_by_recipe
 
 
@@ -45,6 +46,25 @@ def test_nodes_without_names_are_told_apart(tmp_path: Path) -> None:
     convs = [node for node in found.nodes if node.op_type == "Conv"]
     assert len({node.name for node in convs}) == 3
     assert {node.runs for node in convs} == {Runs.INTEGER}
+
+
+@pytest.mark.parametrize(
+    ("zero_point", "runs", "causes"),
+    [
+        (np.array(128, np.uint8), Runs.INTEGER, ()),
+        (np.array(2**15, np.uint16), Runs.FLOAT, ("16-bit activations have no integer kernel",)),
+    ],
+)
+def test_nodes_of_functions_are_inspected(
+    zero_point: Array, runs: Runs, causes: tuple[str, ...], tmp_path: Path
+) -> None:
+    model = in_a_function(a_quantized_chain())
+    (tensor,) = (tensor for tensor in model.graph.initializer if tensor.name == "z")
+    tensor.CopyFrom(onnx.numpy_helper.from_array(zero_point, "z"))
+    found = inspect_model(saved(model, tmp_path / "model.onnx")).inspection
+    convs = [node for node in found.nodes if node.op_type == "Conv"]
+    assert [(node.runs, node.causes) for node in convs] == [(runs, causes)] * 3
+    assert found.remarks == ()
 
 
 @pytest.mark.parametrize("is_named", [True, False])

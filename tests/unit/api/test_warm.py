@@ -18,7 +18,7 @@ from autoquant.model.graph import Graph
 from autoquant.report.front_json import front_json
 from autoquant.space.translation import KnownRegion
 from tests.graphs import scheme
-from tests.models import a_convnet, floats, model_of, saved
+from tests.models import a_convnet, a_quantized_chain, floats, in_a_function, model_of, saved
 from tests.quantized import quantized_by_recipe
 from tests.records import a_front, a_member, a_region
 from tests.unit.study.layouts import SCHEMES, a_scheme
@@ -153,6 +153,13 @@ def test_numbers_of_quantization_may_be_constant_nodes(tmp_path: Path) -> None:
     source = read_warm_start(saved(quantized, tmp_path / "q.onnx"))
     assert isinstance(source, QuantizedFile)
     assert source.found.types == {"x": DType.S8}
+
+
+def test_what_functions_quantize_is_known(tmp_path: Path) -> None:
+    source = read_warm_start(saved(in_a_function(a_quantized_chain()), tmp_path / "q.onnx"))
+    assert isinstance(source, QuantizedFile)
+    assert source.found.types["x"] is DType.U8  # type: ignore[index]
+    assert len(source.found.types) == 4
 
 
 def test_a_type_of_activations_that_the_space_lacks_gives_the_nearest_scheme(tmp_path: Path) -> None:

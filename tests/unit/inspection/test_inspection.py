@@ -1,5 +1,6 @@
 """The whole of one look at a model."""
 
+import platform
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from autoquant import inspect_model
 from autoquant.inspection.kernels import Runs
-from tests.inspected import inspected
-from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved, weight_only_operator
+from tests.inspected import inspected, inspected_as_on
+from tests.models import a_convnet, a_quantized_chain, floats, in_a_function, model_of, saved, weight_only_operator
 from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 
@@ -55,6 +56,14 @@ def test_two_equal_pairs_are_not(tmp_path: Path) -> None:
     values = parameters("x", "u8") | parameters("x_d", "u8") | parameters("t", "u8")
     body = f"{pair('x', 'x_d')} {pair('x_d', 'x_e')} t = Sigmoid(x_e) {pair('t', 'y')}"
     assert inspected(model_of("(float[4] x) => (float[4] y)", body, values), tmp_path).remarks == ()
+
+
+def test_a_function_that_is_not_inlined_is_remarked_upon(tmp_path: Path) -> None:
+    model = in_a_function(a_quantized_chain())
+    (remark,) = inspected_as_on(platform.machine(), model, tmp_path).remarks
+    n_nodes = len(a_quantized_chain().graph.node)
+    assert remark.name == "call"
+    assert remark.text.startswith(f"the {n_nodes} nodes inside it are not inspected: function 'Module' cannot be put")
 
 
 def test_a_dynamic_convolution_is_remarked_upon(tmp_path: Path) -> None:
