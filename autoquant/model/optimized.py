@@ -24,9 +24,12 @@ __all__ = [
 
 SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
 """What onnxruntime appends to names."""
-QUANTIZED = ("_MatMul_quant", "_quantized", "_quant", "_Q8")
+QUANTIZED = (
+    *("_MatMul_quant", "_quantized", "_quant"),
+    *(f"{end}_Q{bits}" for end in ("_matmul", "") for bits in (2, 4, 8)),
+)
 """What onnxruntime's quantizers append to the names of nodes that they replace: ``quantize_dynamic``, which makes a
-MatMul of a Gemm first, and ``MatMulNBitsQuantizer``."""
+MatMul of a Gemm first, and ``MatMulNBitsQuantizer``, with ``_matmul`` where it writes DequantizeLinear nodes."""
 RENAMED = "_QuantizeLinear_Input"
 """What they append to an output of the graph whose name the DequantizeLinear takes."""
 _FUSION = re.compile(r"/\w+Fusion/?$")

@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import onnx
+import pytest
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
 
 from autoquant import inspect_model
 from autoquant.inspection.comparison import Comparison, Fate
 from autoquant.inspection.kernels import Runs
-from tests.models import a_convnet, floats, model_of, saved
+from tests.models import a_convnet, floats, model_of, saved, weight_only_operator
 from tests.qdq import pair, parameters
 from tests.quantized import quantized_by_recipe
 
@@ -55,6 +56,15 @@ def test_products_that_the_dynamic_quantizer_or_preprocessing_renames_are_follow
     fused.graph.node[0].name = "m/MatMulAddFusion"
     assert fate_of(compared(fused, apart, tmp_path), "m").runs is Runs.FLOAT
     assert compared(fused, fused, tmp_path).n_missing == 0
+
+
+@pytest.mark.parametrize("end", ["_Q2", "_Q4", "_Q8", "_matmul_Q4"])
+def test_products_that_the_weight_only_quantizer_renames_are_followed(end: str, tmp_path: Path) -> None:
+    quantized = weight_only_operator()
+    reference = model_of("(float[4,64] x) => (float[4,32] y)", "y = MatMul(x, w)", {"w": floats(64, 32)})
+    quantized.graph.node[0].name, reference.graph.node[0].name = f"m{end}", "m"
+    found = compared(quantized, reference, tmp_path)
+    assert (fate_of(found, "m").runs, found.n_missing) == (Runs.WEIGHT_ONLY, 0)
 
 
 def test_nodes_without_names_are_followed_by_what_they_write(tmp_path: Path) -> None:
