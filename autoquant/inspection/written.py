@@ -167,6 +167,8 @@ def written_as(node: Node, graph: Graph) -> Written:
     inputs = input_quantizations(node, graph)
     if not inputs or (op in PASSED and _is_between(node, graph)):
         return Written.FLOAT
+    if op in LINEAR and {0, 1} <= inputs.keys() and any(_is_found_at_run_time(name, graph) for name in node.inputs):
+        return Written.DYNAMIC
     if op in LINEAR and any(graph.is_known(name) for name in node.inputs[:2]):
         return _as_weight(inputs)
     if all(q.is_constant for q in inputs.values()):
@@ -181,6 +183,13 @@ def _is_between(node: Node, graph: Graph) -> bool:
     source = source_of(node.inputs[0], graph)
     is_behind_others = source is not None and bool(source.between)
     return node.index in graph.constant_nodes or is_behind_others or moved(node.outputs[0], graph) != node.outputs[0]
+
+
+def _is_found_at_run_time(tensor: TensorName, graph: Graph) -> bool:
+    """Whether a tensor is dequantized from what a DynamicQuantizeLinear writes."""
+    source = source_of(tensor, graph)
+    quantize = graph.producer.get(source.node.inputs[0]) if source is not None else None
+    return quantize is not None and base_op(quantize) == "DynamicQuantizeLinear"
 
 
 def _as_weight(inputs: dict[int, Quantization]) -> Written:

@@ -43,6 +43,15 @@ def test_a_sum_of_one_keeps_it_in_float_as_written(tmp_path: Path) -> None:
     assert found.unlike_written == ()
 
 
+def test_a_product_of_what_is_quantized_at_run_time_runs_as_written(tmp_path: Path) -> None:
+    body = """q, s, z = DynamicQuantizeLinear(x) x_d = DequantizeLinear(q, s, z) w_d = DequantizeLinear(w_q, w_s, w_z)
+              y = MatMul(x_d, w_d)"""
+    found = inspected(model_of("(float[4,8] x) => (float[4,8] y)", body, stored("w", Constant((8, 8)))), tmp_path)
+    product = node_of(found, "y")
+    assert (product.written, product.runs) == (Written.DYNAMIC, Runs.DYNAMIC)
+    assert found.unlike_written == ()
+
+
 def test_a_float_gemm_that_runs_on_integers_is_found(tmp_path: Path) -> None:
     model = Wrapped("Gemm(x, w)", {"x": (4, 8)}, plain={"w": floats(8, 8)}).model
     assert "WeightBiasQuantization" in causes_in(inspected(model, tmp_path))["t"]

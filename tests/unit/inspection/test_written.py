@@ -42,6 +42,14 @@ def test_a_node_is_written_as_its_surroundings_say(wrapped: Wrapped, expected: W
         ("y = Exp(x)", Written.FLOAT),
         ("w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(x, w_d)", Written.WEIGHT_ONLY),
         ("q, s, z = DynamicQuantizeLinear(x) y = MatMulInteger(q, w_q, z, w_z)", Written.DYNAMIC),
+        (
+            "i, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(i, s, z)"
+            " w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(d, w_d)",
+            Written.DYNAMIC,
+        ),
+        ("i, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(i, s, z) y = MatMul(d, d)", Written.DYNAMIC),
+        ("i, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(i, s, z) y = MatMul(d, x)", Written.FLOAT),
+        ("i, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(i, s, z) y = Sigmoid(d)", Written.FLOAT),
         ("y = MatMulInteger(q, w_q)", Written.OPERATOR),
         ("y = com.microsoft.MatMulNBits<K=3, N=3>(x, w_q, w_s)", Written.WEIGHT_ONLY),
     ],
