@@ -23,6 +23,8 @@ def output_causes(node: Node, graph: Graph) -> Iterator[str]:
         readers = graph.consumers.get(tensor, ())
         if readers and tensor in graph.outputs:
             yield f"the output is also a graph output ('{tensor}')"
+        elif readers and tensor in graph.pinned:
+            yield "the output is read inside a body of If, Loop or Scan"
         if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip"):
             yield from _clipping_causes(readers[0], graph)
         elif any(True for _ in quantizers(tensor, graph)):
@@ -40,6 +42,8 @@ def _clipping_causes(clip: Node, graph: Graph) -> Iterator[str]:
     found = [quantization_of(q, graph) for q in quantizers(tensor, graph)]
     if tensor in graph.outputs:
         yield f"the output of {where} is also a graph output"
+    elif tensor in graph.pinned:
+        yield f"the output of {where} is read inside a body of If, Loop or Scan"
     if not found or len(found) < len(graph.consumers.get(tensor, ())):
         yield f"the output of {where} has a consumer that is no QuantizeLinear"
     for q in found[:1]:

@@ -215,11 +215,11 @@ def _as_sides(node: Node, graph: Graph, inputs: dict[int, Quantization]) -> Writ
 
 
 def _readers(tensor: TensorName, graph: Graph) -> Iterator[Node | None]:
-    """Nodes that read an output, behind a Relu or Clip too; None for the model's own output."""
+    """Nodes that read an output, behind a Relu or Clip too; None for the model's own output, or a body."""
     found = graph.consumers.get(tensor, ())
-    if len(found) == 1 and found[0].op_type in ("Relu", "Clip") and tensor not in graph.outputs:
+    if len(found) == 1 and found[0].op_type in ("Relu", "Clip") and tensor not in graph.pinned:
         tensor = found[0].outputs[0]
     tensor = moved(tensor, graph)
     yield from graph.consumers.get(tensor, ())
-    if tensor in graph.outputs:
+    if tensor in graph.pinned:
         yield None

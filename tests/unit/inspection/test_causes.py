@@ -138,11 +138,17 @@ def test_an_input_that_is_not_quantized_is_named(tmp_path: Path) -> None:
     assert node_of(found).written is Written.PARTLY
 
 
+IN_BODIES = """other = If(c) <
+    then_branch = first () => (float[1,4,4,4] e) { e = Exp(t) },
+    else_branch = second () => (float[1,4,4,4] i) { i = Identity(t) }
+>"""
+
+
 def two_outputs(end: str) -> onnx.ModelProto:
     values = parameters("x", "u8") | parameters("t", "u8") | stored("w", WEIGHT["w"])
     body = f"{pair('x', 'x_d')} w_d = DequantizeLinear(w_q, w_s, w_z) t = Conv(x_d, w_d) {pair('t', 'y')} {end}"
     second = "float[1,4,4,4] t" if not end else "float[1,4,4,4] other"
-    return model_of(f"(float[1,4,6,6] x) => (float[1,4,4,4] y, {second})", body, values)
+    return model_of(f"(float[1,4,6,6] x, bool c) => (float[1,4,4,4] y, {second})", body, values)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +156,7 @@ def two_outputs(end: str) -> onnx.ModelProto:
     [
         ("", "the output is also a graph output ('t')"),
         ("other = Exp(t)", "the output has a consumer that is no QuantizeLinear (Exp 'other')"),
+        (IN_BODIES, "the output is read inside a body of If, Loop or Scan"),
     ],
 )
 def test_an_output_that_others_read_is_named(end: str, cause: str, tmp_path: Path) -> None:

@@ -62,3 +62,12 @@ def test_a_clip_is_redundant_where_its_bounds_are_constant_and_not_inside_the_ra
     graph = graph_of(model_of("(float[4] x, float bound) => (float[4] y)", body, constants))
     found = list(output_causes(graph.nodes[0], graph))
     assert found == ([f"Clip 'r' behind it is not absorbed: {expected}"] if expected else [])
+
+
+def test_what_a_body_reads_behind_a_relu_is_named() -> None:
+    bodies = "then_branch = f () => (float[4] a) { a = Exp(r) }, else_branch = g () => (float[4] b) { b = Sin(d) }"
+    body = f"t = Sigmoid(x) r = Relu(t) q = QuantizeLinear(r, s, z) d = DequantizeLinear(q, s, z) y = If(c) <{bodies}>"
+    model = model_of("(float[4] x, bool c) => (float[4] y)", body, {"s": 0.1, "z": np.array(0, np.uint8)})
+    graph = graph_of(model)
+    expected = "the output of Relu 'r' behind it is read inside a body of If, Loop or Scan"
+    assert list(output_causes(graph.nodes[0], graph)) == [expected]

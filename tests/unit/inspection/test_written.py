@@ -88,6 +88,9 @@ def test_a_scale_that_is_computed_is_not_known() -> None:
     assert not found.is_per_channel
 
 
+IN_BODIES = """c = Cast<to=9>(x) y = If(c) <
+    then_branch = first () => (float[4] e) { e = Exp(t_d) }, else_branch = second () => (float[4] i) { i = Identity(t) }
+>"""
 ENDS = {name: pair(name, f"{name}_d") for name in "xt"}
 VALUES = {k: v for name in "xt" for k, v in parameters(name, "u8").items()}
 
@@ -98,6 +101,7 @@ VALUES = {k: v for name in "xt" for k, v in parameters(name, "u8").items()}
         (f"{ENDS['x']} t = Sigmoid(x_d) {ENDS['t']} y = Exp(t_d)", Written.QUANTIZED),
         (f"{ENDS['x']} t = Sigmoid(x_d) y = Exp(t)", Written.FLOAT),
         (f"{ENDS['x']} t = Sigmoid(x_d) {ENDS['t']} y = Mul(t, t_d)", Written.PARTLY),
+        (f"{ENDS['x']} t = Sigmoid(x_d) {ENDS['t']} {IN_BODIES}", Written.PARTLY),
         (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) {ENDS['t']} y = Exp(t_d)", Written.PARTLY),
         (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) y = Exp(t)", Written.FLOAT),
         (f"{ENDS['x']} z = Exp(x) t = Add(x_d, z) {ENDS['t']} y = Mul(t, t_d)", Written.FLOAT),
