@@ -35,7 +35,10 @@ def ranges_of(statistics: Statistics) -> Ranges:
 
     @cache
     def ranges(tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
-        return choose_range(statistics.tensors[tensor], method, tensor_format)
+        observed = statistics.tensors.get(tensor)
+        if observed is None:
+            raise UsageError(f"tensor '{tensor}' was not observed: give calibrate the space and ep that build gets")
+        return choose_range(observed, method, tensor_format)
 
     return ranges
 
@@ -121,7 +124,7 @@ def build(
     Raises:
         SpaceError: The space cannot be read.
         UsageError: The assignment names an unknown region or scheme, or a scheme of the space doesn't round to the
-            nearest integer and there is no rounder.
+            nearest integer and there is no rounder, or calibration did not observe what an operator reads or writes.
     """
     definition = definition_of(space, ep)
     schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]

@@ -169,6 +169,20 @@ def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: S
         build(prepared, found, statistics, {"nowhere": "float"})  # type: ignore[dict-item]
 
 
+def test_statistics_of_another_space_are_a_usage_error(tmp_path: Path) -> None:
+    body = "c = Conv(x, w) y = Tanh(c)"
+    path = saved(
+        model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, {"w": floats(4, 4, 1, 1)}), tmp_path / "tanh.onnx"
+    )
+    samples, quick = read_data(path, {"x": floats(3, 4, 5, 5)}), read_space("quick", ep="cpu")
+    prepared, larger = prepare(path, samples), replace(quick, op_types=quick.op_types | {"Tanh"})
+    statistics = calibrate(prepared, samples, space=quick, cache_folder=tmp_path)
+    found = find_regions(prepared, space=larger)
+    assignment = {region.id: "u8s8-channel-mse" for region in found}
+    with pytest.raises(UsageError, match="'y' was not observed: give calibrate the space and ep that build gets"):
+        build(prepared, found, statistics, assignment, space=larger)
+
+
 def test_a_saved_candidate_gives_the_outputs_that_were_measured(model: Path, samples: Samples, tmp_path: Path) -> None:
     prepared = prepare(model, samples)
     regions = find_regions(prepared)
