@@ -31,7 +31,7 @@ class SpaceRule:
     """What the nodes that it matches may take, besides float.
 
     Attributes:
-        op_types: Operator types that match; every one if empty.
+        op_types: Operator types that match, Gemm and MatMul with a constant matrix for each other; every one if empty.
         nodes: Regular expression that is searched in node names; every node if None.
         schemes: Names of the only schemes that a region with such a node may take.
     """

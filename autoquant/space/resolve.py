@@ -1,7 +1,7 @@
 """Rules and regions to a search space."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from autoquant.domain.region import Region, RegionId
@@ -9,6 +9,9 @@ from autoquant.domain.scheme import FLOAT, Operators, Scheme
 from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
 __all__ = ["emptied", "resolve", "twins", "unmatched"]
+
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+"""With a constant matrix preprocessing makes one of the other."""
 
 
 def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpace:
@@ -44,7 +47,7 @@ def twins(space: SearchSpace, linear_alone: Collection[RegionId]) -> dict[Region
 
 def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[SpaceRule]:
     """Rules that match no node of a region."""
-    nodes = [node for region in regions for node in zip(region.nodes, region.op_types, strict=True)]
+    nodes = [node for region in regions for node in _nodes(region)]
     return [rule for rule in definition.rules if not any(_matches(rule, *node) for node in nodes)]
 
 
@@ -68,8 +71,8 @@ def _allowed(definition: SpaceDefinition, region: Region) -> list[str]:
 def _deciding(definition: SpaceDefinition, region: Region) -> list[SpaceRule]:
     """For each node of a region that a rule matches, the last one."""
     found = []
-    for node, op_type in zip(region.nodes, region.op_types, strict=True):
-        rule = next((rule for rule in reversed(definition.rules) if _matches(rule, node, op_type)), None)
+    for node, op_types in _nodes(region):
+        rule = next((rule for rule in reversed(definition.rules) if _matches(rule, node, op_types)), None)
         if rule is not None:
             found.append(rule)
     return found
@@ -82,7 +85,15 @@ def _has_effect(scheme: Scheme, definition: SpaceDefinition, region: Region) -> 
     return any(kinds[node] in known for node in (region.dynamic if scheme.is_dynamic else changed))
 
 
-def _matches(rule: SpaceRule, node: str, op_type: str) -> bool:
-    if rule.op_types and op_type not in rule.op_types:
+def _nodes(region: Region) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each node with the operators that it may be in the user's file."""
+    multiplying = {*region.linear, *region.dynamic}
+    for node, op_type in zip(region.nodes, region.op_types, strict=True):
+        is_product = op_type in _PRODUCTS and node in multiplying
+        yield node, _PRODUCTS if is_product else frozenset({op_type})
+
+
+def _matches(rule: SpaceRule, node: str, op_types: frozenset[str]) -> bool:
+    if rule.op_types and rule.op_types.isdisjoint(op_types):
         return False
     return rule.nodes is None or re.search(rule.nodes, node) is not None

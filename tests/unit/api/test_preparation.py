@@ -1,15 +1,18 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autoquant.api.steps import fitted, prepare, read_data
+from autoquant.api.steps import find_regions, fitted, prepare, prepare_without_data, read_data
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.region import TensorName
+from autoquant.domain.space import SpaceRule
 from autoquant.domain.target import Target
+from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from tests.models import Array, floats, model_of, saved
+from tests.models import Array, floats, model_of, op_types, saved
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,15 @@ def folder_of(folder: Path, arrays: Sequence[Array]) -> Path:
     for number, array in enumerate(arrays):
         np.savez(folder / f"{number}.npz", x=array)
     return folder
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+def test_a_rule_for_matmul_holds_where_preprocessing_makes_it_a_gemm(op_type: str, tmp_path: Path) -> None:
+    constants = {"w": floats(4, 4), "c": floats(4)}
+    model = model_of("(float[1,3,4] x) => (float[1,3,4] y)", "a = MatMul(x, w) b = Add(a, c) y = Tanh(b)", constants)
+    prepared = prepare_without_data(saved(model, tmp_path / "model.onnx"), None)
+    assert "Gemm" in op_types(prepared.graph.model)
+    rule = SpaceRule(op_types=frozenset({op_type}), nodes=None, schemes=("float",))
+    space = replace(read_space("default", ep="cpu"), rules=(rule,))
+    found = find_regions(prepared, space=space)
+    assert set(resolve(space, found).choices.values()) == {("float",)}

@@ -79,6 +79,17 @@ def test_a_rule_by_name_is_searched_in_the_names_of_the_nodes() -> None:
     assert choices(space, **{"/body/conv": "Conv"}) == (FLOAT, *NAMES)
 
 
+def test_a_rule_takes_products_with_a_constant_matrix_for_each_other() -> None:
+    lowered = replace(region(g="Gemm"), linear=(NodeName("g"),))
+    for one in (lowered, region(m="MatMul")):
+        for op_type in ("Gemm", "MatMul"):
+            space = definition(rule(FLOAT, op_types=[op_type]), op_types=["Gemm", "MatMul"])
+            assert resolve(space, [one]).choices[one.id] == (FLOAT,)
+            assert unmatched(space, [one]) == []
+    scores = replace(region(m="MatMul"), linear=())
+    assert unmatched(definition(rule(FLOAT, op_types=["Gemm"])), [scores, region(c="Conv")]) != []
+
+
 def test_rules_that_match_no_node_of_a_region_are_found() -> None:
     rules = rule("a", nodes="head"), rule("a", nodes="haed"), rule("a", op_types=["Conv"]), rule("a", op_types=["Add"])
     never_met = rule("a", op_types=["Conv"], nodes="tail")
