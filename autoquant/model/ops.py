@@ -188,13 +188,17 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)
     if kind is Kind.SAME_RANGE:
-        return not graph.is_constant(node.inputs[0]) and not (
-            node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest"
-        )
+        return not graph.is_constant(node.inputs[0]) and (node.op_type != "Resize" or _repeats_values(node))
     if kind is Kind.CLIPPING:
         bounds = clip_bounds(node, graph)
         return bounds is not None and bounds[0] <= 0 <= bounds[1]
     return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
+def _repeats_values(resize: Node) -> bool:
+    """Whether it writes values of its input alone: no means of them, and no number of its own for what is around it."""
+    is_nearest = resize.attributes.get("mode", b"nearest") == b"nearest"
+    return is_nearest and resize.attributes.get("coordinate_transformation_mode") != b"tf_crop_and_resize"
 
 
 def can_be_dynamic(node: Node, graph: Graph) -> bool:

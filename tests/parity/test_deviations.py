@@ -231,6 +231,24 @@ def test_a_resize_is_quantized_only_where_it_repeats_values(mode: str, is_quanti
     assert ("u" in ours.plan.produced) == is_quantized
 
 
+def test_a_resize_that_writes_a_number_of_its_own_stays_float() -> None:
+    """The range of what it reads would clip that number; onnxruntime has no integer kernel for it."""
+    crop = 'mode="nearest", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=99.0'
+    constants = {
+        "w": floats(4, 4, 1, 1),
+        "roi": np.array([0, 0, -0.5, -0.5, 1, 1, 1.5, 1.5], np.float32),
+        "sizes": np.array([1, 4, 12, 12]),
+    }
+    body = f"a = Conv(x, w) u = Resize<{crop}>(a, roi, , sizes) y = LeakyRelu(u)"
+    case = case_of(model_of(f"({IMAGE} x) => (float[1,4,12,12] y)", body, constants))
+    ours = case.quantized(exact(U8S8_TENSOR))
+    assert 1 not in ours.plan.integer
+    (reference,), (found,) = (run(model, case.feed) for model in (case.graph.model, ours.model))
+    assert reference.max() == 99
+    np.testing.assert_allclose(found.max(), 99, rtol=0.01)
+    assert snr_db(reference, found) > 40
+
+
 # Weights and biases
 
 

@@ -167,6 +167,9 @@ def test_the_channels_of_activations_lie_where_the_operator_has_them(
         ("Clip(x, zero, one)", True),
         ("Clip(x, one, )", False),
         ("Clip(x, zero, bound)", False),
+        ('Resize<mode="nearest">(x, , , sizes)', True),
+        ('Resize<mode="linear">(x, , , sizes)', False),
+        ('Resize<mode="nearest", coordinate_transformation_mode="tf_crop_and_resize">(x, roi, , sizes)', False),
     ],
 )
 def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, expected: bool) -> None:
@@ -179,6 +182,8 @@ def test_a_node_is_quantizable_where_an_integer_kernel_could_take_it(call: str, 
         "one": 1.0,
         "zero": 0.0,
         "axes": np.array([1]),
+        "sizes": np.array([4, 4]),
+        "roi": np.array([0, 0, 1, 1], np.float32),
         "infinite": np.full((4, 4), -np.inf, np.float32),
         "least": np.array(np.finfo(np.float32).min),
         "largest": np.array(np.finfo(np.float32).max),
