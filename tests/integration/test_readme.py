@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,13 @@ from autoquant import read_data
 from autoquant.cli import app
 from autoquant.domain.feed import Feed
 from autoquant.examples import example
+from autoquant.model.fragments import inline_external
+from autoquant.qdq.overrides import tensor_quant_overrides
 from autoquant.report.front_json import front_from_json
 from autoquant.space.schema import read_space
-from tests.models import floats, model_of
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, case_of
+from tests.graphs import run as outputs_of
+from tests.models import floats, model_of, saved
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -191,6 +196,29 @@ def test_a_member_is_made_again_as_the_guide_says(searched: Path) -> None:
     exec(code.replace("t0042", made[0].stem), {"reader": Reader()})
     assert n_conversions(Path("again.onnx")) == n_conversions(made[0])
     ort.InferenceSession("again.onnx", providers=["CPUExecutionProvider"])
+
+
+def test_operators_that_quantize_static_would_leave_out_are_made_again_as_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    image = "float[1,4,6,6]"
+    model = model_of(f"({image} x) => ({image} y)", "a = Conv(x, w) y = Tanh(a)", {"w": floats(4, 4, 1, 1)})
+    case = replace(case_of(model), op_types=OP_TYPES | {"Tanh"})
+    ours = case.quantized(U8S8_CHANNEL)
+    assert ours.plan.integer == {0, 1}
+    models = tmp_path / "run" / "models"
+    models.mkdir(parents=True)
+    metadata = {"autoquant.nodes_to_quantize": json.dumps([node.name for node in case.graph.nodes])}
+    saved(inline_external(ours.candidate.skeleton, ours.candidate.constants, metadata), models / "t0042.onnx")
+    overrides = tensor_quant_overrides(ours.plan, ours.builder.planner)
+    (models / "t0042.overrides.json").write_text(json.dumps(overrides))
+    saved(model, tmp_path / "run" / "prepared.onnx")
+    saved(model, tmp_path / "model.onnx")
+    np.savez("calib.npz", x=case.feed["x"])
+    (code,) = blocks(GUIDE / "front.md", "python")
+    exec(code, {"reader": Reader()})
+    np.testing.assert_array_equal(outputs_of(onnx.load("again.onnx"), case.feed), outputs_of(ours.model, case.feed))
 
 
 def n_conversions(file: Path) -> int:
