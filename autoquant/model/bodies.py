@@ -1,6 +1,6 @@
 """The bodies of If, Loop and Scan as graphs of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -10,6 +10,8 @@ from autoquant.model.rewrite import Model, constants_as_initializers, infer_shap
 
 __all__ = ["body_graphs", "n_body_nodes"]
 
+_LARGE_BYTES = 4096
+
 
 def body_graphs(graph: Graph, node: Node) -> Iterator[tuple[str, Graph]]:
     """The bodies of a node, with the attributes that they are: ``then_branch``, ``else_branch``, ``body``.
@@ -18,7 +20,9 @@ def body_graphs(graph: Graph, node: Node) -> Iterator[tuple[str, Graph]]:
     that it reads from there are inputs, behind its own. Constant nodes are initializers, types are inferred.
     """
     for name, body in _bodies(graph.model.graph.node[node.index]):
-        yield name, Graph(infer_shapes(constants_as_initializers(_closed(body, graph))))
+        captured = sorted(map(TensorName, _captured(body)))
+        model = infer_shapes(constants_as_initializers(_closed(body, graph, captured)))
+        yield name, Graph(model, {tensor: graph.constants[tensor] for tensor in captured if graph.is_constant(tensor)})
 
 
 def n_body_nodes(graph: Graph, node: Node) -> int:
@@ -34,21 +38,30 @@ def _n_nodes(proto: onnx.NodeProto) -> int:
     return sum(len(body.node) + sum(map(_n_nodes, body.node)) for _, body in _bodies(proto))
 
 
-def _closed(body: onnx.GraphProto, around: Graph) -> Model:
-    """A model that reads nothing from outside."""
+def _closed(body: onnx.GraphProto, around: Graph, captured: Iterable[TensorName]) -> Model:
+    """A model that reads nothing from outside but the values of large constants."""
     model = onnx.ModelProto(
         ir_version=around.model.ir_version, opset_import=around.model.opset_import, functions=around.model.functions
     )
     model.graph.CopyFrom(body)
     outer = around.model.graph
     types = {value.name: value for value in (*outer.value_info, *outer.output, *outer.input)}
-    for name in sorted(_captured(body)):
-        constant = around.constants.get(TensorName(name))
-        if constant is not None:
-            model.graph.initializer.append(constant)
+    for name in captured:
+        if around.is_constant(name):
+            model.graph.initializer.append(_without_values(around.constants[name]))
         else:
             model.graph.input.append(types.get(name, onnx.ValueInfoProto(name=name)))
     return model
+
+
+def _without_values(constant: onnx.TensorProto) -> onnx.TensorProto:
+    """Name, shape and type of a large constant; others as they are, since shapes may depend on them."""
+    if constant.ByteSize() <= _LARGE_BYTES:
+        return constant
+    location = onnx.TensorProto.EXTERNAL
+    return onnx.TensorProto(
+        name=constant.name, dims=constant.dims, data_type=constant.data_type, data_location=location
+    )
 
 
 def _captured(graph: onnx.GraphProto) -> set[str]:

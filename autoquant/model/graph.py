@@ -43,9 +43,14 @@ class Node:
 
 
 class Graph:
-    """Producers, consumers, shapes and constants of a model; the model must not change afterwards."""
+    """Producers, consumers, shapes and constants of a model; the model must not change afterwards.
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    Args:
+        model: Its main graph counts.
+        captured: Constants of the graphs around it, of which it need not hold the values.
+    """
+
+    def __init__(self, model: onnx.ModelProto, captured: Mapping[TensorName, onnx.TensorProto] | None = None) -> None:
         self.model = model
         graph = model.graph
         self.nodes: tuple[Node, ...] = tuple(_node(i, proto) for i, proto in enumerate(graph.node))
@@ -53,7 +58,7 @@ class Graph:
         self.outputs = tuple(TensorName(value.name) for value in graph.output)
         self.producer: dict[TensorName, Node] = {out: node for node in self.nodes for out in node.outputs if out}
         self.consumers: dict[TensorName, tuple[Node, ...]] = _consumers(self.nodes)
-        self._tensors = {TensorName(t.name): t for t in graph.initializer}
+        self._tensors = {TensorName(t.name): t for t in graph.initializer} | dict(captured or {})
         self._arrays: dict[TensorName, npt.NDArray[np.generic]] = {}
 
     def is_constant(self, tensor: TensorName) -> bool:

@@ -47,3 +47,16 @@ def test_a_tensor_of_unknown_type_is_an_input_too() -> None:
 def test_nodes_of_bodies_are_counted_at_any_depth() -> None:
     graph = nested()
     assert [n_body_nodes(graph, node) for node in graph.nodes] == [0, 5]
+
+
+def test_large_constants_around_bodies_are_not_copied() -> None:
+    weight, w, s = floats(512, 512), TensorName("w"), TensorName("s")
+    bodies = """then_branch = f () => (float[1,512] a) { a = MatMul(x, w) },
+                else_branch = g () => (float[1,512] b) { s = MatMul(x, w) b = Sin(s) }"""
+    model = model_of("(float[1,512] x, bool p) => (float[1,512] y)", f"y = If(p) <{bodies}>", {"w": weight})
+    graph = Graph(model)
+    first, second = (body for _, body in body_graphs(graph, graph.nodes[0]))
+    assert first.model.ByteSize() + second.model.ByteSize() < 100_000 < weight.nbytes
+    for body in (first, second):
+        np.testing.assert_array_equal(body.constant(w), weight)
+    assert (second.dtype(s), second.shape(s)) == ("float32", (1, 512))
