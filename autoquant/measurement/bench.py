@@ -6,6 +6,7 @@ import random
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
-from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_round
+from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_new_shapes, run_round
 from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized, unknown_graph
@@ -112,6 +113,7 @@ class Bench:
     _is_judged: npt.NDArray[np.bool_] = field(init=False)
     _telling: TellingSamples = field(init=False)
     _pinned: dict[str, Session] = field(init=False)
+    _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
     _is_compiled: bool = field(init=False, default=False)
     _values: dict[int, tuple[npt.NDArray[np.generic], Initializers]] = field(default_factory=dict)
 
@@ -161,6 +163,7 @@ class Bench:
                 start = time.perf_counter()
                 pinned.run(None, feed)
                 seconds.append(time.perf_counter() - start)
+                self._known_shapes[name].add(shapes_of(feed))
                 if sum(seconds) > _LONG_S:
                     break
             self.float_s[name] = statistics.mean(seconds)
@@ -253,9 +256,10 @@ class Bench:
     ) -> tuple[Quality, dict[str, Latency], bool]:
         """Quality of a few samples, then quality and latency from the same inferences.
 
-        The first samples aren't timed: they warm the sessions up. In each round every target runs another sample,
-        beside the float model. The first candidates run all samples, which tells the telling ones; later candidates
-        run those, and their quality over all samples is estimated.
+        The first samples aren't timed: they warm the sessions up, and so does an inference before the first round of
+        each further shape. In each round every target runs another sample, beside the float model. The first candidates
+        run all samples, which tells the telling ones; later candidates run those, and their quality over all samples is
+        estimated.
 
         Args:
             sessions: The candidate's, by target name.
@@ -270,6 +274,7 @@ class Bench:
         """
         rng = random.Random(self.seed)
         meters = {name: QualityMeter(self.names) for name in sessions}
+        known: dict[str, set[Shapes]] = {name: set() for name in sessions}
         timings = {name: Timings() for name in sessions}
         samples = self._samples(n_rounds)
         n_first = min(self._n_first, len(samples))
@@ -279,7 +284,8 @@ class Bench:
             if k in checkpoints and not goes_on(self._progress(meters, timings)):
                 return self._progress(meters, timings).quality, self._latencies(timings), k >= n_first + n_rounds
             timed = _timed(timings, k - n_first, n_rounds)
-            outputs = self._run(sample, sessions if is_new else {name: sessions[name] for name in timed}, timed, rng)
+            running = sessions if is_new else {name: sessions[name] for name in timed}
+            outputs = self._run(sample, running, timed, known, rng)
             if is_new:
                 self._add(meters, sample, outputs)
                 observe(sample, outputs[self.targets[0].name])
@@ -335,16 +341,20 @@ class Bench:
         i: int,
         sessions: Mapping[str, Session],
         timings: Mapping[str, Timings],
+        known: Mapping[str, set[Shapes]],
         rng: random.Random,
     ) -> dict[str, Outputs]:
         """Outputs by target name; the inferences are rounds on targets that there are timings of."""
-        found: dict[str, Outputs] = {}
+        feed, found = self.feeds[i], dict[str, Outputs]()
         for name, session in sessions.items():
             if name not in timings:
-                found[name] = session.run(None, self.feeds[i])
+                found[name] = session.run(None, feed)
+                known[name].add(shapes_of(feed))
                 continue
             pair = {REFERENCE: self._pinned[name], "candidate": session}
-            seconds, outputs = run_round(pair, self.feeds[i], repetitions(self.float_s[name], _TIMING_S), rng)
+            run_new_shapes(self._pinned[name], feed, self._known_shapes[name])
+            run_new_shapes(session, feed, known[name])
+            seconds, outputs = run_round(pair, feed, repetitions(self.float_s[name], _TIMING_S), rng)
             timings[name].add(seconds["candidate"], seconds[REFERENCE])
             found[name] = outputs["candidate"]
         return found

@@ -12,12 +12,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Latency
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready
 
-__all__ = ["REFERENCE", "Estimate", "Outputs", "Timings", "bootstrap_interval", "repetitions", "run_round"]
+__all__ = [
+    "REFERENCE",
+    "Estimate",
+    "Outputs",
+    "Timings",
+    "bootstrap_interval",
+    "repetitions",
+    "run_new_shapes",
+    "run_round",
+]
 
 _N_RESAMPLES = 400
 REFERENCE = "float"
@@ -139,6 +148,20 @@ def _resampled_median(groups: Sequence[Floats], rng: np.random.Generator) -> flo
 def repetitions(seconds: float, timing_s: float) -> int:
     """How often an inference of this duration is repeated so that one timing lasts ``timing_s``."""
     return max(1, round(timing_s / max(seconds, 1e-6)))
+
+
+def run_new_shapes(session: Session, feed: Feed, known: set[Shapes]) -> None:
+    """Run a session once that has not run a feed of these shapes yet: it allocates then, or looks for kernels.
+
+    Args:
+        session: It.
+        feed: What it will be timed on.
+        known: What it has run; those of ``feed`` are added.
+    """
+    shapes = shapes_of(feed)
+    if shapes not in known:
+        session.run(None, feed)
+        known.add(shapes)
 
 
 def run_round(

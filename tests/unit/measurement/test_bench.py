@@ -411,3 +411,32 @@ def test_a_candidate_of_a_provider_that_compiles_graphs_is_opened_without_its_gr
     assert len(refused) == 1
     with pytest.raises(ProfileError, match="compiles graphs"):
         bench.profile([], 0.0, 60.0)
+
+
+def slow_at_first(clock: FakeClock) -> FakeSession:
+    """Outputs of ``Relu``; what has a length that it has not seen takes ten times as long."""
+    seen: set[int] = set()
+
+    def compute(feed: Feed) -> Outputs:
+        length = feed["x"].size
+        clock.now += 1.0 if length in seen else 10.0
+        seen.add(length)
+        return [np.maximum(feed["x"], 0)]
+
+    return FakeSession(compute, clock=clock)
+
+
+def test_the_first_inference_at_a_shape_is_timed_neither_of_a_candidate_nor_of_float(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr("autoquant.measurement.bench.run_round", partial(run_round, clock=clock))
+    model = model_of("(float[1,N] x) => (float[1,N] y)", "y = Relu(x)")
+    feeds: list[Feed] = [{"x": floats(1, length)} for length in range(1, 13)]
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+    bench.float_s[NAME] = 1e-3
+    monkeypatch.setattr(bench, "_pinned", {NAME: slow_at_first(clock)})
+    bench._known_shapes.clear()
+    for _ in range(2):
+        _, latency, _ = bench.measure({NAME: slow_at_first(clock)}, 6, always)
+        assert (latency[NAME].median_ms, latency[NAME].ratio) == (1e3, 1)

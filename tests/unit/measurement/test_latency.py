@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.feed import Feed
-from autoquant.measurement.latency import Timings, bootstrap_interval, repetitions, run_round
+from autoquant.domain.feed import Feed, Shapes
+from autoquant.measurement.latency import Timings, bootstrap_interval, repetitions, run_new_shapes, run_round
 from tests.fakes import FakeClock, FakeSession
 
 FEED: Feed = {"x": np.arange(3)}
@@ -152,6 +152,13 @@ def test_an_interval_is_wider_when_sessions_differ_and_not_when_they_do_not() ->
     differing = noise + np.array([0.0, 0.1, 0.2])[sessions]
     assert width(differing, sessions) > 2 * width(differing, 0 * sessions)
     assert width(noise, sessions) < 2 * width(noise, 0 * sessions)
+
+
+def test_a_session_runs_what_has_new_shapes_once() -> None:
+    session, known = FakeSession(), set[Shapes]()
+    for length in (3, 4, 3, 4):
+        run_new_shapes(session, {"x": np.arange(length)}, known)
+    assert [feed["x"].size for _, feed in session.log] == [3, 4]
 
 
 def test_the_error_of_a_ratio_is_unknown_for_two_rounds_and_falls_with_their_number() -> None:
