@@ -88,8 +88,8 @@ class Quality:
     def worst_db(self) -> float:
         """SNR of the worst float output.
 
-        A model without float outputs is judged by the share of elements that differ, in dB: 10 % are 10 dB, none is
-        ``inf``.
+        Where no float output has one, the share of elements that differ in the worst other one counts, in dB: 10 % are
+        10 dB, none is ``inf``.
         """
         if self.per_output or not self.agreement:
             return min(self.per_output.values(), default=math.inf)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from autoquant.domain.measurement import Quality, SnrInterval
 
-__all__ = ["QualityMeter", "signal_of", "snr_db"]
+__all__ = ["QualityMeter", "signal_of", "snr_db", "with_snr"]
 
 _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
@@ -19,6 +19,7 @@ _BLOCK = 1 << 20
 """Resampled counts held at a time."""
 Outputs = Sequence[npt.NDArray[np.generic]]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -26,7 +27,8 @@ class QualityMeter:
     """Pools signal and noise over samples.
 
     SNR is ``10 log10(sum ref^2 / sum (ref - q)^2)`` per float output, over all elements of all samples. An output that
-    is 0 on all of them beside others that are not has none: it counts only where a candidate's is not finite.
+    is 0 on all of them beside others that are not has none: it counts only where a candidate's is not finite. Where no
+    float output has one beside outputs that are counted, their agreement judges.
 
     Attributes:
         names: Output names, in the order of the outputs.
@@ -80,7 +82,7 @@ class QualityMeter:
         noise = np.sum(self.noise, axis=0) / (1.0 if shares is None else np.maximum(shares, 1e-9))
         powers = np.sum(self.signal, axis=0) if signal is None else signal
         counted = [i for i, kind in enumerate(self._kinds) if kind in _COUNTED]
-        is_judged = (self._with_signal(powers) | (self._is_float & ~np.isfinite(noise))).tolist()
+        is_judged = (with_snr(self._is_float, powers) | (self._is_float & ~np.isfinite(noise))).tolist()
         return Quality(
             per_output={
                 self.names[i]: snr_db(float(powers[i]), float(noise[i])) for i, judged in enumerate(is_judged) if judged
@@ -90,13 +92,8 @@ class QualityMeter:
         )
 
     @property
-    def _is_float(self) -> npt.NDArray[np.bool_]:
+    def _is_float(self) -> Bools:
         return np.array([kind == "f" for kind in self._kinds])
-
-    def _with_signal(self, powers: Floats) -> npt.NDArray[np.bool_]:
-        """Which outputs have an SNR at these signal powers: float ones, where any has a signal those that have one."""
-        heard = self._is_float & (powers > 0)
-        return heard if heard.any() else self._is_float
 
     def interval(self, seed: int) -> SnrInterval:
         """SNR of the worst output with percentiles of the bootstrap: samples are drawn, then pooled.
@@ -119,7 +116,7 @@ class QualityMeter:
 
     def _resampled(self, counts: npt.NDArray[np.int64]) -> Floats:
         """Decibels of the worst output where each sample counts so many times; shape (resamples,)."""
-        is_judged = self._with_signal(np.sum(self.signal, axis=0))
+        is_judged = with_snr(self._is_float, np.sum(self.signal, axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
             if is_judged.any():
                 noise, signal = (np.array(powers)[:, is_judged] for powers in (self.noise, self.signal))
@@ -132,6 +129,16 @@ class QualityMeter:
                 unlike, size = (np.array(values)[:, is_counted] for values in (self.noise, self.signal))
                 decibels = -10 * np.log10(1 - _agreement(counts @ unlike, counts @ size))
         return np.asarray(decibels.min(axis=1, initial=np.inf))
+
+
+def with_snr(is_float: Bools, signal: Floats) -> Bools:
+    """Which outputs have an SNR: float ones that are not 0 throughout; all float ones where every output is 0 or empty.
+
+    Args:
+        is_float: Whether each output holds floats.
+        signal: Of each, ``signal_of`` the reference on all samples.
+    """
+    return is_float & (signal > 0) if (signal > 0).any() else is_float
 
 
 def snr_db(signal: float, noise: float) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Latency, Quality
-from autoquant.domain.quality import QualityMeter, signal_of
+from autoquant.domain.quality import QualityMeter, signal_of, with_snr
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
@@ -125,9 +125,9 @@ class Bench:
             _refuse_non_finite(self.names, outputs, i, "evaluation")
         self._signal = np.sum([[signal_of(out) for out in outputs] for outputs in self.reference], axis=0)
         is_float = np.array([out.dtype.kind == "f" for out in self.reference[0]])
-        heard = is_float & (self._signal > 0)
-        self.silent = tuple(np.array(self.names)[is_float & ~heard].tolist()) if heard.any() else ()
-        self._is_judged = heard if heard.any() else is_float if is_float.any() else ~is_float
+        has_snr = with_snr(is_float, self._signal)
+        self.silent = tuple(np.array(self.names)[is_float & ~has_snr].tolist())
+        self._is_judged = has_snr if has_snr.any() else ~is_float
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
         self._telling = TellingSamples(self._n_learning, len(self.names))

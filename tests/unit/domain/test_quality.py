@@ -131,6 +131,17 @@ def test_an_output_that_is_zero_on_all_samples_is_not_judged_beside_others() -> 
     assert meter.quality().per_output == {"y": pytest.approx(20), "silent": -math.inf}
 
 
+def test_counted_outputs_judge_where_float_ones_are_zero_on_all_samples() -> None:
+    meter = QualityMeter(["z", "n"])
+    for unlike in range(8):
+        meter.add([floats_of(0, 0), np.array([1, 2])], [floats_of(0, 0), np.array([1, 2 + unlike % 2])])
+    quality = meter.quality()
+    assert (quality.per_output, quality.agreement) == ({}, {"n": 0.75})
+    assert quality.worst_db == meter.interval(seed=0).worst_db == pytest.approx(10 * math.log10(4))
+    meter.add([floats_of(0, 0), np.array([1, 2])], [floats_of(0, math.inf), np.array([1, 2])])
+    assert meter.quality().worst_db == -math.inf
+
+
 def test_where_all_is_zero_any_noise_is_all_noise() -> None:
     meter = QualityMeter(["a", "b"])
     meter.add([floats_of(0), floats_of(0)], [floats_of(0), floats_of(1e-9)])

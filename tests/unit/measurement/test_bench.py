@@ -211,6 +211,17 @@ def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_pa
     assert quality.worst_db == pytest.approx(true_db(bench, in_seven), abs=0.1)
 
 
+def test_counted_outputs_judge_beside_one_that_is_zero_on_all_samples(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[1,3,8,8] x) => (float[1,3,8,8] z, int64[1,1,8,8] n)", "z = Sub(x, x) n = ArgMax<axis=1>(x)"
+    )
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
+    assert bench.silent == ("z",)
+    session = FakeSession(lambda feed: [0 * feed["x"], np.full((1, 1, 8, 8), 9)])
+    quality, _, _ = bench.measure({NAME: session}, 4, always)
+    assert (quality.per_output, quality.worst_db) == ({}, 0)
+
+
 @pytest.mark.parametrize(("float_s", "n_run"), [(0.01, 64), (0.05, 24), (0.2, 16)])
 def test_the_first_candidates_run_no_more_samples_than_there_is_time_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, float_s: float, n_run: int
