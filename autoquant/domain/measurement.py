@@ -104,7 +104,7 @@ class SnrInterval:
     Attributes:
         worst_db: Of the worst output, pooled over the samples; as ``Quality.worst_db``.
         n_samples: Behind the number.
-        low_db: Lower end of the 95 % bootstrap interval over samples; None where it is unknown.
+        low_db: Lower end of the 95 % interval over samples; None where it is unknown.
         high_db: Upper end.
     """
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from autoquant.domain.measurement import Quality, SnrInterval
+from autoquant.domain.share import wilson_interval
 
 __all__ = ["QualityMeter", "signal_of", "snr_db", "with_snr"]
 
@@ -15,6 +17,8 @@ _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
 _CHUNK = 1 << 14
 _N_RESAMPLES = 2000
+_LEAST_SAMPLES = 6
+"""Resamples of fewer cover the truth in less than 95 % of the cases: of 5 in 1 - 2 / 2 ** 5 at most."""
 _BLOCK = 1 << 20
 """Resampled counts held at a time."""
 Outputs = Sequence[npt.NDArray[np.generic]]
@@ -96,39 +100,69 @@ class QualityMeter:
         return np.array([kind == "f" for kind in self._kinds])
 
     def interval(self, seed: int) -> SnrInterval:
-        """SNR of the worst output with percentiles of the bootstrap: samples are drawn, then pooled.
+        """SNR of the worst output with a 95 % interval over samples, unknown of fewer than 6.
+
+        Samples are drawn, then pooled. Where counted outputs judge, and each agrees in a sample wholly or not at all,
+        it is Wilson's of that share.
 
         Args:
             seed: Of the resampling.
-
-        References:
-            Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.
         """
         n, worst = len(self.noise), self.quality().worst_db
-        if n < 2:
+        if n < _LEAST_SAMPLES:
             return SnrInterval(worst_db=worst, n_samples=n)
-        rng = np.random.default_rng(seed)
+        low, high = self._counted_ends() or self._drawn_ends(seed)
+        return SnrInterval(worst_db=worst, n_samples=n, low_db=min(low, worst), high_db=max(high, worst))
+
+    @property
+    def _has_snr(self) -> Bools:
+        return with_snr(self._is_float, np.sum(self.signal, axis=0))
+
+    @property
+    def _counts(self) -> tuple[Floats, Floats]:
+        """Elements that differ and elements of the outputs that are counted; shape (n, outputs)."""
+        is_counted = np.array([kind in _COUNTED for kind in self._kinds])
+        return np.array(self.noise)[:, is_counted], np.array(self.signal)[:, is_counted]
+
+    def _counted_ends(self) -> tuple[float, float] | None:
+        """Wilson's of the worst output; None where it doesn't hold."""
+        shares = _agreement(*self._counts)
+        if self._has_snr.any() or not np.isin(shares, (0, 1)).all():
+            return None
+        ends = np.array([wilson_interval(float(share), len(shares)) for share in shares.mean(axis=0)])
+        low, high = _agreement_db(ends.reshape(-1, 2).min(axis=0, initial=1.0))
+        return float(low), float(high)
+
+    def _drawn_ends(self, seed: int) -> tuple[float, float]:
+        """Percentiles of the bootstrap, as much wider as Student's t is: of few samples they are too narrow.
+
+        References:
+            Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3; Hesterberg, "What
+            Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015: expanded percentiles.
+        """
+        n, rng = len(self.noise), np.random.default_rng(seed)
         step = max(1, _BLOCK // n)
         sizes = [min(step, _N_RESAMPLES - start) for start in range(0, _N_RESAMPLES, step)]
         drawn = np.sort(np.concatenate([self._resampled(rng.multinomial(n, np.full(n, 1 / n), k)) for k in sizes]))
-        low, high = float(drawn[_N_RESAMPLES // 40]), float(drawn[-_N_RESAMPLES // 40 - 1])
-        return SnrInterval(worst_db=worst, n_samples=n, low_db=min(low, worst), high_db=max(high, worst))
+        beyond = int(_N_RESAMPLES * ndtr(stdtrit(n - 1, 0.025) * math.sqrt(n / (n - 1))))
+        return float(drawn[beyond]), float(drawn[-beyond - 1])
 
     def _resampled(self, counts: npt.NDArray[np.int64]) -> Floats:
-        """Decibels of the worst output where each sample counts so many times; shape (resamples,)."""
-        is_judged = with_snr(self._is_float, np.sum(self.signal, axis=0))
+        """Decibels of the worst output where each sample counts so many times; shape (resamples,).
+
+        As in a part, an output that is 0 in all of them has its mean power.
+        """
+        is_judged = self._has_snr
+        if not is_judged.any():
+            unlike, size = self._counts
+            return _agreement_db(_agreement(counts @ unlike, counts @ size).min(axis=1, initial=1.0))
+        noise, signal = (np.array(powers)[:, is_judged] for powers in (self.noise, self.signal))
         with np.errstate(divide="ignore", invalid="ignore"):
-            if is_judged.any():
-                noise, signal = (np.array(powers)[:, is_judged] for powers in (self.noise, self.signal))
-                pooled = counts @ np.where(np.isfinite(noise), noise, 0.0)
-                pooled[counts @ ~np.isfinite(noise) > 0] = np.inf
-                decibels = 10 * np.log10(counts @ signal) - 10 * np.log10(pooled)
-                decibels[pooled == 0] = np.inf
-            else:
-                is_counted = np.array([kind in _COUNTED for kind in self._kinds])
-                unlike, size = (np.array(values)[:, is_counted] for values in (self.noise, self.signal))
-                decibels = -10 * np.log10(1 - _agreement(counts @ unlike, counts @ size))
-        return np.asarray(decibels.min(axis=1, initial=np.inf))
+            power, pooled = counts @ signal, counts @ np.where(np.isfinite(noise), noise, 0.0)
+            pooled[counts @ ~np.isfinite(noise) > 0] = np.inf
+            decibels = 10 * np.log10(np.where(power > 0, power, signal.sum(axis=0))) - 10 * np.log10(pooled)
+        decibels[pooled == 0] = np.inf
+        return np.asarray(decibels.min(axis=1))
 
 
 def with_snr(is_float: Bools, signal: Floats) -> Bools:
@@ -164,6 +198,12 @@ def signal_of(reference: npt.NDArray[np.generic]) -> float:
 def _agreement(unlike: Floats, size: Floats) -> Floats:
     """Share of elements that are equal; all of none are."""
     return 1 - np.minimum(np.divide(unlike, size, out=np.zeros_like(unlike), where=size > 0), 1.0)
+
+
+def _agreement_db(share: Floats) -> Floats:
+    """Of the share of elements that are equal, infinite where all are."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(-10 * np.log10(1 - share))
 
 
 def _powers(reference: npt.NDArray[np.generic], candidate: npt.NDArray[np.generic]) -> tuple[float, float]:

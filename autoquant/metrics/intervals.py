@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.share import Z_95, wilson_interval
+
 __all__ = ["drop_interval", "jackknife_groups", "jackknife_interval", "mean_interval", "share_interval"]
 
 Floats = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 
-_Z = 1.959963984540054
 _N_RESAMPLES = 2000
 _BLOCK = 1 << 20
 """Resampled values held at a time."""
@@ -59,16 +60,11 @@ def share_interval(scores: Floats, seed: int) -> Interval:
 
     Returns:
         Both ends, the mean between them; not a point even where every sample is right.
-
-    References:
-        Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22(158), 1927.
     """
     if not _is_count(scores):
         return mean_interval(scores, seed)
-    n, mean = len(scores), float(scores.mean())
-    centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * math.sqrt(mean * (1 - mean) / n + _Z**2 / (4 * n**2))
-    return _around(mean, max(centre - half, 0.0), min(centre + half, 1.0))
+    mean = float(scores.mean())
+    return _around(mean, *wilson_interval(mean, len(scores)))
 
 
 def drop_interval(reference: Floats, candidate: Floats, seed: int) -> Interval:
@@ -92,7 +88,7 @@ def drop_interval(reference: Floats, candidate: Floats, seed: int) -> Interval:
         return mean_interval(differences, seed)
     n = len(differences)
     worse, better = ((float((differences == sign).sum()) + 1) / (n + 2) for sign in (1, -1))
-    half = _Z * math.sqrt((worse + better - (worse - better) ** 2) / (n + 2))
+    half = Z_95 * math.sqrt((worse + better - (worse - better) ** 2) / (n + 2))
     return _around(float(differences.mean()), max(worse - better - half, -1.0), min(worse - better + half, 1.0))
 
 

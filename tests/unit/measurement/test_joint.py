@@ -101,7 +101,7 @@ def test_metrics_and_parts_are_of_the_first_process_and_a_file_without_a_number_
 ) -> None:
     final = measurement({**files, "third": files["same"]}, n_sessions=1)
     final.setup = replace(final.setup, make_scorer=FixedScorer)
-    final.division = Division(n_search=4, n_held_out=3)
+    final.division = Division(n_search=6, n_held_out=1)
     found = final.run()
     assert found.keys() == {"same", "other", REFERENCE}
     assert final.lost == {"third": FixedScorer.REASON}
@@ -112,7 +112,7 @@ def test_metrics_and_parts_are_of_the_first_process_and_a_file_without_a_number_
     assert other.quality is not None
     assert other.snr_search is not None
     assert other.snr_held_out is not None
-    assert (other.quality.n_samples, other.snr_search.n_samples, other.snr_held_out.n_samples) == (7, 4, 3)
+    assert (other.quality.n_samples, other.snr_search.n_samples, other.snr_held_out.n_samples) == (7, 6, 1)
     assert other.snr_search.low_db is not None
     assert other.snr_search.low_db <= other.snr_search.worst_db
     assert found[REFERENCE].judged.snr_search is None
