@@ -66,7 +66,8 @@ class BenchFacts:
         n_samples: Evaluation samples that there was time for.
         opening_s: Seconds that opening its file takes on all targets.
         scoring: What metrics take.
-        silent: Outputs that are 0 on all of these samples, so that nothing judges them.
+        silent: Outputs that are 0 on all samples, held-out ones too, so that nothing judges them.
+        signal: Mean of each output over them, as ``Signal.mean``.
     """
 
     float_s: Mapping[str, float]
@@ -74,6 +75,7 @@ class BenchFacts:
     opening_s: float
     scoring: ScoringTimes = NO_SCORING
     silent: Sequence[str] = ()
+    signal: Sequence[float] = ()
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
@@ -167,7 +169,8 @@ class Evaluator:
             n_samples=len(self.bench.feeds),
             opening_s=self.bench.float_opening_s,
             scoring=self.scoring,
-            silent=self.bench.silent,
+            silent=self.bench.signal.silent,
+            signal=self.bench.signal.mean,
         )
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:

@@ -37,6 +37,7 @@ class EvaluatorSetup:
         objectives: What candidates are compared in; those with metrics need ``has_drops``.
         is_thorough: Whether the first candidates run every sample, also where there are many.
         bounds: What breaks them is never delivered, and beats no candidate.
+        signal: Of the float model's outputs, as ``Signal.mean``, from who has run the held-out samples; else empty.
     """
 
     model: Path
@@ -50,13 +51,17 @@ class EvaluatorSetup:
     objectives: Objectives = DEFAULT_OBJECTIVES
     is_thorough: bool = False
     bounds: Bounds = NO_BOUNDS
+    signal: Sequence[float] = ()
 
     def pinned(self, n_samples: int) -> "EvaluatorSetup":
         """To measure on so many of the first samples, which there was time for before."""
         if n_samples >= len(self.samples):
             return replace(self, seconds=math.inf)
-        samples = replace(self.samples, feeds=self.samples.feeds[:n_samples])
-        return replace(self, samples=samples, held_out=None, seconds=math.inf)
+        samples, held_out = replace(self.samples, feeds=self.samples.feeds[:n_samples]), self.held_out
+        if held_out is not None:
+            feeds, labels = self._held_out(n_samples)
+            held_out = replace(held_out, feeds=feeds, labels=labels)
+        return replace(self, samples=samples, held_out=held_out, seconds=math.inf)
 
     def __call__(self) -> "Evaluator":
         """Open the float model and run it.
@@ -71,6 +76,8 @@ class EvaluatorSetup:
         held_out, held_out_labels = self._held_out(len(bench.feeds))
         with steps.running(self.model):
             outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out)]
+        if self.signal:
+            bench.signal.hear(self.signal)
         float_bytes = size_bytes_of(self.model)
         if not self.metrics:
             return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)

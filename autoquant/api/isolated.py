@@ -67,7 +67,9 @@ class IsolatedEvaluator:
             AutoquantError: It cannot be opened or run.
         """
         found: BenchFacts = self._own("facts")
-        self.setup = self._worker.factory = replace(self.setup.pinned(found.n_samples), held_out=None)
+        self.setup = self._worker.factory = replace(
+            self.setup.pinned(found.n_samples), held_out=None, signal=found.signal
+        )
         return found
 
     def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:

@@ -69,9 +69,17 @@ class QualityMeter:
         self.noise.extend(other.noise)
 
     def part(self, samples: range) -> "QualityMeter":
-        """A meter of some of the samples; those that were not counted yet are left out."""
+        """A meter of some of the samples; those that were not counted yet are left out.
+
+        Every part judges the same outputs: one that is 0 on all samples of this part, but not on all of the others, has
+        its mean power there.
+        """
         chosen = slice(samples.start, samples.stop)
-        return QualityMeter(self.names, self.noise[chosen], self.signal[chosen], self._kinds)
+        noise, signal = self.noise[chosen], self.signal[chosen]
+        if signal:
+            is_silent, mean = np.sum(signal, axis=0) == 0, np.mean(self.signal, axis=0)
+            signal = [np.where(is_silent, mean, powers) for powers in signal]
+        return QualityMeter(self.names, noise, signal, self._kinds)
 
     def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
         """The pooled result.

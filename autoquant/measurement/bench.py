@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Latency, Quality
-from autoquant.domain.quality import QualityMeter, signal_of, with_snr
+from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
 from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_new_shapes, run_round
 from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
+from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
 from autoquant.model.optimized import OptimizedGraph, read_optimized, unknown_graph
 from autoquant.runtime.binding import on_device
@@ -92,7 +93,7 @@ class Bench:
             The first candidates together run them for two fifths of it at most, but 16 each in any case.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
-        silent: Those that are 0 on all samples, beside others that are not: no SNR can be said of them.
+        signal: Of its outputs, and which of them judge.
         reference: Outputs of the float model, by sample.
         opening_s: Seconds that opening a candidate takes on all targets; the latest one.
         float_opening_s: Seconds that opening the float model's file takes on all targets; 0 until it is timed.
@@ -108,9 +109,7 @@ class Bench:
     float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
     names: list[str] = field(init=False)
-    silent: tuple[str, ...] = field(init=False)
-    _signal: npt.NDArray[np.float64] = field(init=False)
-    _is_judged: npt.NDArray[np.bool_] = field(init=False)
+    signal: Signal = field(init=False)
     _telling: TellingSamples = field(init=False)
     _pinned: dict[str, Session] = field(init=False)
     _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
@@ -123,11 +122,7 @@ class Bench:
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
             _refuse_non_finite(self.names, outputs, i, "evaluation")
-        self._signal = np.sum([[signal_of(out) for out in outputs] for outputs in self.reference], axis=0)
-        is_float = np.array([out.dtype.kind == "f" for out in self.reference[0]])
-        has_snr = with_snr(is_float, self._signal)
-        self.silent = tuple(np.array(self.names)[is_float & ~has_snr].tolist())
-        self._is_judged = has_snr if has_snr.any() else ~is_float
+        self.signal = Signal(self.names, self.reference)
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
         self._telling = TellingSamples(self._n_learning, len(self.names))
@@ -139,16 +134,18 @@ class Bench:
         return min(len(self.feeds), _N_LEARNING, max(_N_USUAL, n_most))
 
     def held_out_outputs(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
-        """Of the float model on samples that only the last measurement will see, one by one.
+        """Of the float model on samples that only the last measurement will see, one by one; ``signal`` hears them.
 
         Raises:
             DataError: An output holds NaN or infinity.
         """
-        session = open_session(self.model, _CPU)
+        session, total = open_session(self.model, _CPU), np.zeros(len(self.names))
         for i, feed in enumerate(feeds):
             outputs: Outputs = session.run(None, feed)
             _refuse_non_finite(self.names, outputs, i, "held-out")
+            total += [signal_of(out) for out in outputs]
             yield outputs
+        self.signal.hear(total / (len(self.feeds) + len(feeds)))
 
     def run_all_samples(self) -> None:
         """Let the first candidates run every sample, however many there are; before any was measured."""
@@ -291,7 +288,7 @@ class Bench:
                 observe(sample, outputs[self.targets[0].name])
         quality = self._progress(meters, timings).quality
         if not self._telling.is_known and quality.worst_db < _ROUNDING_DB:
-            self._telling.learn(np.where(self._is_judged, meters[self.targets[0].name].noise, 0.0))
+            self._telling.learn(np.where(self.signal.is_judged, meters[self.targets[0].name].noise, 0.0))
         return quality, self._latencies(timings), True
 
     def untimed_quality(self, opened: Opened, n_samples: int) -> Quality:
@@ -324,7 +321,7 @@ class Bench:
     def _quality(self, meter: QualityMeter) -> Quality:
         n_done = len(meter.noise)
         shares = self._telling.shares(n_done) * self._telling.n_samples / len(self.feeds)
-        quality = meter.quality(shares, self._signal)
+        quality = meter.quality(shares, self.signal.total)
         if not meter.noise:
             return quality
         output = self._worst_output(quality)

@@ -23,7 +23,7 @@ from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.io import size_bytes_of
 from autoquant.qdq.builder import Builder
 from autoquant.space.schema import read_space
-from tests.models import a_convnet, floats, saved
+from tests.models import a_convnet, floats, model_of, saved
 from tests.records import a_latency, a_measured
 
 N_SAMPLES = 24
@@ -399,3 +399,18 @@ def test_a_held_out_sample_without_finite_outputs_is_refused(place: Place, secon
     bad = replace(place.setup.samples, feeds=[{"x": np.full((1, 3, 8, 8), np.nan, np.float32)}])
     with pytest.raises(DataError, match="held-out sample 0: the float model's output"):
         replace(place.setup, held_out=bad, seconds=seconds)()
+
+
+def test_an_output_that_is_zero_but_on_held_out_samples_is_judged_also_by_who_does_not_run_them(
+    tmp_path: Path,
+) -> None:
+    body = "y = Relu(x) d = Sub(x, c) z = Relu(d)"
+    model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", body, {"c": 50.0})
+    path, data = saved(model, tmp_path / "model.onnx"), floats(2, 3, 8, 8)
+    samples, held_out = (steps.read_data(path, {"x": scale * data}) for scale in (1, 100))
+    setup = EvaluatorSetup(model=path, samples=samples, targets=(Target(),), seed=0)
+    assert setup().facts().silent == ("z",)
+    facts = replace(setup, held_out=held_out)().facts()
+    assert facts.silent == ()
+    assert replace(setup, signal=facts.signal)().facts().silent == ()
+    assert replace(setup, held_out=held_out).pinned(1)().facts().silent == ()

@@ -200,10 +200,12 @@ def test_what_is_wrong_with_the_data_is_told_by_the_other_process_too(tmp_path: 
 @pytest.mark.parametrize(("seconds", "n_samples"), [(0.0, 2), (600.0, 6)])
 def test_a_process_that_is_begun_later_has_no_less_samples(place: Place, seconds: float, n_samples: int) -> None:
     evaluator = IsolatedEvaluator(replace(place.setup, seconds=seconds, held_out=place.samples))
-    assert evaluator.facts().n_samples == n_samples
+    facts = evaluator.facts()
+    assert facts.n_samples == n_samples
     assert len(evaluator.setup.samples) == n_samples
     assert evaluator.setup.seconds == math.inf
     assert evaluator.setup.held_out is None
+    assert evaluator.setup.signal == facts.signal != ()
     evaluator.close()
 
 

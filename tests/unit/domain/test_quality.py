@@ -180,6 +180,17 @@ def test_shares_make_an_estimate_for_all_samples() -> None:
     assert estimate.worst_db == pytest.approx(10 * math.log10(400 / 4))
 
 
+def test_an_output_that_is_zero_in_one_part_is_judged_there_by_its_mean_power() -> None:
+    whole = QualityMeter(["y", "events"])
+    for k in range(8):
+        events = floats_of(0.0 if k < 4 else 4.0)
+        whole.add([floats_of(10), events], [floats_of(9), events + 1])
+    parts = whole.part(range(4)), whole.part(range(4, 8)), whole
+    found = [part.quality().per_output for part in parts]
+    assert [each.keys() for each in found] == [{"y", "events"}] * 3
+    assert [each["events"] for each in found] == pytest.approx([10 * math.log10(power) for power in (8, 16, 8)])
+
+
 def test_nothing_measured_is_nothing_known() -> None:
     quality = QualityMeter(["y"]).quality()
     assert quality.per_output == {}

@@ -203,7 +203,7 @@ def test_of_outputs_that_are_counted_the_telling_samples_are_found_too(tmp_path:
 def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_path: Path) -> None:
     model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", "y = Relu(x) z = Sub(x, x)")
     bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
-    assert bench.silent == ("z",)
+    assert bench.signal.silent == ("z",)
     teach(bench, lambda i: 0.3 if i == 7 else 0.0)
     quality, _, _ = bench.measure(noisy(bench, in_seven), 0, always)
     assert list(quality.per_output) == ["y"]
@@ -211,12 +211,24 @@ def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_pa
     assert quality.worst_db == pytest.approx(true_db(bench, in_seven), abs=0.1)
 
 
+def test_outputs_that_are_zero_but_on_held_out_samples_are_judged(tmp_path: Path) -> None:
+    body = "y = Relu(x) d = Sub(x, c) z = Relu(d)"
+    model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", body, {"c": 50.0})
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
+    held_out: list[Feed] = [{"x": 100 * feed["x"]} for feed in FEEDS]
+    assert bench.signal.silent == ("z",)
+    power = sum(float(np.square(z, dtype=np.float64).sum()) for _, z in bench.held_out_outputs(held_out))
+    assert not bench.signal.silent
+    quality, _, _ = bench.measure(noisy(bench, lambda _: 0.5), 0, always)
+    assert quality.per_output["z"] == pytest.approx(snr_db(power / 2, N_FEEDS * 192 * 0.5**2))
+
+
 def test_counted_outputs_judge_beside_one_that_is_zero_on_all_samples(tmp_path: Path) -> None:
     model = model_of(
         "(float[1,3,8,8] x) => (float[1,3,8,8] z, int64[1,1,8,8] n)", "z = Sub(x, x) n = ArgMax<axis=1>(x)"
     )
     bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)
-    assert bench.silent == ("z",)
+    assert bench.signal.silent == ("z",)
     session = FakeSession(lambda feed: [0 * feed["x"], np.full((1, 1, 8, 8), 9)])
     quality, _, _ = bench.measure({NAME: session}, 4, always)
     assert (quality.per_output, quality.worst_db) == ({}, 0)

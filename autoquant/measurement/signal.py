@@ -1,0 +1,54 @@
+"""What the float model's outputs hold, and so which of them judge candidates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.quality import signal_of, with_snr
+from autoquant.measurement.latency import Outputs
+
+__all__ = ["Signal"]
+
+
+@dataclass(slots=True)
+class Signal:
+    """Of the float model's outputs on the samples that candidates run.
+
+    Attributes:
+        names: Of the outputs.
+        reference: The outputs, by sample, at least one.
+        total: Of each output, ``signal_of`` it over all samples.
+    """
+
+    names: Sequence[str]
+    reference: Sequence[Outputs]
+    total: npt.NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = np.sum([[signal_of(out) for out in outputs] for outputs in self.reference], axis=0)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Of a sample."""
+        return tuple((self.total / len(self.reference)).tolist())
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Outputs that are 0 on all samples, beside others that are not: no SNR can be said of them."""
+        return tuple(np.array(self.names)[self._is_float & ~with_snr(self._is_float, self.total)].tolist())
+
+    @property
+    def is_judged(self) -> npt.NDArray[np.bool_]:
+        """Outputs by which candidates are judged."""
+        found = with_snr(self._is_float, self.total)
+        return found if found.any() else ~self._is_float
+
+    def hear(self, mean: npt.ArrayLike) -> None:
+        """Let outputs that are 0 on these samples judge too: by their mean over these and others together."""
+        self.total = np.where(self.total > 0, self.total, np.asarray(mean) * len(self.reference))
+
+    @property
+    def _is_float(self) -> npt.NDArray[np.bool_]:
+        return np.array([out.dtype.kind == "f" for out in self.reference[0]])
