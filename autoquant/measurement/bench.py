@@ -152,15 +152,18 @@ class Bench:
         self._telling = TellingSamples(len(self.feeds), len(self.names))
 
     def time_float(self) -> None:
-        """Set ``float_s``: a few inferences on every target, one where it takes long."""
+        """Set ``float_s``: a few inferences of unlike sizes on every target, one of usual size where it takes long."""
+        feeds = _of_several_sizes(self.feeds)
         for name, pinned in self._pinned.items():
-            warm_up(pinned, self.feeds)
+            warm_up(pinned, feeds)
+            known = self._known_shapes[name]
+            known.add(shapes_of(feeds[0]))
             seconds: list[float] = []
-            for feed in self.feeds[:3]:
+            for feed in feeds:
+                run_new_shapes(pinned, feed, known)
                 start = time.perf_counter()
                 pinned.run(None, feed)
                 seconds.append(time.perf_counter() - start)
-                self._known_shapes[name].add(shapes_of(feed))
                 if sum(seconds) > _LONG_S:
                     break
             self.float_s[name] = statistics.mean(seconds)
@@ -393,6 +396,12 @@ def _timed(timings: Mapping[str, Timings], number: int, n_rounds: int) -> Mappin
 
 def _scatters(timing: Timings) -> bool:
     return timing.error > _ENOUGH
+
+
+def _of_several_sizes(feeds: Sequence[Feed]) -> list[Feed]:
+    """The one in the middle by size, then one that is small and one that is large among them."""
+    by_size = sorted(feeds, key=lambda feed: sum(np.size(array) for array in feed.values()))
+    return [by_size[k] for k in dict.fromkeys(len(feeds) * sixths // 6 for sixths in (3, 1, 5))]
 
 
 def warm_up(session: Session, feeds: Sequence[Feed]) -> None:

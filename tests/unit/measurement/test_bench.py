@@ -280,6 +280,25 @@ def test_a_slow_float_model_is_timed_once(
     assert clock.now == pytest.approx(n_timed * seconds)
 
 
+@pytest.mark.parametrize(("unit_s", "expected_s"), [(1e-3, 67e-3), (1.0, 100.0)])
+def test_the_float_model_is_timed_on_samples_of_unlike_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit_s: float, expected_s: float
+) -> None:
+    clock = FakeClock()
+    model = model_of("(float[1,N] x) => (float[1,N] y)", "y = Relu(x)")
+    feeds: list[Feed] = [{"x": floats(1, length)} for length in [1] * 3 + [100] * 9]
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+
+    def compute(feed: Feed) -> Outputs:
+        clock.now += unit_s * feed["x"].size
+        return []
+
+    monkeypatch.setattr(bench, "_pinned", {NAME: FakeSession(compute)})
+    monkeypatch.setattr("autoquant.measurement.bench.time.perf_counter", clock)
+    bench.time_float()
+    assert bench.float_s == {NAME: pytest.approx(expected_s)}
+
+
 def test_the_float_model_itself_is_equal(bench: Bench) -> None:
     model = onnx.load(bench.model)
     arrays = {name: array for name, array in constants_of(model).items() if array.nbytes >= 1024}
