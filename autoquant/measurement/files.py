@@ -111,6 +111,7 @@ class FileBench:
     _rng: random.Random = field(init=False)
     _usual_s: defaultdict[tuple[str, Shapes], list[float]] = field(default_factory=lambda: defaultdict(list))
     _names: list[str] = field(default_factory=list)
+    _not_on_cpu: str = ""
     _paths: dict[str, Path] = field(default_factory=dict)
     _scorers: dict[str, Scorer] = field(default_factory=dict)
 
@@ -181,21 +182,32 @@ class FileBench:
                     break
         return rounds
 
-    def open_reference(self) -> None:
-        """Open the baseline on the CPU provider, if it is not open there; outputs are compared with its own."""
+    def open_reference(self) -> str:
+        """Open the baseline on the CPU provider, if it is not open there; outputs are compared with its own.
+
+        Returns:
+            Why the CPU provider cannot open it, so that they are compared with its own on each target; else empty.
+        """
         there = self._opened.setdefault(_CPU.name, {})
-        if REFERENCE not in there:
+        if REFERENCE in there or self._not_on_cpu:
+            return self._not_on_cpu
+        try:
             there[REFERENCE] = open_session(self.setup.baseline, _CPU)
+        except ModelError as error:
+            if any(REFERENCE not in self._opened[target.name] for target in self.setup.targets):
+                self.open(REFERENCE, self.setup.baseline)
+            self._not_on_cpu = str(error)
+        return self._not_on_cpu
 
     def compare(self, target: str, samples: Sequence[int]) -> Compared:
-        """Outputs of every file against the baseline's on the CPU provider; a file that fails on a sample is closed."""
-        self.open_reference()
+        """Outputs of every file against the baseline's; a file that fails on a sample is closed."""
+        source = target if self.open_reference() else _CPU.name
         failed, baseline_s = dict[str, str](), 0.0
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
         scorer = self._scorer(target)
         for sample in samples:
             feed, start = self.setup.feeds[sample], time.perf_counter()
-            reference = self._opened[_CPU.name][REFERENCE].run(None, feed)
+            reference = self._opened[source][REFERENCE].run(None, feed)
             baseline_s += time.perf_counter() - start
             if scorer is not None:
                 scorer.add(REFERENCE, sample, reference, reference)

@@ -280,7 +280,10 @@ class JointMeasurement:
 
     def _judge(self, worker: Worker) -> None:
         """By outputs, on every target, before anything is timed."""
-        worker.call("open_reference", seconds=self._limit_s(1))
+        not_on_cpu = worker.call("open_reference", seconds=self._limit_s(1))
+        if not_on_cpu:
+            where = "on the same target, not on the CPU"
+            self.notes.append(f"outputs are compared with the baseline's {where}: {not_on_cpu}")
         for target in self._targets:
             self._compare(worker, target)
             if self.setup.make_scorer is not None:

@@ -4,6 +4,7 @@ import pytest
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
+from autoquant.errors import ModelError
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE
 from autoquant.runtime.session import Session, open_session
@@ -34,6 +35,25 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(
     for target, is_equal in ((Target(), True), (Target(threads=2), False)):
         (meter,) = opened(files, target).compare(target.name, range(3)).meters.values()
         assert (meter.quality().worst_db > 100) is is_equal
+
+
+def test_outputs_are_compared_on_the_target_where_the_cpu_provider_cannot_open_the_float_model(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_there(path: Path, target: Target) -> Session:
+        if target == Target():
+            raise ModelError(f"{path}: it has no kernel")
+        found: Session = open_session(path, target)
+        return found
+
+    monkeypatch.setattr("autoquant.measurement.files.open_session", open_there)
+    bench = opened(files, Target(threads=2))
+    assert bench.open_reference() == bench.open_reference() == f"{files['baseline']}: it has no kernel"
+    alone = FileBench(bench.setup)  # as a process in which a single file is tried
+    alone.open("same", files["same"])
+    for each in (bench, alone):
+        (meter,) = each.compare("cpu-2t", range(3)).meters.values()
+        assert meter.quality().worst_db > 100
 
 
 def test_files_run_in_all_streams_of_their_target(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ class Process:
         clock: Moved by every answer.
         file_s: Of one file in one round, by target.
         reference_s: Of the baseline on a sample on the CPU provider.
+        not_on_cpu: Why the baseline is opened on the targets alone.
         broken: Processes in which the execution provider does not start, by number.
         asked: Rounds that were asked for at once, with their target.
     """
@@ -43,6 +44,7 @@ class Process:
     clock: FakeClock
     file_s: Mapping[str, float]
     reference_s: float = 0.0
+    not_on_cpu: str = ""
     broken: Sequence[int] = ()
     opened: list[str] = field(default_factory=list)
     asked: list[tuple[str, int]] = field(default_factory=list)
@@ -71,8 +73,9 @@ class Process:
     def _drop(self, keys: Sequence[str]) -> None:
         self.opened = [key for key in self.opened if key not in keys]
 
-    def _open_reference(self) -> None:
+    def _open_reference(self) -> str:
         self.clock.now += REFERENCE_S
+        return self.not_on_cpu
 
     def _warm_up(self, _: float) -> None:
         self.clock.now += N_WARMUPS * sum(map(self._round_s, self.file_s))
@@ -205,3 +208,9 @@ def test_a_provider_that_starts_no_more_leaves_what_was_measured(monkeypatch: py
     assert final.notes == [
         "after 2 processes no further one could be measured: the execution provider does not start here"
     ]
+
+
+def test_a_baseline_that_the_cpu_provider_cannot_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.01}, not_on_cpu="float.onnx: it has no kernel")
+    (note,) = measured(monkeypatch, process, 100.0).notes
+    assert note == "outputs are compared with the baseline's on the same target, not on the CPU: " + process.not_on_cpu
