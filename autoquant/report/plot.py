@@ -9,6 +9,7 @@ from statistics import quantiles
 
 from autoquant.domain.front import Member, RunRecord
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
+from autoquant.domain.objective import Goal
 from autoquant.domain.target import Target
 from autoquant.report.summary import (
     interval_text,
@@ -46,9 +47,15 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """What the plot has upwards: SNR in dB, or in % how a metric compares with float where SNR is no objective."""
+    """What the plot has upwards: SNR in dB, or in % how a metric compares with float where SNR is no objective.
+
+    Attributes:
+        metric: That; None for SNR.
+        sign: 1 where higher is better, else -1: such an axis has its low end above.
+    """
 
     metric: str | None
+    sign: int = 1
 
     @property
     def name(self) -> str:
@@ -75,13 +82,14 @@ class _Axis:
     def _of(self, quality: Quality, drops: Mapping[str, float]) -> float | None:
         """None where it is not known or not finite."""
         if self.metric is not None:
-            return -100 * drops[self.metric] + 0.0 if self.metric in drops else None
+            return -100 * self.sign * drops[self.metric] + 0.0 if self.metric in drops else None
         return quality.worst_db if math.isfinite(quality.worst_db) else None
 
 
 def plot_of(record: RunRecord, target: Target) -> Plot:
     """Of one target: what is upwards is the SNR, or the metric where that is the objective."""
-    axis = _Axis(quality_metric(record.front))
+    metric = quality_metric(record.front)
+    axis = _Axis(metric, -1 if metric and record.front.objectives[metric] is Goal.MINIMIZE else 1)
     members = sorted(
         (member for member in record.front.members if axis.of_member(member) is not None),
         key=lambda member: member.latency[target.name].ratio,
@@ -94,7 +102,7 @@ def plot_of(record: RunRecord, target: Target) -> Plot:
     traces = [
         _points_trace("rejected early", rejected, n_regions, axis) | {"marker": _REJECTED_MARKER},
         _points_trace("evaluated", complete, n_regions, axis) | {"marker": _EVALUATED_MARKER},
-        _stairs_trace([member.latency[target.name].ratio for member in members], heights),
+        _stairs_trace([member.latency[target.name].ratio for member in members], heights, axis),
         _members_trace(members, target.name, n_regions, axis),
     ]
     latencies = [member.latency[target.name] for member in members]
@@ -105,7 +113,7 @@ def plot_of(record: RunRecord, target: Target) -> Plot:
         if data
         else f"No measured {axis.metric or 'SNR'} and latency to draw."
     )
-    return Plot(target.name, {"data": data, "layout": _layout(*ranges, axis.title)}, caption)
+    return Plot(target.name, {"data": data, "layout": _layout(ranges[0], ranges[1][:: axis.sign], axis.title)}, caption)
 
 
 def _is_complete(evaluation: Evaluation) -> bool:
@@ -173,11 +181,11 @@ def _metric_line(member: Member, axis: _Axis) -> str:
     return "" if axis.metric is None or height is None else f"{axis.text(height)}<br>"
 
 
-def _stairs_trace(ratios: Sequence[float], heights: Sequence[float]) -> dict[str, object]:
+def _stairs_trace(ratios: Sequence[float], heights: Sequence[float], axis: _Axis) -> dict[str, object]:
     """The least ratio that each demand can have: right along a member's height to the next member, then up."""
     steps: list[tuple[float, float]] = []
     for ratio, height in zip(ratios, heights, strict=True):
-        if not steps or height > steps[-1][1]:
+        if not steps or axis.sign * height > axis.sign * steps[-1][1]:
             steps.append((ratio, height))
     corners = [(right[0], left[1]) for left, right in pairwise(steps)]
     path = [point for pair in zip(steps, corners, strict=False) for point in pair] + steps[-1:]
@@ -220,7 +228,7 @@ def _padded(low: float, high: float, least: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _layout(x_range: tuple[float, float], y_range: tuple[float, float], y_title: str) -> dict[str, object]:
+def _layout(x_range: Sequence[float], y_range: Sequence[float], y_title: str) -> dict[str, object]:
     axis = {"gridcolor": "#e8ebef", "zeroline": False, "linecolor": "#c3cad3", "ticks": "outside", "ticklen": 4}
     axis |= {"tickcolor": "#c3cad3", "title": {"standoff": 10}}
     float_line = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "above"}

@@ -118,7 +118,7 @@ def best_members(front: Front, target: str | None = None) -> dict[str, Member]:
     found = {}
     for drop in _DROPS:
         kept = (member for member in front.members if member.metrics[metric].drop.all.value <= drop)
-        demand = f"a drop of {metric} by {100 * drop:g} %" if drop else f"no drop of {metric}"
+        demand = f"{metric} worse by {100 * drop:g} %" if drop else f"{metric} no worse"
         found[demand] = min(kept, key=lambda member: member.latency[name].ratio)
     return found
 
@@ -265,9 +265,10 @@ def _fastest(record: RunRecord, metric: str) -> str:
     member = min(record.front.members, key=lambda member: member.latency[target].ratio)
     if member.id == FLOAT_ID:
         return f"No member is faster than float on {target}."
-    drop = 100 * member.metrics[metric].drop.all.value + 0.0
+    drop = 100 * member.metrics[metric].drop.all.value
     return (
-        f"Fastest model: {_ratio_phrase(member.latency[target])}, {metric} drops by {drop:.3g} %,"
+        f"Fastest model: {_ratio_phrase(member.latency[target])},"
+        f" {metric} is {'better' if drop < 0 else 'worse'} by {abs(drop):.3g} %,"
         f" {_regions_phrase(member, record)}."
     )
 
@@ -277,13 +278,13 @@ def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
     target = record.front.targets[0].name
     member = min(record.front.members, key=lambda member: member.latency[target].ratio)
     return (
-        f"Fastest model that drops {_drops_phrase(drops)} at most: {_ratio_phrase(member.latency[target])},"
+        f"Fastest model with {_drops_phrase(drops)} at most: {_ratio_phrase(member.latency[target])},"
         f" {_regions_phrase(member, record)}."
     )
 
 
 def _drops_phrase(drops: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} by {100 * drop:g} %" for name, drop in drops.items())
+    return ", ".join(f"{name} worse by {100 * drop:g} %" for name, drop in drops.items())
 
 
 def _regions_phrase(member: Member, record: RunRecord) -> str:
@@ -301,7 +302,7 @@ def _nothing_pays(record: RunRecord) -> str:
     if any(each.is_quantized and isinstance(each.outcome, Measurement) for each in record.evaluations):
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
-            return f"Nothing faster than float was found that drops {_drops_phrase(drops)} at most."
+            return f"Nothing faster than float was found with {_drops_phrase(drops)} at most."
         if any(record.configuration.get(demand) is not None for demand in _DEMANDS):
             return "Nothing better than float was found that keeps what is demanded."
         return "Nothing is shown to be better than float, which alone is on the front."

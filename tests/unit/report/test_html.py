@@ -275,7 +275,23 @@ def test_a_metric_is_drawn_upwards_where_it_takes_the_place_of_snr() -> None:
     assert figures(html)[0]["layout"]["yaxis"]["title"]["text"] == "top1 against float, %"
     assert "further up is better in top1" in html
     assert "Not drawn, for want of a latency here or of a value of top1: 1 of the evaluations." in html
-    assert "at no drop of top1" in html
+    assert "at top1 no worse" in html
+
+
+def test_a_metric_that_is_better_when_lower_is_drawn_with_its_own_sign_and_its_low_end_above() -> None:
+    goals = Objectives(has_snr=False, metrics=parse_metrics(["error=tasks:error:min"])).goals
+    members = a_member("m1", ratio=0.5, drops={"error": 0.02}), a_member("m2", ratio=0.7, drops={"error": 0.01})
+    front = replace(a_front(*members), objectives=goals)
+    html = page(a_record(front, evaluations=(a_measured(0, drops={"error": 0.03}),)))
+
+    assert "<h1>Fastest model: 0.50 of float&#39;s latency (0.49 to 0.51), error is worse by 2 %," in html
+    assert traces(html)["on the front, 95 % interval"]["y"] == [2.0, 1.0]
+    assert "error +3.00 %" in traces(html)["evaluated"]["text"][0]
+    stairs = traces(html)["front"]
+    assert list(zip(stairs["x"], stairs["y"], strict=True)) == [(0.5, 2), (0.7, 2), (0.7, 1), (1, 1)]
+    bottom, top = figures(html)[0]["layout"]["yaxis"]["range"]
+    assert bottom > 3 > 1 > top
+    assert "further up is better in error" in html
 
 
 def test_snr_stays_upwards_beside_a_metric() -> None:

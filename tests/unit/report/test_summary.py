@@ -229,12 +229,12 @@ def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
     record = a_record(front, configuration={"max_drop": {"top1": 0.005}})
 
     assert headline(record) == (
-        "Fastest model that drops top1 by 0.5 % at most: 0.40 of float's latency (0.39 to 0.41),"
+        "Fastest model with top1 worse by 0.5 % at most: 0.40 of float's latency (0.39 to 0.41),"
         " u8s8 in 2 of 3 regions."
     )
     assert run_sentences(record)[0] == headline(record)
     alone = a_record(a_front(), configuration={"max_drop": {"top1": 0.005}})
-    assert headline(alone) == "Nothing faster than float was found that drops top1 by 0.5 % at most."
+    assert headline(alone) == "Nothing faster than float was found with top1 worse by 0.5 % at most."
     without = a_record(front, configuration={"max_drop": {}})
     assert headline(without).startswith("Fastest model that keeps 40 dB")
     assert run_sentences(without)[0].startswith("At 30 dB")
@@ -251,15 +251,21 @@ def test_a_front_of_a_metric_is_told_by_its_drops() -> None:
     )
 
     assert headline(a_record(front)) == (
-        "Fastest model: 0.40 of float's latency (0.39 to 0.41), top1 drops by 2 %, u8s8 in 2 of 3 regions."
+        "Fastest model: 0.40 of float's latency (0.39 to 0.41), top1 is worse by 2 %, u8s8 in 2 of 3 regions."
     )
     assert [line.split(",")[0] for line in run_sentences(a_record(front))[:4]] == [
         "Objectives: higher top1",
-        "At no drop of top1: nothing is shown to be faster than float.",
-        "At a drop of top1 by 0.5 %: 0.60 of float's latency (0.59 to 0.61)",
-        "At a drop of top1 by 1 %: 0.60 of float's latency (0.59 to 0.61)",
+        "At top1 no worse: nothing is shown to be faster than float.",
+        "At top1 worse by 0.5 %: 0.60 of float's latency (0.59 to 0.61)",
+        "At top1 worse by 1 %: 0.60 of float's latency (0.59 to 0.61)",
     ]
     assert headline(a_record(front, configuration={"min_snr_db": 40})).startswith("Fastest model that keeps 40 dB")
+
+
+def test_a_member_that_is_better_than_float_is_called_so() -> None:
+    front = of_a_metric(a_member("m1", ratio=0.4, drops={"top1": -0.02}))
+
+    assert ", top1 is better by 2 %, " in headline(a_record(front))
 
 
 def test_a_front_of_smaller_models_alone_is_not_called_fast() -> None:
