@@ -145,24 +145,26 @@ def headline(record: RunRecord) -> str:
     front = record.front
     if len(front.members) == 1:
         return _nothing_pays(record)
+    target = front.targets[0].name
+    fastest = min(front.members, key=lambda member: member.latency[target].ratio)
+    if fastest.id == FLOAT_ID or fastest.quality is None:
+        return f"No member is faster than float on {target}."
     drops = record.configuration.get("max_drop")
     if isinstance(drops, Mapping) and drops:
-        return _fastest_within(record, drops)
+        return _fastest_within(record, fastest, drops)
     asked, metric = record.configuration.get("min_snr_db"), quality_metric(front)
     if metric is not None and asked is None:
-        return _fastest(record, metric)
+        return _fastest(record, fastest, metric)
     demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
     member = best_member_at(front, demand)
     start = f"Fastest model that keeps {demand:g} dB"
     if member.id == FLOAT_ID:
-        member = min(front.members, key=lambda member: member.latency[front.targets[0].name].ratio)
-        if member.id == FLOAT_ID or member.quality is None:
-            return f"No member is faster than float on {front.targets[0].name}."
+        member = fastest
         start = (
-            f"Nothing faster than float keeps {demand:g} dB; the fastest model keeps {member.quality.worst_db:.1f} dB"
+            f"Nothing faster than float keeps {demand:g} dB; the fastest model keeps {fastest.quality.worst_db:.1f} dB"
         )
-    where = f" on {front.targets[0].name}" if len(front.targets) > 1 else ""
-    return f"{start}: {_ratio_phrase(member.latency[front.targets[0].name])}{where}, {_regions_phrase(member, record)}."
+    where = f" on {target}" if len(front.targets) > 1 else ""
+    return f"{start}: {_ratio_phrase(member.latency[target])}{where}, {_regions_phrase(member, record)}."
 
 
 def run_sentences(record: RunRecord) -> list[str]:
@@ -260,11 +262,8 @@ def _ratio_phrase(latency: Latency) -> str:
     return f"{ratio_text(latency)} of float's latency ({interval_text(latency)})"
 
 
-def _fastest(record: RunRecord, metric: str) -> str:
+def _fastest(record: RunRecord, member: Member, metric: str) -> str:
     target = record.front.targets[0].name
-    member = min(record.front.members, key=lambda member: member.latency[target].ratio)
-    if member.id == FLOAT_ID:
-        return f"No member is faster than float on {target}."
     drop = 100 * member.metrics[metric].drop.all.value
     return (
         f"Fastest model: {_ratio_phrase(member.latency[target])},"
@@ -273,10 +272,9 @@ def _fastest(record: RunRecord, metric: str) -> str:
     )
 
 
-def _fastest_within(record: RunRecord, drops: Mapping[str, float]) -> str:
+def _fastest_within(record: RunRecord, member: Member, drops: Mapping[str, float]) -> str:
     """Of the members, which all keep the demand."""
     target = record.front.targets[0].name
-    member = min(record.front.members, key=lambda member: member.latency[target].ratio)
     return (
         f"Fastest model with {_drops_phrase(drops)} at most: {_ratio_phrase(member.latency[target])},"
         f" {_regions_phrase(member, record)}."

@@ -272,6 +272,8 @@ def test_a_front_of_smaller_models_alone_is_not_called_fast() -> None:
     front = of_a_metric(a_member(ratio=1.2, drops={"top1": 0.0}))
 
     assert headline(a_record(front)) == "No member is faster than float on cpu-1t."
+    demanded = a_record(front, configuration={"max_drop": {"top1": 0.005}})
+    assert headline(demanded) == "No member is faster than float on cpu-1t."
 
 
 def test_objectives_are_told() -> None:
