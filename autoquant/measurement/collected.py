@@ -19,6 +19,8 @@ __all__ = ["Collected", "Pair"]
 
 Pair = tuple[str, str]
 """A file and a target."""
+_ITSELF = SessionInterval(1.0, 1.0, 1.0, 1.0, 1.0)
+"""Of the baseline's ratio to itself, which nobody measures."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,10 @@ class Collected:
     def ratios(self, keys: Collection[str]) -> dict[Pair, SessionInterval]:
         """Empty from a single process."""
         found = {pair: timings.ratio_by_session() for pair, timings in self._timings_of(keys).items()}
-        return intervals_by_target(found, level=STOPPED_LEVEL) if min(map(len, found.values())) > 1 else {}
+        if min(map(len, found.values())) < 2:
+            return {}
+        measured = {pair: medians for pair, medians in found.items() if pair[0] != REFERENCE}
+        return dict.fromkeys(found, _ITSELF) | intervals_by_target(measured, level=STOPPED_LEVEL)
 
     def judged(self, key: str) -> Judged:
         """By the SNRs of the target on which it is lowest."""

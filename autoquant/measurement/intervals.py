@@ -1,6 +1,7 @@
 """Intervals whose unit is the session: what one process measures over and over says little of the next one."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -68,7 +69,7 @@ def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = 
         Components", 1946; Hahn and Meeker, "Statistical Intervals", 1991 (prediction intervals).
     """
     logs = _logs(medians)
-    return _moderated(logs, _freedom([values for values in logs.values() if np.ptp(values) > 0]), level)
+    return _moderated(logs, _freedom(list(logs.values())), level)
 
 
 def intervals_by_target(
@@ -117,15 +118,14 @@ def _freedom(logs: Sequence[Floats]) -> float:
 
 def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[Key, SessionInterval]:
     """Intervals, where ``known`` are the degrees of freedom of the mean variance of all keys."""
-    variances = [float(np.var(values, ddof=1)) for values in logs.values() if np.ptp(values) > 0]
-    shared = float(np.mean(variances)) if variances else 0.0
+    variances = {key: float(np.var(values, ddof=1)) for key, values in logs.items()}
+    shared = statistics.fmean(variances.values()) if variances else 0.0
     found = {}
     for key, values in logs.items():
         n, centre = len(values), float(np.mean(values))
         prior = min(_PRIOR_SESSIONS, max(0.0, known - (n - 1)))
         freedom = prior + n - 1
-        variance = (prior * shared + (n - 1) * float(np.var(values, ddof=1))) / freedom if np.ptp(values) > 0 else 0.0
-        spread = math.sqrt(variance)
+        spread = math.sqrt((prior * shared + (n - 1) * variances[key]) / freedom)
         own = float(stdtrit(freedom, (1 + level) / 2)) * spread / math.sqrt(n)
         following = float(stdtrit(freedom, (1 + _LEVEL) / 2)) * spread * math.sqrt(1 + 1 / n)
         found[key] = SessionInterval(

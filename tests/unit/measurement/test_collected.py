@@ -6,7 +6,7 @@ from autoquant.domain.measurement import Footprint
 from autoquant.domain.quality import QualityMeter
 from autoquant.measurement.collected import Collected
 from autoquant.measurement.files import Round
-from autoquant.measurement.intervals import STOPPED_LEVEL, intervals_by_target
+from autoquant.measurement.intervals import STOPPED_LEVEL, SessionInterval, intervals_by_target
 from autoquant.measurement.latency import REFERENCE
 from tests.records import a_metric
 
@@ -32,7 +32,10 @@ def test_latencies_say_where_the_next_session_lies_and_ratios_are_as_wide_as_sto
         (key, target): [a / b for a, b in zip(medians, SECONDS[REFERENCE, target], strict=True)]
         for (key, target), medians in SECONDS.items()
     }
-    own, relative = intervals_by_target(SECONDS), intervals_by_target(ratios, level=STOPPED_LEVEL)
+    own = intervals_by_target(SECONDS)
+    to_float = {pair: medians for pair, medians in ratios.items() if pair[0] != REFERENCE}
+    relative = intervals_by_target(to_float, level=STOPPED_LEVEL)
+    relative |= {(REFERENCE, target): SessionInterval(1, 1, 1, 1, 1) for target in TARGETS}
     for key, target in SECONDS:
         latency, seconds, ratio = found[key].latency[target], own[key, target], relative[key, target]
         assert found[key].ratio[target] == ratio

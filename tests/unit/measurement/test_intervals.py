@@ -29,6 +29,16 @@ def test_sessions_that_agree_have_no_interval() -> None:
     assert (interval.next_low, interval.low, interval.value, interval.high, interval.next_high) == (1, 1, 1, 1, 1)
 
 
+def test_sessions_that_tie_beside_others_that_do_not_are_no_certainty() -> None:
+    ties, scatters = [0.5, 0.5, 0.5], [0.5, 0.51, 0.49]
+    found = [
+        session_intervals({("a", "b"): ties, ("a", "c"): scatters})["a", "b"],
+        difference_intervals({("a", "b"): ties, ("a", "c"): scatters, ("b", "c"): scatters})["a", "b"],
+    ]
+    for interval in found:
+        assert interval.next_low < interval.low < interval.value < interval.high < interval.next_high
+
+
 def test_two_sessions_alone_have_the_interval_of_students_t_with_one_degree_of_freedom() -> None:
     interval = session_intervals({"a": [math.exp(0.1), math.exp(-0.1)]})["a"]
     assert math.log(interval.high) == pytest.approx(12.706 * math.sqrt(0.02) / math.sqrt(2), rel=1e-3)
