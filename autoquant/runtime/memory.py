@@ -23,12 +23,19 @@ def resident_growth() -> Iterator[Growth]:
     """Measure it for a block (Linux: ``VmHWM``, reset through ``clear_refs``, see proc(5))."""
     growth = Growth()
     before = _resident_kb("VmRSS")
-    with contextlib.suppress(OSError):
-        (_SELF / "clear_refs").write_text("5", encoding="ascii")
+    is_reset = _reset_peak()
     yield growth
     peak = _resident_kb("VmHWM")
-    if before is not None and peak is not None:
+    if is_reset and before is not None and peak is not None:
         growth.megabytes = max(0.0, (peak - before) / 1024)
+
+
+def _reset_peak() -> bool:
+    """Whether that worked: otherwise the peak is that of something earlier."""
+    with contextlib.suppress(OSError):
+        (_SELF / "clear_refs").write_text("5", encoding="ascii")
+        return True
+    return False
 
 
 def _resident_kb(name: str) -> int | None:
