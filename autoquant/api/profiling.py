@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
-from autoquant.errors import ProfileError
+from autoquant.errors import ProfileError, UsageError
 from autoquant.graph.regions import borders
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.expectation import KernelTimes, expected_latency
@@ -44,7 +44,7 @@ def profiled_prior(
     assignments = [np.zeros_like(mixed), mixed, *(layout.uniform(kind) for kind in kinds)]
     try:
         candidates = [builder.build(_assignment(layout, codes)) for codes in assignments]
-    except (AssertionError, KeyError, ValueError) as error:
+    except (AssertionError, KeyError, ValueError, UsageError) as error:
         raise ProfileError(f"a candidate cannot be built: {type(error).__name__}: {error}") from error
     model, *profiles = bench.profile([(c.skeleton, c.constants) for c in candidates], *budget)
     if not model.total_us > 0:

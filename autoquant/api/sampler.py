@@ -8,7 +8,6 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import UsageError
 from autoquant.model.prepared import PreparedModel
-from autoquant.qdq.own_errors import OwnErrors
 from autoquant.study import sampler
 
 __all__ = ["StructureSampler"]
@@ -75,7 +74,8 @@ class StructureSampler(sampler.StructureSampler):
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
         own_errors = None
         if statistics is not None:
-            own_errors = _own_errors(prepared, regions, statistics, definition)
+            planner = steps.planner_of(prepared, statistics, definition)
+            own_errors = steps.own_errors(planner, regions, statistics, definition)
         layout = steps.layout_of(prepared, regions, definition, own_errors)
         super().__init__(
             layout,
@@ -90,16 +90,3 @@ class StructureSampler(sampler.StructureSampler):
     def choices(self) -> Mapping[RegionId, tuple[str, ...]]:
         """Names of the schemes that each region may take, float first."""
         return self._layout.choices
-
-
-def _own_errors(
-    prepared: PreparedModel, regions: Sequence[Region], statistics: Statistics, definition: SpaceDefinition
-) -> OwnErrors | None:
-    planner = steps.planner_of(prepared, statistics, definition)
-    try:
-        return steps.own_errors(planner, regions, statistics, definition)
-    except KeyError as error:
-        raise UsageError(
-            f"the statistics do not hold activation {error}, which space {definition.name} quantizes;"
-            " calibrate this model with that space"
-        ) from error

@@ -30,14 +30,17 @@ _PROBE_ROUNDS = 30
 _PROBE_SECONDS = 2.0
 
 
-def ranges_of(statistics: Statistics) -> Ranges:
-    """Calibration ranges from statistics, each chosen once."""
+def ranges_of(statistics: Statistics, definition: SpaceDefinition) -> Ranges:
+    """Calibration ranges from statistics, each chosen once; those of another space are a ``UsageError``."""
 
     @cache
     def ranges(tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
         observed = statistics.tensors.get(tensor)
         if observed is None:
-            raise UsageError(f"tensor '{tensor}' was not observed: give calibrate the space and ep that build gets")
+            raise UsageError(
+                f"the statistics do not hold activation '{tensor}', which space {definition.name} quantizes;"
+                " calibrate this model with that space and ep"
+            )
         return choose_range(observed, method, tensor_format)
 
     return ranges
@@ -46,7 +49,7 @@ def ranges_of(statistics: Statistics) -> Ranges:
 def planner_of(prepared: PreparedModel, statistics: Statistics, definition: SpaceDefinition) -> Planner:
     """Says what assignments quantize, and in which ranges."""
     unbounded = masked(prepared.graph, statistics)
-    return Planner(prepared.graph, definition.op_types, ranges_of(statistics), unbounded)
+    return Planner(prepared.graph, definition.op_types, ranges_of(statistics, definition), unbounded)
 
 
 def own_errors(
@@ -104,7 +107,7 @@ def builder_of(
     """
     definition = definition_of(space, ep)
     schemes = {scheme.name: scheme for scheme in definition.schemes}
-    ranges, means = ranges_of(statistics), means_of(statistics)
+    ranges, means = ranges_of(statistics, definition), means_of(statistics)
     unbounded = masked(prepared.graph, statistics)
     return Builder(prepared.graph, found, schemes, definition.op_types, ranges, means, rounder, unbounded=unbounded)
 

@@ -308,7 +308,7 @@ def test_a_candidate_that_cannot_be_built_has_no_profile(place: Place) -> None:
     evaluator = place.setup()
     none = replace(place.ingredients.statistics, tensors={})
     evaluator.load(replace(place.ingredients, statistics=none), has_plain_sums=False, known=())
-    with pytest.raises(ProfileError, match="a candidate cannot be built: KeyError"):
+    with pytest.raises(ProfileError, match="a candidate cannot be built: UsageError: the statistics do not hold"):
         evaluator.profile(0.1, 60.0)
 
 

@@ -179,7 +179,10 @@ def test_statistics_of_another_space_are_a_usage_error(tmp_path: Path) -> None:
     statistics = calibrate(prepared, samples, space=quick, cache_folder=tmp_path)
     found = find_regions(prepared, space=larger)
     assignment = {region.id: "u8s8-channel-mse" for region in found}
-    with pytest.raises(UsageError, match="'y' was not observed: give calibrate the space and ep that build gets"):
+    with pytest.raises(
+        UsageError,
+        match="hold activation 'y', which space quick quantizes; calibrate this model with that space and ep",
+    ):
         build(prepared, found, statistics, assignment, space=larger)
 
 
