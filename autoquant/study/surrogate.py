@@ -13,7 +13,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.landscape import Landscape
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.noise import FLOAT_NOISE, NoiseModel
+from autoquant.study.noise import FLOAT_NOISE, QUICK_VARIANCE, NoiseModel
 
 __all__ = ["Observations", "Prediction", "Surrogate"]
 
@@ -42,6 +42,11 @@ class Observations:
     def is_timed(self) -> npt.NDArray[np.bool_]:
         """Whether there are ratios; shape (n,)."""
         return np.asarray(np.isfinite(self.ratios).all(axis=1))
+
+    @property
+    def snr_scatter(self) -> Floats:
+        """How many times wider than a whole evaluation's SNR each scatters around its prediction; shape (n,)."""
+        return np.where(self.is_quick, np.sqrt(QUICK_VARIANCE), 1.0)
 
     def __len__(self) -> int:
         return len(self.codes)

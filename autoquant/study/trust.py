@@ -6,7 +6,7 @@ import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.layout import Floats, Layout
-from autoquant.study.noise import FLOAT_NOISE, QUICK_VARIANCE
+from autoquant.study.noise import FLOAT_NOISE
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 
 __all__ = ["Trust", "believe"]
@@ -36,8 +36,7 @@ class Trust:
     def compare(self, found: Prediction, evaluated: Observations) -> None:
         """Count errors in units of the predicted standard deviations."""
         snr_db = np.minimum(evaluated.snr_db.min(axis=1), _MOST_DB)
-        of_few = np.where(evaluated.is_quick, np.sqrt(QUICK_VARIANCE), 1.0)
-        self._snr += _standardised(snr_db - found.snr_db, of_few * found.snr_error_db)
+        self._snr += _standardised(snr_db - found.snr_db, evaluated.snr_scatter * found.snr_error_db)
         errors = np.sqrt(np.square(found.ratio_errors) + np.square(evaluated.errors))
         differences, timed = evaluated.ratios - found.ratios, evaluated.is_timed
         self._ratio += _standardised(differences[timed].ravel(), errors[timed].ravel())

@@ -60,7 +60,8 @@ class Forecasts:
 def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
     """Predict what no evaluation of the same graph has said before, and learn each evaluation.
 
-    Standard deviations are stretched by what earlier evaluations said, and contain the measurement's own error.
+    Standard deviations are stretched by what earlier evaluations said, and contain the measurement's own error: the SNR
+    of few samples scatters more.
 
     Args:
         run: At least one evaluation more than come before the first prediction.
@@ -83,7 +84,7 @@ def forecast(run: Recorded, forecaster: Forecaster) -> dict[str, Forecasts]:
                 (
                     n,
                     snr_db - min(predicted.snr_db[0], HIGHEST_DB),
-                    snr_stretch * predicted.snr_error_db[0],
+                    snr_stretch * new.snr_scatter[0] * predicted.snr_error_db[0],
                     ratio - predicted.ratios[0, 0],
                     ratio_stretch * ratio_error,
                 )

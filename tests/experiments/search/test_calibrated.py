@@ -66,6 +66,15 @@ def test_what_was_measured_untimed_has_a_new_ratio_and_no_new_snr() -> None:
     assert 15 in found["ratio"].numbers
 
 
+def test_the_snr_of_few_samples_has_a_wider_interval() -> None:
+    run = a_run()
+    run.found.is_quick[20] = True
+    found = forecast(run, Spy(lambda n: (run.found.snr_db[n, 0], run.found.ratios[n, 0])))["snr"]
+    deviations = dict(zip(found.numbers.tolist(), found.deviations.tolist(), strict=True))
+    assert deviations[20] > 1.5 * deviations[19]
+    assert deviations[21] < deviations[19]
+
+
 def test_what_was_not_timed_says_nothing_of_ratios() -> None:
     run = a_run()
     run.found.ratios[20] = np.nan
