@@ -80,8 +80,16 @@ class NoiseModel:
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the log noise power that would be observed; shapes (n,)."""
-        log_total, design = self._linearised(codes, self._posterior.mean)
-        return log_total, self._posterior.variance(design) + self.error**2
+        log_total, design = self.linearised(codes)
+        return log_total, self.variance(design)
+
+    def linearised(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean of the log noise power, shape (n,), and its derivative by the weights, shape (n, U)."""
+        return self._linearised(codes, self._posterior.mean)
+
+    def variance(self, design: Floats) -> Floats:
+        """Of the log noise power that would be observed where it has these derivatives; shape (n,)."""
+        return self._posterior.variance(design) + self.error**2
 
     def table(self) -> Floats:
         """Noise powers by the mean of the posterior, shape (R, S); 0 for float."""

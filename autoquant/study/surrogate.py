@@ -121,16 +121,24 @@ class Surrogate:
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""
-        noise = [model.predict(codes) for model in self._noise.values()]
-        means, variances = np.array([mean for mean, _ in noise]), np.array([variance for _, variance in noise])
-        worst, rows = means.argmax(axis=0), np.arange(len(codes))
+        noise, noise_variance = self._worst_noise(codes)
         latency = [model.predict(codes) for model in self._latency]
         return Prediction(
-            snr_db=-10 / np.log(10) * means[worst, rows],
-            snr_error_db=10 / np.log(10) * np.sqrt(variances[worst, rows]),
+            snr_db=-10 / np.log(10) * noise,
+            snr_error_db=10 / np.log(10) * np.sqrt(noise_variance),
             ratios=np.stack([mean for mean, _ in latency], axis=1),
             ratio_errors=np.sqrt(np.stack([variance for _, variance in latency], axis=1)),
         )
+
+    def _worst_noise(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Mean and variance of the log noise power of the output that has the most; shapes (n,)."""
+        models = list(self._noise.values())
+        found = [model.linearised(codes) for model in models]
+        means, variances = np.array([mean for mean, _ in found]), np.empty(len(codes))
+        worst = means.argmax(axis=0)
+        for i, (model, (_, design)) in enumerate(zip(models, found, strict=True)):
+            variances[worst == i] = model.variance(design[worst == i])
+        return means.max(axis=0), variances
 
     def left_out(self, found: Observations) -> tuple[Floats, Floats]:
         """Ratios of the evaluations that it was fitted to, each predicted from the others, and standard deviations.
