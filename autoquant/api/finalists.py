@@ -23,7 +23,8 @@ from autoquant.model.graph import Graph
 from autoquant.model.io import save_model, sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.overrides import stored_scales, tensor_quant_overrides
+from autoquant.qdq.overrides import op_types_with_float_outputs, stored_scales, tensor_quant_overrides
+from autoquant.qdq.plan import Plan
 
 __all__ = ["FEW_FINALISTS", "Finalist", "Finalists", "Refine", "Refined"]
 
@@ -181,19 +182,12 @@ class Finalists:
     ) -> Finalist:
         assignment = evaluation.quantized
         path = self.folder.models / f"{name}.onnx"
-        plan, nodes = self.builder.plan(assignment), self.ingredients.prepared.graph.nodes
-        blocks = {index for index in plan.dynamic if plan.schemes[index].is_blockwise}
-        quantized, dynamic, blockwise = (
-            json.dumps([nodes[i].name for i in sorted(indices)])
-            for indices in (plan.integer | plan.absorbed.keys(), plan.dynamic - blocks, blocks)
-        )
+        plan = self.builder.plan(assignment)
         provenance = {
             **self._provenance(assignment),
             **(self._measured(evaluation) if plain is None else {}),
             "autoquant.accuracy": json.dumps(list(algorithms)),
-            "autoquant.nodes_to_quantize": quantized,
-            **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic - blocks else {}),
-            **({"autoquant.nodes_to_quantize_blockwise": blockwise} if blocks else {}),
+            **self._lists(plan),
         }
         model = inline_external(candidate.skeleton, candidate.constants, provenance)
         save_model(model, path)
@@ -201,6 +195,22 @@ class Finalists:
         overrides = {**tensor_quant_overrides(plan, self.builder.planner), **scales}
         self.folder.write_text(f"models/{name}.overrides.json", json.dumps(overrides, indent=1) + "\n")
         return Finalist(evaluation=evaluation, path=path, sha256=sha256_of(path), algorithms=algorithms, plain=plain)
+
+    def _lists(self, plan: Plan) -> Mapping[str, str]:
+        """Lists for onnxruntime's own tools, to make the file again."""
+        graph = self.ingredients.prepared.graph
+        blocks = {index for index in plan.dynamic if plan.schemes[index].is_blockwise}
+        quantized, dynamic, blockwise = (
+            json.dumps([graph.nodes[i].name for i in sorted(indices)])
+            for indices in (plan.integer | plan.absorbed.keys(), plan.dynamic - blocks, blocks)
+        )
+        floats = op_types_with_float_outputs(plan, graph)
+        return {
+            "autoquant.nodes_to_quantize": quantized,
+            **({"autoquant.nodes_to_quantize_dynamic": dynamic} if plan.dynamic - blocks else {}),
+            **({"autoquant.nodes_to_quantize_blockwise": blockwise} if blocks else {}),
+            **({} if floats is None else {"autoquant.op_types_with_float_outputs": json.dumps(sorted(floats))}),
+        }
 
     @staticmethod
     def _measured(evaluation: Evaluation) -> Mapping[str, str]:

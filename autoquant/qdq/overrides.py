@@ -11,7 +11,7 @@ from autoquant.qdq.constants import constant_params
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
 
-__all__ = ["TYPE_NAMES", "stored_scales", "tensor_quant_overrides"]
+__all__ = ["TYPE_NAMES", "op_types_with_float_outputs", "stored_scales", "tensor_quant_overrides"]
 
 TYPE_NAMES = {DType.U8: "QUInt8", DType.S8: "QInt8", DType.U16: "QUInt16", DType.S16: "QInt16"}
 """Members of onnxruntime's ``QuantType``."""
@@ -25,16 +25,28 @@ def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Ov
     """Overrides that make ``quantize_static`` write what the plan says, for the nodes that the plan quantizes.
 
     Types are spelled as the members of ``QuantType``; scales and zero points are numbers. What the grammar cannot say
-    is left out: more than two types of one tensor; readers that take floats where others take integers; a Gemm that
-    writes floats beside one that writes integers; operators with the range of each input; the nodes that keep a float
-    operator in float; corrected biases and other integers than the nearest ones, as ``quantize_static`` rounds what the
-    float model holds, see ``float_model``.
+    is left out: more than two types of one tensor; readers that take floats where others take integers; which
+    operators write floats, see ``op_types_with_float_outputs``; operators with the range of each input; the nodes that
+    keep a float operator in float; corrected biases and other integers than the nearest ones, as ``quantize_static``
+    rounds what the float model holds, see ``float_model``.
     """
     found = _activations(plan, planner)
     for index in sorted(plan.integer):
         for name, override in _constants(planner.graph.nodes[index], plan, planner).items():
             found.setdefault(name, override)
     return found
+
+
+def op_types_with_float_outputs(plan: Plan, graph: Graph) -> frozenset[str] | None:
+    """For ``OpTypesToExcludeOutputQuantization`` of ``quantize_static``, which knows no nodes.
+
+    Returns:
+        Operator types whose nodes run on integers and write floats; None where others of such a type write integers.
+    """
+    absorbing = set(plan.absorbed.values())
+    writing = {i for i in plan.integer if graph.nodes[i].outputs[0] in plan.produced or i in absorbing}
+    integers, floats = (frozenset(graph.nodes[i].op_type for i in some) for some in (writing, plan.integer - writing))
+    return None if integers & floats else floats
 
 
 def stored_scales(variants: Mapping[str, str], member: Graph, graph: Graph) -> Mapping[str, list[Override]]:

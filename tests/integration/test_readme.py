@@ -20,7 +20,7 @@ from autoquant.cli import app
 from autoquant.domain.feed import Feed
 from autoquant.examples import example
 from autoquant.model.fragments import inline_external
-from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.qdq.overrides import op_types_with_float_outputs, tensor_quant_overrides
 from autoquant.report.front_json import front_from_json
 from autoquant.space.schema import read_space
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, case_of
@@ -198,18 +198,24 @@ def test_a_member_is_made_again_as_the_guide_says(searched: Path) -> None:
     ort.InferenceSession("again.onnx", providers=["CPUExecutionProvider"])
 
 
-def test_operators_that_quantize_static_would_leave_out_are_made_again_as_the_guide_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("last", ["Tanh(a)", "MatMul(a, a)"])  # left out by quantize_static itself; writes floats
+def test_operators_are_made_again_as_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     image = "float[1,4,6,6]"
-    model = model_of(f"({image} x) => ({image} y)", "a = Conv(x, w) y = Tanh(a)", {"w": floats(4, 4, 1, 1)})
+    model = model_of(f"({image} x) => ({image} y)", f"a = Conv(x, w) y = {last}", {"w": floats(4, 4, 1, 1)})
     case = replace(case_of(model), op_types=OP_TYPES | {"Tanh"})
     ours = case.quantized(U8S8_CHANNEL)
     assert ours.plan.integer == {0, 1}
     models = tmp_path / "run" / "models"
     models.mkdir(parents=True)
-    metadata = {"autoquant.nodes_to_quantize": json.dumps([node.name for node in case.graph.nodes])}
+    metadata = {
+        "autoquant.nodes_to_quantize": json.dumps([node.name for node in case.graph.nodes]),
+        "autoquant.op_types_with_float_outputs": json.dumps(
+            sorted(op_types_with_float_outputs(ours.plan, case.graph) or ())
+        ),
+    }
     saved(inline_external(ours.candidate.skeleton, ours.candidate.constants, metadata), models / "t0042.onnx")
     overrides = tensor_quant_overrides(ours.plan, ours.builder.planner)
     (models / "t0042.overrides.json").write_text(json.dumps(overrides))

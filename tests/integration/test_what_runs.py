@@ -19,9 +19,10 @@ from autoquant.inspection.written import Written
 from autoquant.model.io import sha256_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
 from autoquant.model.rewrite import Model
+from autoquant.qdq.overrides import op_types_with_float_outputs
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, opened
 from tests.integration.conftest import deliver_all_finalists
-from tests.parity.quantizer import float_outputs, quantized_by_onnxruntime
+from tests.parity.quantizer import quantized_by_onnxruntime
 
 UNIFORM = [U8S8_TENSOR, U8S8_CHANNEL]
 
@@ -85,11 +86,12 @@ def test_all_regions_on_8_bits_run_the_kernels_of_onnxruntimes_uniform_model(
     case = subject.case
     ours: Quantized = case.quantized(taken)  # type: ignore[arg-type]
     chosen = ours.plan.integer | set(ours.plan.absorbed)
+    excluded = op_types_with_float_outputs(ours.plan, case.graph) or ()
     theirs = quantized_by_onnxruntime(
         case,
         per_channel=taken is U8S8_CHANNEL,
         nodes=[node.name for node in case.graph.nodes if node.index in chosen],
-        options={"OpTypesToExcludeOutputQuantization": sorted(float_outputs(case, ours.plan) or ())},
+        options={"OpTypesToExcludeOutputQuantization": sorted(excluded)},
     )
     found, expected = (optimized(model, tmp_path) for model in (ours.model, theirs))
     assert Counter(found.kernels) == Counter(expected.kernels)

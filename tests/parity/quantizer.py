@@ -1,6 +1,5 @@
 """onnxruntime's own quantizer with given ranges."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from autoquant.domain.feed import Feed
 from autoquant.qdq.plan import Plan
 from tests.graphs import OP_TYPES, Case
 
-__all__ = ["float_outputs", "quantized_by_onnxruntime", "quantized_statically"]
+__all__ = ["quantized_by_onnxruntime", "quantized_statically"]
 
 _SOFTMAX = {"rmin": np.float32(0), "rmax": np.nextafter(np.float32(1), np.float32(0))}
 
@@ -53,16 +52,6 @@ def quantized_by_onnxruntime(
     quantizer.quantize_model()
     found: onnx.ModelProto = quantizer.model.model
     return found
-
-
-def float_outputs(case: Case, plan: Plan) -> set[str] | None:
-    """Operator types of which no node writes integers; None where some do and some do not."""
-    writes = Counter[tuple[str, bool]]()
-    for index in plan.integer:
-        node = case.graph.nodes[index]
-        writes[node.op_type, node.outputs[0] in plan.produced or index in plan.absorbed.values()] += 1
-    some = {op_type for op_type, integers in writes if not integers}
-    return None if any(writes[op_type, True] for op_type in some) else some
 
 
 class _OneSample(CalibrationDataReader):  # type: ignore[misc]

@@ -19,12 +19,12 @@ from autoquant.api.steps import prepare, read_data
 from autoquant.domain.scheme import Scheme
 from autoquant.examples import example
 from autoquant.model.graph import Node
-from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.qdq.overrides import op_types_with_float_outputs, tensor_quant_overrides
 from autoquant.qdq.plan import Plan
 from autoquant.runtime.overrides import load_overrides
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, models, scheme
 from tests.models import Array
-from tests.parity.quantizer import float_outputs, quantized_statically
+from tests.parity.quantizer import quantized_statically
 
 POWERS_OF_TWO = scheme("u8:tensor:asym:pow2", "s8:channel:sym:pow2")
 
@@ -42,7 +42,7 @@ def is_expressible(case: Case, plan: Plan) -> bool:
         )
         if n > 1 or has_float_reader:
             return False
-    return float_outputs(case, plan) is not None
+    return op_types_with_float_outputs(plan, case.graph) is not None
 
 
 def is_kept_from_integers(node: Node, case: Case, plan: Plan) -> bool:
@@ -69,7 +69,7 @@ def outputs(model: onnx.ModelProto, case: Case) -> list[Array]:
 def reproduced(case: Case, ours: Quantized, folder: Path) -> onnx.ModelProto:
     file = folder / "member.overrides.json"
     file.write_text(json.dumps(tensor_quant_overrides(ours.plan, ours.builder.planner)))
-    excluded = float_outputs(case, ours.plan)
+    excluded = op_types_with_float_outputs(ours.plan, case.graph)
     assert excluded is not None
     return quantized_statically(case, ours.plan, load_overrides(file), folder, float_outputs=sorted(excluded))
 

@@ -14,10 +14,11 @@ from onnxruntime.quantization import QuantType
 from autoquant.api.steps import prepare, read_data
 from autoquant.domain.scheme import Scheme
 from autoquant.examples import example
+from autoquant.qdq.overrides import op_types_with_float_outputs
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, models, run, scheme, uses
 from tests.inspected import FROM_1_31
 from tests.models import floats, model_of
-from tests.parity.quantizer import float_outputs, quantized_by_onnxruntime
+from tests.parity.quantizer import quantized_by_onnxruntime
 
 pytestmark = pytest.mark.skipif(not FROM_1_31, reason="its scales differ in the last bit until 1.30")
 
@@ -132,11 +133,12 @@ def assert_parity_of_a_file(model: Path, samples: Path, taken: Scheme) -> None:
     case = case_of(with_live_channels(prepared.graph.model), read.feeds[0])
     ours = case.quantized(taken)
     chosen = ours.plan.integer | set(ours.plan.absorbed)
+    excluded = op_types_with_float_outputs(ours.plan, case.graph) or ()
     theirs = quantized_by_onnxruntime(
         case,
         per_channel=taken is U8S8_CHANNEL,
         nodes=[node.name for node in case.graph.nodes if node.index in chosen],
-        options={"OpTypesToExcludeOutputQuantization": sorted(float_outputs(case, ours.plan) or ())},
+        options={"OpTypesToExcludeOutputQuantization": sorted(excluded)},
     )
     found, expected = uses(ours.model), uses(theirs)
     assert found.keys() == expected.keys()

@@ -20,22 +20,25 @@ from autoquant.measurement.costs import FileCosts
 from autoquant.qdq.builder import Builder
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.schema import read_space
-from tests.models import a_convnet, floats, saved
+from tests.models import a_convnet, floats, model_of, saved
 from tests.records import a_latency
 
 COSTS = FileCosts(n_samples=3, opening_s=0.1)
 
 
-@pytest.fixture(scope="module")
-def ingredients(tmp_path_factory: pytest.TempPathFactory) -> Ingredients:
-    folder = tmp_path_factory.mktemp("place")
-    model = saved(a_convnet(), folder / "model.onnx")
+def ingredients_of(float_model: onnx.ModelProto, folder: Path) -> Ingredients:
+    model = saved(float_model, folder / "model.onnx")
     samples = steps.read_data(model, {"x": np.concatenate([floats(1, 3, 8, 8, seed=s) for s in range(3)])})
     prepared = steps.prepare(model, samples)
     definition = read_space("quick", ep="cpu")
     regions = steps.find_regions(prepared, space=definition)
     statistics = steps.calibrate(prepared, samples, space=definition, cache_folder=folder)
     return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+
+
+@pytest.fixture(scope="module")
+def ingredients(tmp_path_factory: pytest.TempPathFactory) -> Ingredients:
+    return ingredients_of(a_convnet(), tmp_path_factory.mktemp("place"))
 
 
 @dataclass
@@ -136,6 +139,23 @@ def test_a_finalist_is_a_file_with_what_it_is_made_of(ingredients: Ingredients, 
         assert json.loads(said["autoquant.measured_in_search"])["ratio"] == {"cpu-1t": 0.5}
         assert finalist.path.with_suffix(".overrides.json").exists()
         assert finalist.plain is None
+
+
+def test_a_finalist_names_the_operators_that_write_floats(ingredients: Ingredients, folder: RunFolder) -> None:
+    found = written(ingredients, folder, None, n=len(ingredients.regions))
+    said = [json.loads(metadata(finalist.path)["autoquant.op_types_with_float_outputs"]) for finalist in found.values()]
+    assert said[0] == []
+    assert said[-1] == ["Gemm"]
+
+
+def test_where_operators_of_one_type_write_both_none_are_named(folder: RunFolder, tmp_path: Path) -> None:
+    constants = {"w": floats(192, 8), "v": floats(8, 5)}
+    body = "flat = Flatten(x) a = Gemm(flat, w) y = Gemm(a, v)"
+    both = ingredients_of(model_of("(float[1,3,8,8] x) => (float[1,5] y)", body, dict(constants)), tmp_path)
+    *_, last = written(both, folder, None, n=len(both.regions)).values()
+    said = metadata(last.path)
+    assert len(json.loads(said["autoquant.nodes_to_quantize"])) >= 2
+    assert "autoquant.op_types_with_float_outputs" not in said
 
 
 def test_a_refinement_is_a_second_file_that_names_its_own_algorithms(

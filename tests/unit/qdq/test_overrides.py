@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import given, settings
 
 from autoquant.domain.scheme import Scheme
-from autoquant.qdq.overrides import tensor_quant_overrides
+from autoquant.qdq.overrides import op_types_with_float_outputs, tensor_quant_overrides
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, case_of, models, scheme
 from tests.models import floats, model_of
 
@@ -92,6 +93,26 @@ def test_overrides_are_json_and_name_tensors_of_the_float_model(model: onnx.Mode
     found = overrides(case)
     assert json.loads(json.dumps(found)) == found
     assert all(name in case.extremes or case.graph.is_constant(name) for name in found)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = Gemm(x, w)", {"Gemm"}),
+        ("a = MatMul(x, w) y = MatMul(a, a)", None),
+        ("a = Conv(x, w) y = MatMul(a, a)", {"MatMul"}),
+        ("y = MatMul(x, w)", set()),
+        ("a = Gemm(x, w) b = Relu(a) y = Sigmoid(b)", set()),
+        ("a = Gemm(x, w) y = Gemm(a, w)", None),
+    ],
+)
+def test_operator_types_that_write_floats_are_named_unless_some_write_integers(
+    body: str, expected: set[str] | None
+) -> None:
+    square = "float[1,4,4,4]" if "Conv" in body else SQUARE
+    weight = floats(4, 4, 1, 1) if "Conv" in body else floats(4, 4)
+    case = case_of(model_of(f"({square} x) => ({square} y)", body, {"w": weight}))
+    assert op_types_with_float_outputs(case.quantized(U8S8_CHANNEL).plan, case.graph) == expected
 
 
 def test_a_float_model_has_no_overrides() -> None:
