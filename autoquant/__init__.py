@@ -13,13 +13,17 @@ if TYPE_CHECKING:
     from autoquant.api.sampler import StructureSampler
     from autoquant.api.search import search
     from autoquant.api.steps import build, calibrate, find_regions, measure, open_bench, prepare, read_data
+    from autoquant.domain.measurement import Failure
     from autoquant.domain.target import Target
     from autoquant.errors import AutoquantError
+    from autoquant.model.dequantized import float_model
+    from autoquant.runtime.overrides import load_overrides
 
 __all__ = [
     "AutoquantError",
     "Budget",
     "Demands",
+    "Failure",
     "SearchResult",
     "StructureSampler",
     "Target",
@@ -27,7 +31,9 @@ __all__ = [
     "calibrate",
     "compare",
     "find_regions",
+    "float_model",
     "inspect_model",
+    "load_overrides",
     "load_result",
     "measure",
     "open_bench",
@@ -44,8 +50,11 @@ _HOMES = {
     "Demands": "api.configuration",
     "SearchResult": "api.result",
     "StructureSampler": "api.sampler",
+    "Failure": "domain.measurement",
     "Target": "domain.target",
+    "float_model": "model.dequantized",
     "inspect_model": "api.inspect",
+    "load_overrides": "runtime.overrides",
     "load_result": "api.finished",
     "resolve": "api.resolve",
     "search": "api.search",

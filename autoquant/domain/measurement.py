@@ -150,7 +150,12 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a trial has no measurement."""
+    """Why a trial has no measurement.
+
+    Attributes:
+        stage: Where it failed: ``build``, ``open``, ``run``, ``metric`` or ``process``, the one that measures.
+        reason: What went wrong.
+    """
 
     stage: str
     reason: str

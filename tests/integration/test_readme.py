@@ -78,6 +78,11 @@ def test_every_python_block_is_run_by_a_test(page: Path) -> None:
     assert len(blocks(page, "python")) == TESTED_PYTHON.get(page.name, 0)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_imports_public_names_alone(page: Path) -> None:
+    assert re.findall(r"(?:from|import) autoquant\..*", "".join(blocks(page, "python"))) == []
+
+
 def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
     code = blocks(README, "python")[0]
     assert "Budget(seconds=120)" in code

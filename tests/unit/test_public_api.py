@@ -19,8 +19,9 @@ from autoquant.space.schema import read_space
 
 def test_there_are_few_public_names_and_all_of_them_load() -> None:
     # resolve is a use of its own: it takes a run where search takes a model; StructureSampler is for studies of others;
-    # load_result opens a run that another process has written
-    assert len(autoquant.__all__) <= 18
+    # load_result opens a run that another process has written; Failure is what measure gives instead of numbers;
+    # float_model and load_overrides are for quantize_static
+    assert len(autoquant.__all__) <= 21
     assert autoquant.__all__ == sorted(autoquant.__all__, key=lambda name: (name.islower(), name))
     for name in autoquant.__all__:
         assert inspect.getdoc(getattr(autoquant, name))
