@@ -1,7 +1,7 @@
 """Seconds of a trial against its floor: opening the session once and the inferences of the measurement."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from autoquant.runtime.session import open_session
 from experiments.bench.direct import DirectWorker
 from experiments.bench.lines import Line, milliseconds, ratio_of_sums
 
-__all__ = ["measure_floor"]
+__all__ = ["floor_lines", "measure_floor"]
 
 
 class _EnoughError(Exception):
@@ -109,7 +109,7 @@ def measure_floor(folder: Path, cache: Path, *, n_trials: int = 120) -> tuple[li
         n_trials: How many.
 
     Returns:
-        The line and the raw seconds.
+        The lines and the raw seconds.
     """
     watch = _Stopwatch(n_trials)
     with TemporaryDirectory(prefix="bench-") as out, watch.watching(), suppress(_EnoughError):
@@ -123,25 +123,42 @@ def measure_floor(folder: Path, cache: Path, *, n_trials: int = 120) -> tuple[li
             cache=cache,
             on_progress=watch.on_progress,
         )
-    floors = [a + b for a, b in zip(watch.inference_s, watch.opening_s, strict=True)]
-    rest = [seconds - floor for seconds, floor in zip(watch.trials_s, floors, strict=True)]
-    half = len(rest) // 2
-    line = Line(
-        name="floor",
-        text="seconds of a trial against opening its session once and its inferences",
-        bound=1.3,
-        at_most=True,
-        measured=ratio_of_sums(watch.trials_s, floors),
-        unit="x",
-        note=f"{milliseconds(watch.trials_s)} a trial, {milliseconds(watch.opening_s)} opening,"
-        f" {milliseconds(watch.inference_s)} in {np.median(watch.n_inferences):.0f} inferences;"
-        f" {len(floors)} trials of one search, everything else {milliseconds(rest[:half])} in the first half of them,"
-        f" {milliseconds(rest[half:])} in the second",
-    )
-    raw = {
+    raw: dict[str, Sequence[float]] = {
         "trials_s": watch.trials_s,
         "inference_s": watch.inference_s,
         "n_inferences": watch.n_inferences,
         "opening_s": watch.opening_s,
     }
-    return [line], raw
+    return floor_lines(raw), raw
+
+
+def floor_lines(raw: Mapping[str, Sequence[float]]) -> list[Line]:
+    """The lines of all trials and of each half of them: those that need no proposal are mostly in the first one.
+
+    Args:
+        raw: Of each trial its seconds, those of its inferences, their number, and seconds of opening.
+    """
+    half = len(raw["trials_s"]) // 2
+    return [
+        _line("floor", "", raw),
+        _line("floor/first half", ", first half of the trials", {key: values[:half] for key, values in raw.items()}),
+        _line("floor/second half", ", second half", {key: values[half:] for key, values in raw.items()}),
+    ]
+
+
+def _line(name: str, which: str, raw: Mapping[str, Sequence[float]]) -> Line:
+    trials_s, inference_s, opening_s = raw["trials_s"], raw["inference_s"], raw["opening_s"]
+    floors = [a + b for a, b in zip(inference_s, opening_s, strict=True)]
+    rest_s = [seconds - floor for seconds, floor in zip(trials_s, floors, strict=True)]
+    n_inferences = np.median(raw["n_inferences"])
+    return Line(
+        name=name,
+        text=f"seconds of a trial against opening its session once and its inferences{which}",
+        bound=1.3,
+        at_most=True,
+        measured=ratio_of_sums(trials_s, floors),
+        unit="x",
+        note=f"{milliseconds(trials_s)} a trial, {milliseconds(opening_s)} opening, {milliseconds(inference_s)} in"
+        f" {n_inferences:.0f} inferences, {milliseconds(rest_s)} everything else;"
+        f" {len(floors)} trials of one search",
+    )

@@ -19,7 +19,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.examples import example
 from experiments.bench import speed
 from experiments.bench.direct import DirectWorker
-from experiments.bench.floor import measure_floor
+from experiments.bench.floor import floor_lines, measure_floor
 from experiments.bench.isolation import measure_isolation, measure_leaks
 from experiments.bench.lines import (
     Interval,
@@ -36,6 +36,7 @@ from experiments.bench.passes import perturbed
 from experiments.bench.speed import PARTS, lines_of, main, merge
 from experiments.bench.subject import new_assignments, open_subject
 
+ROOT = Path(__file__).parents[2]
 CLASSIFIER = """<ir_version: 8, opset_import: ["" : 13]>
 classifier (float[1, 8] x) => (float[1, 4] y)
 { h = MatMul(x, w)
@@ -100,6 +101,20 @@ def test_merging_replaces_parts_and_keeps_the_order_of_the_table() -> None:
     assert list(new["parts"]) == [name for name in PARTS if name in ("overhead", "floor", "evaluations")]
     assert lines_of(new) == [a_line()]
     assert new["environments"] == {"abc": {"id": "abc"}}
+
+
+def test_each_half_of_the_trials_has_a_line_of_its_own() -> None:
+    ones = [1.0] * 4
+    raw = {"trials_s": [2.0, 2.0, 3.0, 3.0], "inference_s": ones, "n_inferences": ones, "opening_s": ones}
+    assert [line.measured.value for line in floor_lines(raw)] == [1.25, 1.0, 1.5]
+    assert [line.holds for line in floor_lines(raw)] == [True, True, False]
+
+
+def test_the_page_of_speeds_has_the_lines_of_its_report() -> None:
+    document = json.loads((ROOT / "reports/speed/2026-11-21/speed.json").read_text(encoding="utf-8"))
+    floor = document["parts"]["floor"]
+    assert render_table(map(line_from, floor["lines"])) == render_table(floor_lines(floor["raw"]))
+    assert render_table(lines_of(document)) in (ROOT / "docs/results/speed.md").read_text(encoding="utf-8")
 
 
 def test_random_assignments_are_all_different_and_allowed() -> None:
