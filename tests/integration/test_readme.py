@@ -152,6 +152,22 @@ def test_the_section_of_another_provider_makes_a_space_for_it(tmp_path: Path) ->
     assert (str(scheme.activation), str(scheme.weight)) == ("s8:tensor:sym", "s8:channel:sym")
 
 
+def test_the_keys_beside_arguments_of_the_quantizer_make_a_space(tmp_path: Path) -> None:
+    page = (GUIDE / "search-spaces.md").read_text(encoding="utf-8")
+    section = page.split("\n## Coming from quantize_static\n")[1].split("\n## ")[0]
+    keys = dict(re.findall(r"`((?:op_types|nodes|schemes) )= (.*?)`", section))
+    op_types, nodes, schemes = (f"{key}= {keys[key]}" for key in ("op_types ", "nodes ", "schemes "))
+    plain = {"activation": '"u8:tensor:asym"', "weight": '"s8:channel:sym"', "ranges": '"min-max"'}
+    written = re.findall(r"`(activation|weight|ranges) = (.*?)`", section)
+    assert {key for key, _ in written} == plain.keys()
+    for key, value in written:
+        scheme = [f"{name} = {said}" for name, said in (plain | {key: value}).items()]
+        head = ["schema = 1", 'description = ""', "[ep.cpu]", 'schemes = ["a"]', op_types, "[schemes.a]"]
+        space = tmp_path / "space.toml"
+        space.write_text("\n".join([*head, *scheme, "[[rules]]", nodes, schemes]))
+        assert [scheme.name for scheme in read_space(str(space), ep="cpu").schemes] == ["a"]
+
+
 def test_the_data_of_the_guide_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(model_of("(float[N,3] image) => (float[N,3] y)", "y = Relu(image)"), "model.onnx")
@@ -204,9 +220,7 @@ def test_a_member_is_made_again_as_the_guide_says(searched: Path) -> None:
 
 
 @pytest.mark.parametrize("last", ["Tanh(a)", "MatMul(a, a)"])  # left out by quantize_static itself; writes floats
-def test_operators_are_made_again_as_the_guide_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
-) -> None:
+def test_operators_are_made_again_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str) -> None:
     monkeypatch.chdir(tmp_path)
     image = "float[1,4,6,6]"
     model = model_of(f"({image} x) => ({image} y)", f"a = Conv(x, w) y = {last}", {"w": floats(4, 4, 1, 1)})
