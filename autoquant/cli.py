@@ -400,8 +400,8 @@ def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
 
 @contextmanager
 def _progress_line(is_quiet: bool) -> "Iterator[Callable[[SearchProgress], None]]":
-    """One live line on a terminal, nothing elsewhere."""
-    if is_quiet or not sys.stderr.isatty():
+    """One live line on a terminal, nothing elsewhere, as without standard error."""
+    if is_quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
     from autoquant.report.live import live_line

@@ -8,6 +8,7 @@ __all__ = [
     "ModelError",
     "OutputError",
     "ProfileError",
+    "SamplerError",
     "SpaceError",
     "TargetError",
     "UsageError",
@@ -28,6 +29,10 @@ class DataError(AutoquantError):
 
 class MetricError(AutoquantError):
     """A metric is spelled wrong, does not fit the model or its labels, or gives no number."""
+
+
+class SamplerError(AutoquantError):
+    """A sampler of Optuna or of the user's own raised an error."""
 
 
 class SpaceError(AutoquantError):

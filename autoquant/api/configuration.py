@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -54,7 +55,7 @@ class Budget:
         trial_seconds: Longest time of one trial, which then counts as failed; by default many times the usual one, and
             not much more than a quarter of the time that is left.
         trial_memory_mb: Memory of the process that measures candidates; most of what is available by default and,
-            in any case, for the last measurement, which holds all finalists.
+            in any case, for the last measurement, which holds all finalists. On Linux alone, where it can be limited.
     """
 
     seconds: float | None = None
@@ -79,6 +80,11 @@ class Budget:
             )
         if self.trial_memory_mb is not None and self.trial_memory_mb < 1:
             raise UsageError(f"the memory of a trial is {self.trial_memory_mb} MB, it must be at least 1, e.g. 4000")
+        if self.trial_memory_mb is not None and sys.platform != "linux":
+            raise UsageError(
+                f"the memory of a trial is {self.trial_memory_mb} MB, but only Linux can limit that of a process;"
+                " leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
 from autoquant.model.prepared import PreparedModel
+from autoquant.model.source import SourceFiles
 from autoquant.report.tables import rounds_table
 
 __all__ = ["PREPARED", "Delivery"]
@@ -48,9 +49,10 @@ which trials may have left some."""
 class Delivery:
     """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``.
 
-    ``tell`` is told the name of each stage.
+    ``source`` must be as it was before and after the measurement; ``tell`` is told the name of each stage.
     """
 
+    source: SourceFiles
     prepared: PreparedModel
     finalists: Finalists
     facts: BenchFacts
@@ -185,6 +187,7 @@ class Delivery:
         )
         with running(self.files.baseline):
             measured = final.run()
+        self.source.refuse_changed()
         self.notes.extend([*said, *(f"last measurement: {sentence}" for sentence in final.notes)])
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
@@ -197,6 +200,7 @@ class Delivery:
         return measured, final.is_late
 
     def _write_float(self) -> Path:
+        self.source.refuse_changed()
         target = self.folder.models / f"{FLOAT_ID}.onnx"
         first = self.prepared.source
         for file in files_of(first):

@@ -15,7 +15,7 @@ from autoquant.domain.front import RunRecord
 from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.scheme import Scheme
 from autoquant.domain.space import SpaceDefinition
-from autoquant.model.io import files_of, sha256_of
+from autoquant.model.source import SourceFiles
 from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
@@ -27,14 +27,17 @@ __all__ = ["configuration_document", "ingredients_document", "region_from", "sch
 _LOG = logging.getLogger("autoquant")
 
 
-def configuration_document(asked: Configuration, data: SearchData, definition: SpaceDefinition) -> dict[str, object]:
+def configuration_document(
+    asked: Configuration, source: SourceFiles, data: SearchData, definition: SpaceDefinition
+) -> dict[str, object]:
     """What the user asked for, and digests of what it names."""
+    model_sha256, *weights_sha256 = source.digests.values()
     held_out = None if data.is_pooled or data.held_out is None else data.held_out.digest
     return {
         **asked.plain(),
         "accuracy": definition.accuracy,
-        "model_sha256": sha256_of(asked.model),
-        "weights_sha256": [sha256_of(file) for file in list(files_of(asked.model))[1:]],
+        "model_sha256": model_sha256,
+        "weights_sha256": weights_sha256,
         "calibration_digest": data.calibration.digest,
         "evaluation_digest": data.evaluation_digest,
         "held_out_digest": held_out,

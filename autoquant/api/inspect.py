@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autoquant.api.steps import model_path
+from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.inspection.comparison import Comparison, compare
@@ -76,6 +77,7 @@ def inspect_model(
 
     Raises:
         ModelError: A model cannot be read or opened.
+        OutputError: There is no place for temporary files.
         TargetError: The execution provider is not installed, or does not show what it runs.
     """
     path = model_path(model)
@@ -91,7 +93,7 @@ def _inspect(path: Path, target: Target) -> Inspection:
     inlined = inline_functions(model)
     named = inlined if has_named_nodes(inlined) else name_nodes(_named_by_outputs(inlined))
     saturates = is_saturating(target)
-    with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         file = Path(folder) / "optimized.onnx"
         try:
             source = path if named is model else to_bytes(named)

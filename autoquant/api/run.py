@@ -34,6 +34,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
 from autoquant.model.io import size_bytes_of
+from autoquant.model.source import SourceFiles
 from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
@@ -75,6 +76,7 @@ class Run:
         interrupts: Presses of Ctrl-C, which are counted while there is something to keep.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
+        source: The model's files, as they were at the beginning.
         is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
         resolved: For ``run.json``, where the trials of this run were solved for.
     """
@@ -86,6 +88,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     has_plain_sums: bool = False
     earlier: Earlier | None = None
+    source: SourceFiles | None = None
     definition: SpaceDefinition | None = None
     data: SearchData | None = None
     study: Study | None = None
@@ -109,7 +112,9 @@ class Run:
         self.definition = steps.fitted(space, asked.targets)
         self.notes.extend(sentences.saturation_sentences(space, self.definition))
         self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
-        data = read_search_data(asked, steps.signatures_of(asked.model))
+        inputs = steps.signatures_of(asked.model)
+        self.source = SourceFiles.read(asked.model)
+        data = read_search_data(asked, inputs)
         self.data = data.united if self.is_pooled else data
         self.notes.extend(self.data.notes)
 
@@ -281,6 +286,7 @@ class Run:
             remark: Sentences for the user about the front.
         """
         assert self.data is not None
+        assert self.source is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
         interrupts, ingredients, memory_bytes = self.interrupts, opened.ingredients, self._available_bytes
@@ -291,6 +297,7 @@ class Run:
             return interrupts.n_pressed > n_before
 
         delivery = Delivery(
+            source=self.source,
             prepared=ingredients.prepared,
             finalists=Finalists(
                 ingredients=ingredients,
@@ -379,8 +386,9 @@ class Run:
     def configuration_document(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""
         assert self.definition is not None
+        assert self.source is not None
         assert self.data is not None
-        return configuration_document(self.configuration, self.data, self.definition)
+        return configuration_document(self.configuration, self.source, self.data, self.definition)
 
     def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
         return {

@@ -80,6 +80,7 @@ def search(
         sampler: What proposes: ``structure``, or to compare with ``tpe``, ``tpe-univariate``, ``nsga2``, ``random`` or
             an Optuna sampler for several objectives. Each is given the uniform recipes first; the one-region probes
             that follow are the structure sampler's own. A resumed run may take another one.
+            An error that one of them raises ends the search with what was measured.
         resume: Go on with the run in ``out``.
         warm_start: What is tried right after the uniform recipes: the folder of an earlier run of the same or a similar
             model, a QDQ model, or overrides as a run writes them.

@@ -40,6 +40,7 @@ _ENDINGS = {
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
     "lost": "the process that measures was lost and could not be begun again, see log.txt, which ended the search",
+    "sampler": "the sampler could not go on, see log.txt, which ended the search",
 }
 """By what ``Trials.run`` returns."""
 

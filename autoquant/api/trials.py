@@ -13,7 +13,7 @@ from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import DataError, ModelError, TargetError
+from autoquant.errors import DataError, ModelError, SamplerError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
@@ -161,20 +161,21 @@ class Trials:
 
         Returns:
             Why it ended: ``"time"``, ``"trials"``, ``"exhausted"``, ``"stopped"``, ``"failing"``, ``"plateau"``,
-            ``"interrupted"`` or ``"lost"``.
+            ``"interrupted"``, ``"lost"`` or ``"sampler"``.
 
         Raises:
-            AutoquantError: The process that measures was lost and cannot be begun again, before anything was measured.
+            AutoquantError: The process that measures was lost and cannot be begun again, or the sampler cannot
+                go on, before anything was measured.
         """
         try:
             return self._run(n_trials) if self.regions else self._run_float()
         except KeyboardInterrupt:
             return "interrupted"
-        except (DataError, ModelError, TargetError) as error:
+        except (DataError, ModelError, SamplerError, TargetError) as error:
             if not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations):
                 raise
             _LOG.error("%s", error)
-            return "lost"
+            return "sampler" if isinstance(error, SamplerError) else "lost"
 
     def _run(self, n_trials: int | None) -> str:
         n_done, is_short = 0, not self._has_many

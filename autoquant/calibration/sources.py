@@ -151,15 +151,24 @@ def _files_in(folder: Path, where: str) -> list[Path]:
 
 
 def _read_object(source: object, where: str) -> Arrays | Feeds:
+    if isinstance(source, type):
+        raise DataError(f"{where}: this is the class {source.__name__}, give an instance: {source.__name__}()")
     if isinstance(source, Mapping):
         return Arrays(where, {name: as_array(array, f"{where}, array '{name}'") for name, array in source.items()})
     if isinstance(source, FeedReader):
-        return Feeds(where, list(_kept(iter(source.get_next, None), where)))
+        return Feeds(where, _read_reader(source, where))
     if isinstance(source, list | tuple):
         return Feeds(where, list(source))
     if isinstance(source, Iterable):
         return Feeds(where, list(_kept(source, where)))
     raise DataError(f"{where}: type '{type(source).__name__}' gives no samples, make it an iterable of feeds")
+
+
+def _read_reader(reader: FeedReader, where: str) -> list[Feed]:
+    feeds = list(_kept(iter(reader.get_next, None), where))
+    if not feeds:
+        raise DataError(f"{where}: its get_next gave None at once; a reader gives its samples once, make a new one")
+    return feeds
 
 
 def _kept(feeds: Iterable[Feed], where: str) -> Iterator[Feed]:

@@ -1,8 +1,12 @@
 """What an error of a library or of the system says."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["is_disk_full", "one_line"]
+from autoquant.errors import DiskFullError, OutputError
+
+__all__ = ["is_disk_full", "one_line", "temporary_files"]
 
 _LONGEST = 300
 
@@ -15,3 +19,16 @@ def is_disk_full(error: OSError) -> bool:
 def one_line(error: BaseException) -> str:
     """In one line, of no more than 300 characters."""
     return " ".join(str(error).split())[:_LONGEST]
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Turn a failure to write temporary files, which are all that is written inside, into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        kind = DiskFullError if is_disk_full(error) else OutputError
+        raise kind(
+            f"temporary files cannot be written ({error.strerror}); set TMPDIR to a folder that can be written and has"
+            " room"
+        ) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
 
+from autoquant.domain.reason import temporary_files
 from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 from autoquant.isolation.patience import Patience
 from autoquant.isolation.scratch import Scratch
@@ -74,11 +75,16 @@ class Worker:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Begin to make the object; the next call waits for it."""
+        """Begin to make the object; the next call waits for it.
+
+        Raises:
+            OutputError: There is no place for temporary files.
+        """
         if self._process is not None:
             return
-        self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
-        self._scratch = Scratch(memory_folder())
+        with temporary_files():
+            self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
+            self._scratch = Scratch(memory_folder())
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "autoquant.isolation.child"],  # whatever lies in the folder where it is begun
             stdin=subprocess.PIPE,

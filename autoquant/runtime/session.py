@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from autoquant.domain.feed import Feed
-from autoquant.domain.reason import one_line
+from autoquant.domain.reason import one_line, temporary_files
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.runtime.providers import provider_of
@@ -125,8 +125,9 @@ def optimize_basic(model: bytes) -> bytes:
 
     Raises:
         ModelError: onnxruntime refuses the model.
+        OutputError: There is no place for temporary files.
     """
-    with tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.log_severity_level = 4

@@ -25,11 +25,12 @@ from autoquant.domain.objective import (
     clamped_db,
     standing_of,
 )
+from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError
-from autoquant.study.sampler import SAMPLER_ATTRIBUTES
+from autoquant.errors import OutputError, SamplerError
+from autoquant.study.sampler import SAMPLER_ATTRIBUTES, StructureSampler
 
 __all__ = ["Study", "quiet", "read_evaluations"]
 
@@ -173,28 +174,53 @@ class Study:
         return self.ask()
 
     def ask(self) -> Trial:
-        """The next assignment."""
-        trial = self._asked.ask(self._distributions)
+        """The next assignment.
+
+        Raises:
+            SamplerError: The sampler raised an error, if it is not ours.
+        """
+        with self._sampling():
+            trial = self._asked.ask(self._distributions)
         self._running[trial.number] = trial
         if self._queue:
             self._queue.pop(0)
         return Trial(number=trial.number, assignment={RegionId(k): str(v) for k, v in trial.params.items()})
 
     def tell(self, evaluation: Evaluation) -> None:
-        """Keep an evaluation, in the journal too."""
+        """Keep an evaluation, in the journal too.
+
+        Raises:
+            SamplerError: The sampler raised an error, if it is not ours; the evaluation is kept.
+        """
         running, told = self._running.pop(evaluation.trial.number), self._frozen(evaluation)
         for key in SAMPLER_ATTRIBUTES & told.user_attrs.keys():
             running.set_user_attr(key, told.user_attrs[key])
         for name, beyond in told.constraints.items():
             running.set_constraint(name, beyond)
+        told.datetime_start = running.datetime_start
         self._stored.add_trial(told)
         self.evaluations.append(evaluation)
         try:
-            self._asked.tell(running, told.values, state=told.state)
-        except RuntimeError as error:
+            with self._sampling():
+                self._asked.tell(running, told.values, state=told.state)
+        except SamplerError as error:
             if "Study.stop" not in str(error):  # by which samplers of Optuna say that they have nothing left
                 raise
             self.has_stopped = True
+
+    @contextmanager
+    def _sampling(self) -> Iterator[None]:
+        """Turn whatever a sampler raises that is not ours into one sentence."""
+        try:
+            yield
+        except Exception as error:
+            sampler = self._asked.sampler
+            if isinstance(sampler, StructureSampler):
+                raise
+            raise SamplerError(
+                f"sampler {type(sampler).__name__} cannot go on, put it right or give another one"
+                f" ({type(error).__name__}: {one_line(error)})"
+            ) from error
 
     def _frozen(self, evaluation: Evaluation) -> FrozenTrial:
         outcome = evaluation.outcome

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from typer.testing import Result
 import autoquant
 from autoquant import Budget
 from autoquant.api.trials import SearchProgress
+from autoquant.errors import ModelError
+from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.measured import Measured
 from autoquant.model.io import sha256_of
 from tests.integration.conftest import Command
 from tests.models import floats, model_of
@@ -280,3 +284,54 @@ def test_the_configuration_is_there_before_the_study(search: Command, monkeypatc
 
     monkeypatch.setattr("autoquant.api.run.Study", killed)
     assert search(trials="2").exit_code == 130
+
+
+def trained_further() -> None:
+    model = onnx.load("model.onnx")
+    model.doc_string = "trained further"
+    onnx.save(model, "model.onnx")
+
+
+def removed() -> None:
+    Path("model.onnx").unlink(missing_ok=True)
+
+
+def refuse_to_finish(change: Callable[[], None], phase: str = "") -> None:
+    """Search while the model changes in this phase."""
+    before = Path("model.onnx").read_bytes()
+    with pytest.raises(ModelError, match=r"^model\.onnx: the model has changed since the search began; put back what"):
+        autoquant.search(
+            "model.onnx",
+            calibration="calib.npz",
+            evaluation="eval.npz",
+            budget=Budget(trials=3),
+            out="run",
+            on_progress=lambda progress: change() if progress.phase == phase else None,
+        )
+    assert not Path("run/front.json").exists()
+    Path("model.onnx").write_bytes(before)
+
+
+@pytest.mark.parametrize("change", [trained_further, removed])
+def test_a_model_that_changes_during_the_search_gives_no_front_until_it_is_back(
+    search: Command, change: Callable[[], None]
+) -> None:
+    refuse_to_finish(change, "search")
+    configuration = json.loads(Path("run/run.json").read_text())["configuration"]
+    assert configuration["model_sha256"] == sha256_of(Path("model.onnx"))
+    assert search("--resume", trials="1").exit_code == 0
+    assert len(trials_of()) == 4
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_model_that_changes_during_the_last_measurement_gives_no_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = JointMeasurement.run
+
+    def run_and_change(measurement: JointMeasurement) -> dict[str, Measured]:
+        found = run(measurement)
+        trained_further()
+        return found
+
+    monkeypatch.setattr(JointMeasurement, "run", run_and_change)
+    refuse_to_finish(lambda: None)
+    assert not list(Path("run/models").iterdir())

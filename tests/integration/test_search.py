@@ -271,3 +271,9 @@ def test_batches_in_streams_are_a_target_of_their_own(search: Command) -> None:
     assert (target["name"], target["batch"], target["streams"]) == ("cpu-1t-b4-s2", 4, 2)
     assert target["affinity"] == [int(core)]
     assert document["members"][-1]["latency"]["cpu-1t-b4-s2"]["median_ms"] > 0
+
+
+def test_a_search_needs_no_standard_error(tmp_path: Path) -> None:
+    program = '"$0" -m autoquant search example:digits --trials 1 --space quick --out run 2>&-'
+    subprocess.run(["/bin/sh", "-c", program, sys.executable], cwd=tmp_path, check=True)
+    assert (tmp_path / "run" / "front.json").exists()

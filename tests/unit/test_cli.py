@@ -3,9 +3,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
@@ -152,6 +154,25 @@ def test_what_cannot_be_inspected_is_refused_in_one_sentence(arguments: list[str
     assert result.stderr.startswith("autoquant: ")
     assert phrase in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "example:digits"],
+        ["regions", "example:digits"],
+        ["bench", "example:digits", "example:digits", "--data", "d.npz"],
+    ],
+)
+def test_without_a_place_for_temporary_files_one_sentence_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("d.npz", image=np.random.default_rng(0).random((4, 1, 8, 8), np.float32))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert re.fullmatch(r"autoquant: temporary files cannot be written .* set TMPDIR to .*\n", result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -208,3 +208,10 @@ def test_demands_are_bounds_by_metric() -> None:
     asked = Configuration(**{**VALID, "metrics": metrics, "demands": Demands(max_size_bytes=9, max_drop=0.1)})
     assert asked.bounds == Bounds(max_size_bytes=9, max_drops={"top1": 0.1, "cosine": 0.1})
     assert asked.plain()["objectives"] == ["snr", "latency"]
+
+
+def test_memory_cannot_be_limited_but_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert Budget(trials=1).trial_memory_mb is None
+    with pytest.raises(UsageError, match="only Linux can limit that of a process; leave it out"):
+        Budget(trials=1, trial_memory_mb=700)

@@ -35,6 +35,7 @@ NOTHING = "before any quantized candidate was evaluated; give more --time"
         ),
         ("time", [a_failure(0)], "the time budget ended the search"),
         ("exhausted", [], "no assignment is left that runs as another graph"),
+        ("sampler", [a_measured(0)], "the sampler could not go on, see log.txt, which ended the search"),
     ],
 )
 def test_a_search_that_had_no_time_to_begin_says_what_to_do(

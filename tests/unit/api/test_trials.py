@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from optuna.samplers import BruteForceSampler, RandomSampler
+from optuna.trial import FrozenTrial
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts, ScoringTimes
@@ -14,7 +15,7 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import AutoquantError, DataError, ModelError, TargetError
+from autoquant.errors import AutoquantError, DataError, ModelError, SamplerError, TargetError
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.unit.api.answers import IDS, Answers, some_trials
@@ -316,6 +317,32 @@ def test_a_process_that_cannot_be_begun_again_ends_the_search_with_what_it_has(
     else:
         assert trials.run(None) == expected
         assert len(trials.study.evaluations) == n_before
+
+
+class Refusing(RandomSampler):
+    """Proposes so often."""
+
+    def __init__(self, n_most: int) -> None:
+        super().__init__(seed=0)
+        self.n_most = n_most
+
+    def before_trial(self, study: object, trial: FrozenTrial) -> None:  # noqa: ARG002
+        if trial.number == self.n_most:
+            raise ImportError("torch is missing")
+
+
+@pytest.mark.parametrize(("n_most", "expected"), [(5, "sampler"), (1, None)])
+def test_a_sampler_that_cannot_go_on_ends_the_search_with_what_was_measured(
+    tmp_path: Path, n_most: int, expected: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=False, sampler=Refusing(n_most))
+    if expected is None:
+        with pytest.raises(SamplerError, match=r"^sampler Refusing cannot go on, "):
+            trials.run(None)
+    else:
+        assert trials.run(None) == expected
+        assert "sampler Refusing cannot go on, put it right or give another one (ImportError: torch is" in caplog.text
+    assert len(trials.study.evaluations) == n_most
 
 
 def test_less_time_is_kept_where_fewer_candidates_are_measured_again(tmp_path: Path) -> None:

@@ -248,6 +248,19 @@ def test_what_gives_no_samples_is_refused() -> None:
         read_parts(3, ["x"], role="evaluation")  # type: ignore[arg-type]
 
 
+def test_a_class_of_readers_is_refused() -> None:
+    expected = "calibration data <type>: this is the class Reader, give an instance: Reader()"
+    assert refused(Reader) == expected  # type: ignore[arg-type]
+
+
+def test_a_reader_that_was_read_already_is_refused() -> None:
+    reader = Reader(3)
+    read(reader)
+    assert refused(reader) == (
+        "calibration data <Reader>: its get_next gave None at once; a reader gives its samples once, make a new one"
+    )
+
+
 def test_a_missing_module_is_refused(work_folder: Path) -> None:
     message = refused("no_such_module:samples")
     assert message == (

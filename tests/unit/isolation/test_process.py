@@ -4,6 +4,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autoquant.errors import DataError
+from autoquant.errors import DataError, OutputError
 from autoquant.isolation.process import SCRATCH, Worker, WorkerLostError, memory_folder
 from tests.doubles import crash, eat_memory, hang
 
@@ -337,3 +338,16 @@ def test_what_lies_in_the_current_folder_is_no_module_of_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
     assert worker.call("count") == 1
+
+
+def test_without_a_place_for_temporary_files_no_process_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    worker = Worker(Servant)
+    with pytest.raises(OutputError, match=r"temporary files cannot be written .* set TMPDIR"):
+        worker.start()
+    assert not worker.is_running
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert worker.call("count") == 1
+    worker.close()

@@ -1,3 +1,4 @@
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, TargetError
+from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.model import fragments
 from autoquant.runtime.session import CompiledError, open_session, optimize_basic, ort_values
 from tests.compiling import compile_graphs
@@ -143,3 +144,11 @@ def test_a_provider_that_compiles_graphs_says_so_where_one_is_to_be_written(
     with pytest.raises(CompiledError, match="execution provider 'cpu' compiles graphs and does not show what it runs"):
         open_session(model, Target(), optimized_path=tmp_path / "optimized.onnx")
     assert open_session(model, Target()).get_outputs()
+
+
+def test_without_a_place_for_temporary_files_nothing_is_optimized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(OutputError, match=r"temporary files cannot be written .* set TMPDIR"):
+        optimize_basic(a_convnet().SerializeToString())

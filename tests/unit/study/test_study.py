@@ -13,10 +13,12 @@ from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.objective import SNR_LIMIT_DB, Bounds, Objectives
 from autoquant.domain.region import RegionId
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError
+from autoquant.errors import OutputError, SamplerError
 from autoquant.metrics.grammar import parse_metrics
+from autoquant.study.sampler import StructureSampler
 from autoquant.study.study import Study, quiet
 from tests.records import a_latency, a_measured
+from tests.unit.study.layouts import a_layout
 
 R0, R1 = RegionId("r0"), RegionId("r1")
 SPACE = SearchSpace(choices={R0: ("float", "u8s8", "u8u8"), R1: ("float", "u8s8")}, schemes={})
@@ -182,6 +184,13 @@ def test_optuna_loads_the_journal_with_values_parameters_and_names(path: Path) -
     assert len(loaded(path).best_trials) == 1
 
 
+def test_a_trial_in_the_journal_began_when_it_was_asked(path: Path) -> None:
+    study = a_study(path)
+    study.tell(evaluated(study.ask()))
+    (stored,), (asked,) = loaded(path).trials, study.told
+    assert stored.datetime_start == asked.datetime_start
+
+
 def test_failures_keep_their_stage_and_reason(path: Path) -> None:
     study = a_study(path)
     trial = study.ask()
@@ -341,11 +350,29 @@ class Failing(optuna.samplers.RandomSampler):
         raise RuntimeError("out of order")
 
 
-def test_other_faults_of_a_sampler_are_not_hidden(path: Path) -> None:
+class Refusing(optuna.samplers.RandomSampler):
+    """Fails when it is asked."""
+
+    def before_trial(self, *_: Any) -> None:
+        raise ImportError("torch is\nmissing")
+
+
+def test_a_sampler_that_fails_when_it_is_asked_is_named(path: Path) -> None:
+    with pytest.raises(SamplerError, match=r"^sampler Refusing cannot go on, .* \(ImportError: torch is missing\)$"):
+        Study(path, SPACE, Refusing()).ask()
+
+
+def test_what_is_told_is_kept_where_the_sampler_fails(path: Path) -> None:
     study = Study(path, SPACE, Failing())
-    with pytest.raises(RuntimeError, match="out of order"):
+    with pytest.raises(SamplerError, match=r"^sampler Failing cannot go on, .* \(RuntimeError: out of order\)$"):
         study.tell(evaluated(study.ask()))
-    assert len(loaded(path).trials) == 1
+    assert len(study.evaluations) == len(study.told) == len(loaded(path).trials) == 1
+
+
+def test_faults_of_our_own_sampler_are_not_hidden(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StructureSampler, "before_trial", Refusing.before_trial)
+    with pytest.raises(ImportError, match="torch"):
+        Study(path, SPACE, StructureSampler(a_layout(), seed=0)).ask()
 
 
 def test_a_sampler_that_has_nothing_left_stops_the_study_which_keeps_every_trial(path: Path) -> None:

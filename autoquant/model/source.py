@@ -1,0 +1,47 @@
+"""The user's own files of a model, which must stay as they are while it is searched."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoquant.errors import ModelError
+from autoquant.model.io import files_of, sha256_of
+
+__all__ = ["SourceFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """A model's file and those of its external data, as they were.
+
+    Attributes:
+        digests: By file, the model's own first.
+    """
+
+    digests: Mapping[Path, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "SourceFiles":
+        """As they are now; of a model that was loaded."""
+        return cls({file: sha256_of(file) for file in files_of(path)})
+
+    def refuse_changed(self) -> None:
+        """Whether they are what they were.
+
+        Raises:
+            ModelError: One of them is another one, or gone.
+        """
+        for file, digest in self.digests.items():
+            if _digest(file) != digest:
+                raise ModelError(
+                    f"{file}: the model has changed since the search began; put back what was there, or begin another"
+                    " run with another --out"
+                )
+
+
+def _digest(file: Path) -> str | None:
+    """None where it cannot be read."""
+    with suppress(OSError):
+        return sha256_of(file)
+    return None
