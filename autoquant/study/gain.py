@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from autoquant.study.layout import Floats
 from autoquant.study.surrogate import Prediction
@@ -14,6 +15,7 @@ _STEP_DB = 1.0
 _HIGHEST_DB = 64.0
 _LOWEST_DB = 8.0
 _ROOM_DB = 10.0
+_LEAST_ERROR = 1e-9
 _MISSED_DB = 0.01
 """A decibel too few counts as so much of float's latency too much, where nothing is expected to gain."""
 
@@ -69,20 +71,24 @@ class Gain:
         met = np.where(snr_db[:, None] >= self.demands_db, ratios[:, None], np.inf)
         return np.unique(met.argmin(axis=0)[met.min(axis=0) <= self.best])
 
-    def expected(self, found: Prediction, weights: Floats, normals: Floats, stretch: tuple[float, float]) -> Floats:
-        """Mean of that over a prediction's uncertainty; shape (n,).
+    def expected(self, found: Prediction, weights: Floats, stretch: tuple[float, float]) -> Floats:
+        """Mean of that over a prediction's uncertainty, SNR and ratio being independent and normal; shape (n,).
 
         Args:
             found: Of n assignments.
             weights: Of the targets, with sum 1; shape (T,).
-            normals: Pairs of standard normal numbers; shape (m, 2).
             stretch: What the standard deviations of SNR and of ratios are multiplied with.
 
         References:
-            Emmerich, Giannakoglou, Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gaussian
-            random field metamodels", 2006 (expected hypervolume improvement).
+            Jones, Schonlau, Welch, "Efficient Global Optimization of Expensive Black-Box Functions", 1998 (expected
+            improvement); Emmerich, Giannakoglou, Naujoks, "Single- and multiobjective evolutionary optimization
+            assisted by Gaussian random field metamodels", 2006 (of hypervolume).
         """
-        snr = found.snr_db[:, None] + stretch[0] * found.snr_error_db[:, None] * normals[:, 0]
-        errors = np.sqrt(np.square(found.ratio_errors) @ np.square(weights))
-        ratios = (found.ratios @ weights)[:, None] + stretch[1] * errors[:, None] * normals[:, 1]
-        return np.asarray(self.of_points(snr, ratios).mean(axis=1))
+        errors = stretch[1] * np.sqrt(np.square(found.ratio_errors) @ np.square(weights))
+        errors, snr_errors = (
+            np.maximum(each, _LEAST_ERROR)[:, None] for each in (errors, stretch[0] * found.snr_error_db)
+        )
+        below = (self.best - (found.ratios @ weights)[:, None]) / errors
+        saved = errors * (below * ndtr(below) + np.exp(-np.square(below) / 2) / np.sqrt(2 * np.pi))
+        chances = ndtr((found.snr_db[:, None] - self.demands_db) / snr_errors)
+        return np.asarray((saved * chances).mean(axis=1))

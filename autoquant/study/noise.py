@@ -33,10 +33,11 @@ class NoiseModel:
     """Log noise power of each region under each scheme, for one output.
 
     The prior expects what a region's share of the arithmetic says and, where they are known, the errors of what it
-    quantizes (decision 0033). Around that there are a level, a region effect, one for its kind of operators, a scheme
-    effect and a rest, so that one probe of a region tells much about its other schemes, and a few about regions that
-    were not probed. The log of the sum over regions is fitted by Gauss-Newton. Region effects are correlated: two
-    thirds of what they share by pattern, one third between neighbours (decision 0021).
+    quantizes (decision 0033). Around that there are a level, a region effect, a scheme effect and one of the region
+    under each scheme, part of which schemes of one kind share, so that one probe of a region tells much about its other
+    schemes, and a few about regions that were not probed. The log of the sum over regions is fitted by Gauss-Newton.
+    Region effects are correlated: two thirds of what they share by pattern, one third between neighbours (decision
+    0021).
 
     Corrections for neighbours that are quantized too were tried on recorded searches of seven models and predicted no
     better (decision 0014).
@@ -46,8 +47,8 @@ class NoiseModel:
         self._layout = layout
         n_regions, n_schemes = layout.allowed.shape
         self._prior = _expected(layout)
-        self._n_kinds = 1 + layout.n_kinds
-        self._sizes = (1, n_regions, self._n_kinds * n_regions, n_schemes, n_regions * n_schemes)
+        self._own_root = _own_root(layout)
+        self._sizes = (1, n_regions, n_schemes, n_regions * (n_schemes - 1))
         self._likeness = Likeness((2 * alike_patterns(layout.patterns) + alike_neighbours(n_regions)) / 3)
         self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._root = self._likeness.root(_SHARES[self._share])
@@ -78,17 +79,13 @@ class NoiseModel:
             self._tune(factors)
             self._n_tuned = self._n_seen
 
-    def predict(self, codes: Codes) -> tuple[Floats, Floats]:
-        """Mean and variance of the log noise power that would be observed; shapes (n,)."""
-        log_total, design = self.linearised(codes)
-        return log_total, self.variance(design)
+    def mean(self, codes: Codes) -> Floats:
+        """Of the log noise power that would be observed; shape (n,)."""
+        return np.asarray(np.log(self._powers(codes, self._posterior.mean).sum(axis=1) + FLOAT_NOISE))
 
-    def linearised(self, codes: Codes) -> tuple[Floats, Floats]:
-        """Mean of the log noise power, shape (n,), and its derivative by the weights, shape (n, U)."""
-        return self._linearised(codes, self._posterior.mean)
-
-    def variance(self, design: Floats) -> Floats:
-        """Of the log noise power that would be observed where it has these derivatives; shape (n,)."""
+    def variance(self, codes: Codes) -> Floats:
+        """Of the log noise power that would be observed; shape (n,)."""
+        _, design = self._linearised(codes, self._posterior.mean)
         return self._posterior.variance(design) + self.error**2
 
     def table(self) -> Floats:
@@ -100,9 +97,7 @@ class NoiseModel:
         return np.stack([self._table(weights) for weights in self._posterior.draws(rng, n)])
 
     def _table(self, weights: Floats) -> Floats:
-        n_regions, n_schemes = self._layout.allowed.shape
-        every = np.broadcast_to(np.arange(n_schemes)[:, None], (n_schemes, n_regions))
-        power = np.exp(np.clip(self._log_power(every, weights), -60, 20)).T
+        power = np.exp(np.clip(self._log_powers(weights), -60, 20))
         power[:, 0] = 0.0
         return np.asarray(power)
 
@@ -141,38 +136,42 @@ class NoiseModel:
 
     def _linearised(self, codes: Codes, weights: Floats) -> tuple[Floats, Floats]:
         """Log of the sum over regions, shape (n,), and its derivative by the weights, shape (n, U)."""
-        power = np.exp(np.clip(self._log_power(codes, weights), -60, 20)) * (codes != 0)
+        power = self._powers(codes, weights)
         total = power.sum(axis=1) + FLOAT_NOISE
         return np.log(total), self._derivative(codes, power / total[:, None])
 
-    def _log_power(self, codes: Codes, weights: Floats) -> Floats:
+    def _powers(self, codes: Codes, weights: Floats) -> Floats:
         """Of each region under its scheme, shape (n, R)."""
-        common, region, kind, scheme, rest = np.split(weights, np.cumsum(self._sizes)[:-1])
-        rows = np.arange(codes.shape[1])
+        return np.asarray(self._table(weights)[np.arange(codes.shape[1]), codes])
+
+    def _log_powers(self, weights: Floats) -> Floats:
+        """Of each region under each scheme, shape (R, S)."""
+        common, region, scheme, own = np.split(weights, np.cumsum(self._sizes)[:-1])
         return np.asarray(
-            self._prior[rows, codes]
+            self._prior
             + np.sqrt(_COMMON) * common
-            + np.sqrt(_REGION) * (self._root @ region)
-            + np.sqrt(_KIND) * kind.reshape(-1, self._n_kinds)[rows, self._layout.kinds[codes]]
-            + np.sqrt(_SCHEME) * scheme[codes]
-            + np.sqrt(_REST) * rest.reshape(len(rows), -1)[rows, codes]
+            + np.sqrt(_REGION) * (self._root @ region)[:, None]
+            + np.sqrt(_SCHEME) * scheme
+            + own.reshape(len(region), -1) @ self._own_root.T
         )
 
     def _derivative(self, codes: Codes, shares: Floats) -> Floats:
-        n, n_regions = codes.shape
-        rows, n_schemes = np.arange(n_regions), self._layout.allowed.shape[1]
-        kind, rest = np.zeros((n, self._n_kinds * n_regions)), np.zeros((n, n_regions * n_schemes))
-        np.put_along_axis(kind, self._n_kinds * rows + self._layout.kinds[codes], shares, axis=1)
-        np.put_along_axis(rest, n_schemes * rows + codes, shares, axis=1)
-        scheme = rest.reshape(n, n_regions, n_schemes).sum(axis=1)
+        n, n_schemes = len(codes), len(self._own_root)
+        scheme = np.stack([np.where(codes == s, shares, 0.0).sum(axis=1) for s in range(n_schemes)], axis=1)
         parts = [
             np.sqrt(_COMMON) * shares.sum(axis=1, keepdims=True),
             np.sqrt(_REGION) * (shares @ self._root),
-            np.sqrt(_KIND) * kind,
             np.sqrt(_SCHEME) * scheme,
-            np.sqrt(_REST) * rest,
+            (shares[:, :, None] * self._own_root[codes]).reshape(n, self._sizes[-1]),
         ]
         return np.concatenate(parts, axis=1)
+
+
+def _own_root(layout: Layout) -> Floats:
+    """What makes effects of one region under each scheme of independent weights; shape (S, S - 1), 0 for float."""
+    kinds = layout.kinds[1:]
+    shared = np.linalg.cholesky(_KIND * (kinds[:, None] == kinds) + _REST * np.eye(len(kinds)))
+    return np.concatenate([np.zeros((1, len(kinds))), shared])
 
 
 def _expected(layout: Layout) -> Floats:

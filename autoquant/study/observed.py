@@ -154,7 +154,7 @@ class _Evaluated:
         snr_db: Of the worst output.
         snr_by_output: Empty where it says no more than the worst.
         ratios: Empty where it was not timed.
-        errors: Of the ratios, or one of all of them.
+        errors: Of the ratios; one where there are none.
         is_quick: Whether it ran few samples.
     """
 
@@ -162,7 +162,7 @@ class _Evaluated:
     snr_db: float
     snr_by_output: Sequence[float]
     ratios: Sequence[float]
-    errors: Floats
+    errors: tuple[float, ...]
     is_quick: bool
 
 
@@ -201,17 +201,17 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     )
 
 
-def _ratio_errors(trial: FrozenTrial, n_ratios: int, least: float) -> Floats:
-    """One for each ratio, or one for all of them."""
+def _ratio_errors(trial: FrozenTrial, n_ratios: int, least: float) -> tuple[float, ...]:
+    """One for each ratio; one where there are none."""
     if not n_ratios:
-        return np.full(1, least)
+        return (least,)
     said = np.atleast_1d(np.asarray(trial.user_attrs.get("ratio_error"), dtype=np.float64))
     if len(said) not in (1, n_ratios):
         raise UsageError(
             f"trial {trial.number} has {len(said)} numbers in 'ratio_error' and a ratio on {n_ratios} targets; set the"
             " user attribute to one standard error for each, or to one for all"
         )
-    return np.fmax(said, least)
+    return tuple(np.broadcast_to(np.fmax(said, least), n_ratios).tolist())
 
 
 def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
@@ -221,7 +221,9 @@ def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
         codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),
         snr_db=_snr_by_output(found),
         ratios=np.array([each.ratios or unknown for each in found], dtype=float).reshape(-1, n_targets),
-        errors=np.array([np.broadcast_to(each.errors, n_targets) for each in found]).reshape(-1, n_targets),
+        errors=np.array([each.errors if each.ratios else each.errors * n_targets for each in found]).reshape(
+            -1, n_targets
+        ),
         is_quick=np.array([each.is_quick for each in found], dtype=bool),
     )
 

@@ -31,7 +31,7 @@ from autoquant.study.trust import Trust, believe
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
 _N_DRAWS = 3
-_N_NORMALS = 32
+"""From the surrogate: one for neighbours, the others and the mean for fronts."""
 _N_NEIGHBOURS = 60
 _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
@@ -334,18 +334,18 @@ class StructureSampler(BaseSampler):
         assert self._surrogate is not None
         weights = self._weights()
         gain = self._gain(found, weights)
-        drawn = [self._surrogate.landscape(), *(self._draw() for _ in range(_N_DRAWS - 1))]
+        first, *drawn = self._surrogate.landscapes(self._rng, _N_DRAWS)
         frontier = self._frontier.within(fixed.narrow(self._frontier.layout.allowed))
         start = fixed.hold(self._start(found.codes[self._members(found, gain, weights)]))
-        neighbours = self._neighbours(start, frontier.layout.allowed, gain, weights)
-        proposals = np.concatenate([self._solve(frontier, drawn, weights), neighbours])
+        neighbours = self._neighbours(start, frontier.layout.allowed, first, gain, weights)
+        believed = [self._surrogate.landscape(), *drawn]
+        proposals = np.concatenate([self._solve(frontier, believed, weights), neighbours])
         candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
         if not candidates:
             self._next_gain = 0.0
             return self._unseen(start, seen, fixed)
         predicted = self._predict(np.array(candidates))
-        normals = self._rng.standard_normal((_N_NORMALS, 2))
-        expected = gain.expected(predicted, weights, normals, self._trust.stretch)
+        expected = gain.expected(predicted, weights, self._trust.stretch)
         expected = expected * self._chances(np.array(candidates), predicted)
         costs = predicted.ratios @ weights
         times = _FIXED_COST + predicted.ratios[:, : self._n_targets].mean(axis=1)
@@ -354,11 +354,6 @@ class StructureSampler(BaseSampler):
         self._next_gain = float(expected[chosen])
         self._promised[candidates[chosen].tobytes()] = Promise(self._next_gain, weights)
         return np.asarray(candidates[chosen])
-
-    def _draw(self) -> Landscape:
-        assert self._surrogate is not None
-        (drawn,) = self._surrogate.landscapes(self._rng, 1)
-        return drawn
 
     def _predict(self, codes: Codes) -> Prediction:
         """With the size, which is as good as known, as a further ratio where it is an objective."""
@@ -377,12 +372,13 @@ class StructureSampler(BaseSampler):
         """An evaluated member of the front, or all float."""
         return best[self._rng.integers(len(best))] if len(best) else np.zeros(best.shape[1], dtype=np.int64)
 
-    def _neighbours(self, start: Codes, allowed: npt.NDArray[np.bool_], gain: Gain, weights: Floats) -> Codes:
+    def _neighbours(
+        self, start: Codes, allowed: npt.NDArray[np.bool_], landscape: Landscape, gain: Gain, weights: Floats
+    ) -> Codes:
         """The most promising assignments that differ in one region."""
         region, scheme = np.nonzero(allowed)
         moved = np.tile(start, (len(region), 1))
         moved[np.arange(len(region)), region] = scheme
-        landscape = self._draw()
         snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
         costs = self._steering.costs(landscape.ratios_of(moved), moved) @ weights
         gains = gain.of_points(snr_db, costs) * self._steering.chances(moved, snr_db)

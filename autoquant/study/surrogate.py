@@ -133,11 +133,10 @@ class Surrogate:
     def _worst_noise(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the log noise power of the output that has the most; shapes (n,)."""
         models = list(self._noise.values())
-        found = [model.linearised(codes) for model in models]
-        means, variances = np.array([mean for mean, _ in found]), np.empty(len(codes))
+        means, variances = np.array([model.mean(codes) for model in models]), np.empty(len(codes))
         worst = means.argmax(axis=0)
-        for i, (model, (_, design)) in enumerate(zip(models, found, strict=True)):
-            variances[worst == i] = model.variance(design[worst == i])
+        for i, model in enumerate(models):
+            variances[worst == i] = model.variance(codes[worst == i])
         return means.max(axis=0), variances
 
     def left_out(self, found: Observations) -> tuple[Floats, Floats]:

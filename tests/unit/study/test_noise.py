@@ -24,7 +24,7 @@ def error(layout: Layout, *, is_alike: bool) -> float:
     model, half = NoiseModel(layout), N_REGIONS // 2
     for n in range(1, half + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool), n_new=1)
-    return float(np.abs(model.predict(codes[half:])[0] - log[half:]).mean())
+    return float(np.abs(model.mean(codes[half:]) - log[half:]).mean())
 
 
 def test_what_is_learned_of_a_region_is_believed_of_those_with_its_pattern() -> None:
@@ -44,7 +44,7 @@ def test_a_region_that_differs_from_its_likes_is_believed_once_it_was_probed() -
     model = NoiseModel(replace(a_layout(N_REGIONS), patterns=PATTERNS))
     for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool), n_new=1)
-    assert abs(model.predict(codes)[0][0] - log[0]) < 0.5
+    assert abs(model.mean(codes)[0] - log[0]) < 0.5
 
 
 def test_the_error_is_tuned_also_where_as_many_old_observations_are_left_out_as_there_are_new_ones() -> None:
@@ -84,4 +84,4 @@ def test_expected_errors_are_corrected_by_what_is_observed() -> None:
     model = NoiseModel(replace(a_layout(N_REGIONS), own_errors=errors))
     for n in range(1, len(codes) + 1):
         model.fit(codes[:n], np.exp(log[:n]), np.zeros(n, dtype=bool), n_new=1)
-    assert np.abs(model.predict(codes)[0] - log).max() < 0.5
+    assert np.abs(model.mean(codes) - log).max() < 0.5

@@ -134,8 +134,8 @@ def test_a_region_never_takes_what_it_is_not_allowed() -> None:
 
 @pytest.mark.parametrize("min_snr_db", [None, 40.0])
 def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
-    study = a_study(StructureSampler(a_layout(), seed=0, min_snr_db=min_snr_db), 60)
-    snrs: npt.NDArray[np.float64] = np.array([t.values[0] for t in study.trials[30:]])
+    studies = [a_study(StructureSampler(a_layout(), seed=seed, min_snr_db=min_snr_db), 60) for seed in range(4)]
+    snrs: npt.NDArray[np.float64] = np.array([t.values[0] for study in studies for t in study.trials[30:]])
     share = float(np.mean(snrs >= 38))
     assert share > 0.5 if min_snr_db else share < 0.4
 
@@ -340,7 +340,7 @@ def test_trials_without_a_latency_teach_noise_alone() -> None:
     np.testing.assert_allclose(after.ratio_errors, before.ratio_errors)
 
 
-@pytest.mark.parametrize(("state", "proposed"), [("untimed", {"a", "b"}), ("rejected-early", {"b"})])
+@pytest.mark.parametrize(("state", "proposed"), [("untimed", {"a"}), ("rejected-early", {"b"})])
 def test_what_was_not_timed_is_proposed_again_unless_it_was_rejected(state: str, proposed: set[str]) -> None:
     layout = Layout.of({REGIONS[0]: CHOICES}, SCHEMES, [], {REGIONS[0]: 1.0})
     distributions: dict[str, BaseDistribution] = {REGIONS[0]: CategoricalDistribution(CHOICES)}

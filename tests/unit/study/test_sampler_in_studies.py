@@ -19,8 +19,10 @@ from tests.unit.study.layouts import SCHEMES
 from tests.unit.study.test_sampler import CHOICES, REGIONS, a_layout, a_study, objectives, suggested, told
 
 
-def test_what_makes_trials_fail_is_found_and_left_alone() -> None:
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+def failures(seed: int) -> list[int]:
+    """Numbers of the trials that failed, of 40 of which one scheme of one region makes trials fail."""
+    sampler = StructureSampler(a_layout(), seed=seed)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
     study.enqueue_trial(dict.fromkeys(map(str, REGIONS), "float"))
     for name in ("a", "b"):
         study.enqueue_trial(dict.fromkeys(map(str, REGIONS), name))
@@ -31,9 +33,13 @@ def test_what_makes_trials_fail_is_found_and_left_alone() -> None:
             study.tell(trial, state=TrialState.FAIL)
         else:
             study.tell(trial, objectives(params))
-    failed = [trial.number for trial in study.trials if trial.state is TrialState.FAIL]
-    assert len(failed) <= 10
-    assert max(failed) < 25
+    return [trial.number for trial in study.trials if trial.state is TrialState.FAIL]
+
+
+def test_what_makes_trials_fail_is_found_and_left_alone() -> None:
+    failed = [failures(seed) for seed in range(6)]
+    assert max(map(len, failed)) <= 4
+    assert sum(number >= 25 for numbers in failed for number in numbers) <= 3
 
 
 def test_threads_may_share_it() -> None:

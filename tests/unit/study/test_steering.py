@@ -125,8 +125,7 @@ def test_with_a_largest_size_more_proposals_keep_it_than_without(max_bytes: int)
     demands = {"max_bytes": max_bytes, "min_snr_db": -100.0, "n_trials": 30}
     deaf = feasible(Deaf(LAYOUT, seed=0), **demands)  # type: ignore[arg-type]
     aware = feasible(StructureSampler(LAYOUT, seed=0, max_size_bytes=max_bytes), **demands)  # type: ignore[arg-type]
-    assert len(aware) > 25
-    assert len(aware) > 1.3 * len(deaf)
+    assert 30 - len(aware) <= (30 - len(deaf)) / 5
 
 
 def test_constraints_that_are_broken_push_proposals_away() -> None:
@@ -138,9 +137,9 @@ def test_constraints_that_are_broken_push_proposals_away() -> None:
 
 
 def test_where_the_size_is_an_objective_files_are_smaller() -> None:
-    def mean_bytes(*, has_size: bool) -> float:
+    def mean_bytes(seed: int, *, has_size: bool) -> float:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = StructureSampler(LAYOUT, seed=0, has_size=has_size)
+        sampler = StructureSampler(LAYOUT, seed=seed, has_size=has_size)
         study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
         sizes = []
         for _ in range(50):
@@ -154,4 +153,5 @@ def test_where_the_size_is_an_objective_files_are_smaller() -> None:
         assert sampler.outlook() is not None
         return float(np.mean(sizes[15:]))
 
-    assert mean_bytes(has_size=True) < 0.97 * mean_bytes(has_size=False)
+    smaller, usual = (sum(mean_bytes(seed, has_size=has_size) for seed in range(4)) for has_size in (True, False))
+    assert smaller < 0.95 * usual
