@@ -31,6 +31,7 @@ __all__ = [
     "Configuration",
     "Demands",
     "bytes_of",
+    "check_seed",
     "check_targets",
     "cores_of",
     "drops_of",
@@ -169,8 +170,7 @@ class Configuration:
     def __post_init__(self) -> None:
         _unwrap(self)
         check_targets(self.targets)
-        if not 0 <= self.seed <= MAX_SEED:
-            raise UsageError(f"the seed is {self.seed}, it must lie in 0 to {MAX_SEED}")
+        check_seed(self.seed)
         if self.n_regions < 1:
             raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
         if self.metrics and self.batch > 1:
@@ -253,6 +253,16 @@ def parse_accuracy(asked: str | None) -> Accuracy | None:
     if asked is not None and asked not in tuple(Accuracy):
         raise UsageError(f"the accuracy level is '{asked}', choose from: {', '.join(Accuracy)}")
     return None if asked is None else Accuracy(asked)
+
+
+def check_seed(seed: int) -> None:
+    """Whether numpy's and Optuna's generators take it.
+
+    Raises:
+        UsageError: They don't.
+    """
+    if not 0 <= seed <= MAX_SEED:
+        raise UsageError(f"the seed is {seed}, it must lie in 0 to {MAX_SEED}")
 
 
 def check_targets(targets: Sequence[Target]) -> None:

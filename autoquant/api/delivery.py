@@ -19,7 +19,7 @@ from autoquant.api.steps import running
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
-from autoquant.domain.measurement import Evaluation, Latency, Measurement
+from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
 from autoquant.domain.objective import Bounds, Objectives, Standing
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
@@ -49,7 +49,8 @@ which trials may have left some."""
 class Delivery:
     """Writes finalists, measures the files, and keeps those that belong on the front; adds to ``notes``.
 
-    ``source`` must be as it was before and after the measurement; ``tell`` is told the name of each stage.
+    ``source`` must be as it was before and after the measurement; ``believed`` says of trials, by number, what counts
+    where finalists are chosen; ``tell`` is told the name of each stage.
     """
 
     source: SourceFiles
@@ -64,6 +65,7 @@ class Delivery:
     folder: RunFolder
     objectives: Objectives
     bounds: Bounds
+    believed: Mapping[int, Believed]
     is_ended: Callable[[], bool]
     tell: Callable[[str], None]
     notes: list[str]
@@ -111,7 +113,12 @@ class Delivery:
     def _write_finalists(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> dict[str, Finalist]:
         float_bytes = size_bytes_of(self.prepared.source)
         chosen = choose_finalists(
-            evaluations, N_FINALISTS, float_bytes=float_bytes, objectives=self.objectives, bounds=self.bounds
+            evaluations,
+            N_FINALISTS,
+            float_bytes=float_bytes,
+            objectives=self.objectives,
+            bounds=self.bounds,
+            believed=self.believed,
         )
         float_s = sum(self.facts.float_s.values())
         written = self.finalists.write(chosen, deadline, float_s=float_s, costs=self.costs)

@@ -42,7 +42,7 @@ from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
-from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
+from autoquant.study.samplers import BaseSampler, beliefs_of, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
 
 __all__ = ["OnProgress", "Opened", "Run"]
@@ -323,6 +323,7 @@ class Run:
             folder=folder,
             objectives=self.configuration.objectives,
             bounds=bounds,
+            believed=beliefs_of(self.sampler),
             is_ended=is_ended,
             tell=lambda phase: self._tell(phase, trials),
             notes=self.notes,

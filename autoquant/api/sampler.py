@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from autoquant.api import steps
+from autoquant.api.configuration import Demands, check_seed
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
@@ -23,6 +24,7 @@ class StructureSampler(sampler.StructureSampler):
 
     - ``effective``: the scheme that each region really ran;
     - ``ratio_error``: standard error of the ratio, with several targets a list of one for each;
+    - ``snr_error_db``: what the samples leave open of the SNR, a standard deviation in dB;
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
     - ``size_bytes``: what the file takes, where its size matters;
     - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far.
@@ -30,7 +32,9 @@ class StructureSampler(sampler.StructureSampler):
     A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
 
     Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
-    is broken: proposals keep to SNRs at which they are likely to be kept.
+    is broken: proposals keep to SNRs at which they are likely to be kept. Names other than ``snr_db``,
+    ``latency_ratio`` and ``size_bytes``: these are what ``min_snr_db=``, ``max_latency_ratio=`` and ``max_size_bytes=``
+    say.
 
     Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again, but
     those that are ``"untimed"``.
@@ -51,8 +55,8 @@ class StructureSampler(sampler.StructureSampler):
         ModelError: No scheme of the space can be written at the opset of the model.
         SpaceError: The space cannot be read.
         UsageError: There is no region, or the statistics are of another space; or, when a proposal is asked for, the
-            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio or not
-            an error for each.
+            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio, not an
+            error for each, or cannot be read; a demand or the seed is out of its range.
     """
 
     def __init__(
@@ -69,6 +73,8 @@ class StructureSampler(sampler.StructureSampler):
         max_size_bytes: int | None = None,
         has_size: bool = False,
     ) -> None:
+        Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, max_size_bytes=max_size_bytes)  # checks
+        check_seed(seed)
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         definition = steps.expressible(steps.definition_of(space, ep), prepared)

@@ -2,13 +2,24 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 
-__all__ = ["Evaluation", "Failure", "Footprint", "Latency", "Measurement", "Quality", "SnrInterval", "State", "Trial"]
+__all__ = [
+    "Believed",
+    "Evaluation",
+    "Failure",
+    "Footprint",
+    "Latency",
+    "Measurement",
+    "Quality",
+    "SnrInterval",
+    "State",
+    "Trial",
+]
 
 
 class State(StrEnum):
@@ -52,6 +63,11 @@ class Latency:
     n_sessions: int = 1
     p90_ms: float | None = None
     p99_ms: float | None = None
+
+    def moved_to(self, ratio: float) -> "Latency":
+        """With another ratio, and an interval of the same width around it."""
+        by = ratio - self.ratio
+        return replace(self, ratio=ratio, ratio_low=self.ratio_low + by, ratio_high=self.ratio_high + by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +128,19 @@ class SnrInterval:
     n_samples: int
     low_db: float | None = None
     high_db: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Believed:
+    """What is believed of a candidate that was measured, without the luck of its measurement.
+
+    Attributes:
+        snr_db: SNR of the worst output.
+        ratios: Latency ratio on each target, in their order.
+    """
+
+    snr_db: float
+    ratios: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

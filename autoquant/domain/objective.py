@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from autoquant.domain.measurement import Latency, Measurement, Quality
+from autoquant.domain.measurement import Believed, Latency, Measurement, Quality
 from autoquant.domain.metric import Direction, Metric
 
 __all__ = [
@@ -58,14 +58,21 @@ class Standing:
     drops: Mapping[str, float] = field(default_factory=dict)
 
 
-def standing_of(measurement: Measurement) -> Standing:
-    """What the search knows of a candidate."""
-    return Standing(
-        quality=measurement.quality,
-        latency=measurement.latency,
-        size_bytes=measurement.size_bytes,
-        drops=measurement.drops,
-    )
+def standing_of(measurement: Measurement, believed: Believed | None = None) -> Standing:
+    """What the search knows of a candidate, or what it believes of its SNR and ratios in place of that."""
+    quality, latency = measurement.quality, measurement.latency
+    if believed is not None and latency:
+        pairs = zip(latency.items(), believed.ratios, strict=True)
+        quality, latency = _moved(quality, believed.snr_db), {name: found.moved_to(r) for (name, found), r in pairs}
+    return Standing(quality=quality, latency=latency, size_bytes=measurement.size_bytes, drops=measurement.drops)
+
+
+def _moved(quality: Quality, snr_db: float) -> Quality:
+    """With this SNR of the worst output, and others as far beyond it as before; as it is where none is finite."""
+    if not quality.per_output or not math.isfinite(quality.worst_db):
+        return quality
+    by_db = snr_db - quality.worst_db
+    return replace(quality, per_output={name: snr + by_db for name, snr in quality.per_output.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

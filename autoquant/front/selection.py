@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.measurement import Believed, Evaluation, Measurement
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing, standing_of
 from autoquant.front.coverage import Demands, covering
@@ -40,6 +41,7 @@ def choose_finalists(
     float_bytes: int,
     objectives: Objectives = DEFAULT_OBJECTIVES,
     bounds: Bounds = NO_BOUNDS,
+    believed: Mapping[int, Believed] = MappingProxyType({}),
 ) -> list[Evaluation]:
     """At most ``limit`` evaluations, the most important first: those that should meet most of what could be asked for.
 
@@ -57,12 +59,13 @@ def choose_finalists(
         float_bytes: Size of the float model.
         objectives: What the fronts are of.
         bounds: What is demanded.
+        believed: By number of the trial, what counts in place of the SNR and ratios that were measured.
     """
     groups: tuple[list[_Candidate], ...] = ([], [], [])
     for evaluation in _different(evaluations):
         outcome = evaluation.outcome
         assert isinstance(outcome, Measurement)
-        standing = standing_of(outcome)
+        standing = standing_of(outcome, believed.get(evaluation.trial.number))
         is_better = min(found.ratio for found in standing.latency.values()) < 1
         if (is_better or _is_smaller(standing, objectives, float_bytes)) and _may_keep(standing, bounds):
             groups[_drop_group(standing, bounds)].append((evaluation, standing))

@@ -1,20 +1,19 @@
 """The fastest assignment that is predicted to keep an SNR."""
 
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 import numpy as np
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
-from autoquant.domain.measurement import Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.study.failing import Suspects
 from autoquant.study.integer_program import Fastest, fastest_within
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import effective, is_measured, observe
+from autoquant.study.observed import effective, is_measured, observe, snr_errors_of
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -68,7 +67,7 @@ def fastest_predicted(
     """
     trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
-    beliefs = _Beliefs(*believe(layout, found, prior), found, _snr_errors_db(study, trials))
+    beliefs = _Beliefs(*believe(layout, found, prior), found, np.maximum(snr_errors_of(trials), _LEAST_SNR_ERROR_DB))
     below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
     told = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
     failed = np.array(told, dtype=np.int64).reshape(-1, len(layout.regions))
@@ -151,13 +150,6 @@ class _Beliefs:
             if snr_db >= min_snr_db + error_db or not solved.codes.any():
                 return solved
             limit_db, step_db = max(limit_db, snr_db) + step_db, step_db * _STEP_GROWTH
-
-
-def _snr_errors_db(study: Study, trials: Sequence[FrozenTrial]) -> Floats:
-    outcomes = {evaluation.trial.number: evaluation.outcome for evaluation in study.evaluations}
-    measured = [outcomes[trial.number] for trial in trials]
-    errors = [one.quality.error_db if isinstance(one, Measurement) else 0.0 for one in measured]
-    return np.maximum(errors, _LEAST_SNR_ERROR_DB)
 
 
 def _at_most(predicted: Prediction) -> Floats:

@@ -9,12 +9,13 @@ import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from autoquant.domain.reason import one_line
 from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.proposal import asked_for
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "Told", "effective", "is_measured", "observe"]
+__all__ = ["Reader", "Told", "effective", "is_measured", "observe", "snr_errors_of"]
 
 _LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
 """Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
@@ -70,17 +71,18 @@ class Reader:
     def read(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> Told:
         """What trials say, in the order in which they were first seen to be finished.
 
-        Of trials that are not finished only what they will run counts, as far as it is known.
+        Of trials that are not finished, or ended before all regions had a scheme, only what they were to run counts, as
+        far as it is known.
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
-                user attributes; or what it says is no ratio.
+                user attributes; or what it says is no ratio or cannot be read.
         """
         for trial in trials:
             self._see(trial, directions)
         by_number = {trial.number: trial for trial in trials}
         pairs = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
-        unfinished = [asked_for(self._layout, trial) for trial in trials if trial.number not in self._rows]
+        others = [asked_for(self._layout, trial) for trial in trials if self._rows.get(trial.number) is None]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         failed = [row.asked for trial, row in pairs if trial.state is TrialState.FAIL]
@@ -89,19 +91,26 @@ class Reader:
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
             failed=np.array(failed, dtype=np.int64).reshape(-1, len(self._regions)),
-            seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in unfinished if x is not None)),
+            seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in others if x is not None)),
         )
 
     def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:
         if trial.number in self._rows or not trial.state.is_finished():
             return
-        if trial.state is TrialState.COMPLETE:
-            _check_values(directions, trial)
-        self._rows[trial.number] = _row(self._layout, trial) if self._is_whole(trial) else None
+        try:
+            if trial.state is TrialState.COMPLETE:
+                _check_values(directions, trial)
+            row = _row(self._layout, trial) if self._is_whole(trial) else None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"trial {trial.number} has user attributes that cannot be read ({one_line(error)}); see"
+                " help(StructureSampler) for what they are"
+            ) from error
+        self._rows[trial.number] = row
         self._started[trial.number] = trial.datetime_start
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
-        return trial.params.keys() >= self._regions
+        return all(trial.params.get(region) in self._layout.schemes for region in self._layout.regions)
 
 
 def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial) -> None:
@@ -116,17 +125,16 @@ def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial) -> N
             f"the study has the directions {spelled}: the structure sampler wants the SNR to maximize and then a ratio"
             " for each target to minimize, or the user attributes 'snr_db' and 'ratios' of every trial"
         )
-    slowest = max(trial.user_attrs.get("ratios", (trial.values or [])[1:]), default=0.0)
-    if slowest > _LARGEST_RATIO:
-        raise UsageError(
-            f"trial {trial.number} has {slowest:g} as a latency ratio, candidate / float; minimize ratios alone after"
-            " the SNR, or set the user attributes 'snr_db' and 'ratios' of every trial"
-        )
 
 
 def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
     """What measured trials say; see ``StructureSampler`` for where they say it."""
     return _together(layout, [_read(layout, trial) for trial in trials])
+
+
+def snr_errors_of(trials: Sequence[FrozenTrial]) -> Floats:
+    """What the samples of measured trials leave open of their SNRs, standard deviations in dB; 0 where none says it."""
+    return np.array([trial.user_attrs.get("snr_error_db", 0.0) for trial in trials], dtype=np.float64)
 
 
 def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
@@ -189,16 +197,29 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
     values = trial.values or []
-    ratios = attributes.get("ratios", values[1:])
+    ratios = tuple(map(float, attributes.get("ratios", values[1:])))
+    _check_numbers(trial, ratios)
     is_quick = attributes.get("state") in ("rejected-early", "untimed") or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
         snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
-        snr_by_output=attributes.get("snr_by_output") or (),
+        snr_by_output=tuple(map(float, attributes.get("snr_by_output") or ())),
         ratios=ratios,
         errors=_ratio_errors(trial, len(ratios), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
     )
+
+
+def _check_numbers(trial: FrozenTrial, ratios: Sequence[float]) -> None:
+    """Whether ratios are some, and what others read are numbers."""
+    for name in ("size_bytes", "snr_error_db"):
+        float(trial.user_attrs.get(name, 0))
+    wrong = next((ratio for ratio in ratios if not 0 < ratio <= _LARGEST_RATIO), None)
+    if wrong is not None:
+        raise UsageError(
+            f"trial {trial.number} has {wrong:g} as a latency ratio, candidate / float; minimize ratios alone after"
+            " the SNR, or set the user attributes 'snr_db' and 'ratios' of every trial"
+        )
 
 
 def _ratio_errors(trial: FrozenTrial, n_ratios: int, least: float) -> tuple[float, ...]:
@@ -211,11 +232,19 @@ def _ratio_errors(trial: FrozenTrial, n_ratios: int, least: float) -> tuple[floa
             f"trial {trial.number} has {len(said)} numbers in 'ratio_error' and a ratio on {n_ratios} targets; set the"
             " user attribute to one standard error for each, or to one for all"
         )
+    if not (np.isnan(said) | ((said >= 0) & np.isfinite(said))).all():
+        raise UsageError(f"trial {trial.number} has {said.tolist()} in 'ratio_error'; set it to finite standard errors")
     return tuple(np.broadcast_to(np.fmax(said, least), n_ratios).tolist())
 
 
 def _together(layout: Layout, found: Sequence[_Evaluated]) -> Observations:
     n_targets = max((len(each.ratios) for each in found), default=0) or 1
+    odd = {len(each.ratios) for each in found} - {0, n_targets}
+    if odd:
+        raise UsageError(
+            f"trials of this study have latency ratios on {n_targets} targets and on {min(odd)}; give every trial one"
+            " for each target"
+        )
     unknown = [np.nan] * n_targets
     return Observations(
         codes=np.array([each.codes for each in found], dtype=np.int64).reshape(-1, len(layout.regions)),

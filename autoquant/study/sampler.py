@@ -13,17 +13,19 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
+from autoquant.domain.measurement import Believed
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
+from autoquant.study.belief import believed
 from autoquant.study.failing import Suspects
 from autoquant.study.frontier import Frontier
 from autoquant.study.gain import Gain
 from autoquant.study.landscape import Landscape
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.moves import unseen
-from autoquant.study.observed import Reader, Told, effective
+from autoquant.study.observed import Reader, Told, effective, snr_errors_of
 from autoquant.study.outlook import Outlook, Pace, Promise
-from autoquant.study.proposal import Fixed, publish
+from autoquant.study.proposal import Fixed, asked_for, publish
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -37,16 +39,21 @@ _FIXED_COST = 2.0
 """Opening a candidate and running float cost as much as so many runs of it, roughly."""
 _MAX_OBSERVATIONS = 400
 """Of these a third are the first ones: the uniform recipes and the probes."""
+_N_TRIES = 4
+"""Proposals for one trial, as long as another process makes the same one at the same time."""
 _N_DEVIATIONS = 3.0
 """A ratio is hardly so many standard deviations below what is expected of it."""
-SAMPLER_ATTRIBUTES = frozenset({"state", "snr_db", "ratios", "ratio_error", "snr_by_output", "effective", "size_bytes"})
+SAMPLER_ATTRIBUTES = frozenset(
+    {"state", "snr_db", "snr_error_db", "ratios", "ratio_error", "snr_by_output", "effective", "size_bytes"}
+)
 """User attributes of a trial that the sampler reads where they are.
 
 ``snr_db`` is the SNR and ``ratios`` the latency ratio on each target, whatever the objectives of the study are;
 ``state`` says whether it was rejected early, or ``untimed``, measured for its quality alone: that one may be proposed
-again. ``ratio_error`` is the standard error of its ratios, or a list of one for each; ``snr_by_output`` the SNR of each
-output: noise power adds up output by output, not in the worst of them; ``effective`` the scheme that each region really
-ran; ``size_bytes`` what the file takes.
+again. ``ratio_error`` is the standard error of its ratios, or a list of one for each; ``snr_error_db`` what the samples
+leave open of its SNR, a standard deviation; ``snr_by_output`` the SNR of each output: noise power adds up output by
+output, not in the worst of them; ``effective`` the scheme that each region really ran; ``size_bytes`` what the file
+takes.
 """
 
 
@@ -54,7 +61,8 @@ class StructureSampler(BaseSampler):
     """Proposes the assignment with the highest expected gain of hypervolume for the time that its evaluation takes.
 
     Candidates are the hulls of the fronts that draws from the surrogate believe in (Thompson sampling), and neighbours
-    of the best evaluations. Where later evaluations refute the surrogate, a growing share of the proposals
+    of the best evaluations, which are those that are believed to be it: the luck of a measurement counts as far as the
+    surrogate knows no better. Where later evaluations refute the surrogate, a growing share of the proposals
     comes from a generic sampler. What may be the cause of failed trials is proposed the less, the surer it is.
 
     Demands on other things, which are Optuna's constraints of a trial, count too: evaluations that break one are on no
@@ -110,6 +118,7 @@ class StructureSampler(BaseSampler):
         self._trust = Trust()
         self._n_fitted = 0
         self._found: Observations | None = None
+        self._numbers: list[int] = []
         self._pace = Pace()
         self._promised: dict[bytes, Promise] = {}
         self._next_gain = float("inf")
@@ -141,6 +150,15 @@ class StructureSampler(BaseSampler):
         self._rng = np.random.default_rng()
         self._independent.reseed_rng()
         self._generic.reseed_rng()
+
+    def beliefs(self) -> dict[int, Believed]:
+        """What it believes of the trials that it knows, by number; those that were not timed are left out."""
+        with self._lock:
+            found, numbers = self._found, self._numbers
+        if found is None:
+            return {}
+        rows = zip(numbers, found.snr_db[:, 0].tolist(), found.ratios.tolist(), found.is_timed, strict=True)
+        return {n: Believed(snr_db=snr_db, ratios=tuple(ratios)) for n, snr_db, ratios, is_timed in rows if is_timed}
 
     def least_ratios(self, assignment: Assignment) -> list[float]:
         """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
@@ -174,22 +192,33 @@ class StructureSampler(BaseSampler):
         if not fixed.is_free.any():
             return {}
         with self._lock:
-            trials = study.get_trials(deepcopy=False)
-            if not self._reader.knows(trials):
-                self._begin()
-            told = self._reader.read(trials, study.directions)
-            proposal = self._proposal(study, trial, search_space, told, fixed)
-            publish(study, trial, self._layout.encode(proposal))
+            for _ in range(_N_TRIES):
+                trials = study.get_trials(deepcopy=False)
+                proposal = self._proposal(study, trial, search_space, trials, fixed)
+                codes = self._layout.encode(proposal)
+                publish(study, trial, codes)
+                if not self._is_taken(study, trial, codes, trials):
+                    break
         return {region: scheme for region, scheme in proposal.items() if region in search_space}
+
+    def _is_taken(self, study: optuna.Study, trial: FrozenTrial, codes: Codes, before: Sequence[FrozenTrial]) -> bool:
+        """Whether a trial of another process that was not finished before has these schemes too."""
+        finished = {other.number for other in before if other.state.is_finished()} | {trial.number}
+        others = [other for other in study.get_trials(deepcopy=False) if other.number not in finished]
+        asked = (asked_for(self._layout, other) for other in others)
+        return any(each is not None and np.array_equal(each, codes) for each in asked)
 
     def _proposal(
         self,
         study: optuna.Study,
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
-        told: Told,
+        trials: list[FrozenTrial],
         fixed: Fixed,
     ) -> dict[str, Any]:
+        if not self._reader.knows(trials):
+            self._begin()
+        told = self._reader.read(trials, study.directions)
         found = told.found
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
             self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
@@ -202,7 +231,7 @@ class StructureSampler(BaseSampler):
             generic = self._generic.sample_relative(study, trial, search_space)
             if generic and self._is_new(self._layout.encode(generic), told.seen):
                 return generic
-        return self._layout.decode(self._propose(found, told.seen, fixed))
+        return self._layout.decode(self._propose(found if self._found is None else self._found, told.seen, fixed))
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -212,12 +241,11 @@ class StructureSampler(BaseSampler):
 
     def _learn(self, found: Observations, measured: Sequence[FrozenTrial], asked: Codes) -> None:
         assert self._surrogate is not None
-        n_before, self._n_fitted, self._found = self._n_fitted, len(found), found
+        n_before, self._n_fitted = self._n_fitted, len(found)
         self._steering.learn(measured, asked, found.snr_db.min(axis=1), found.is_quick)
         if n_before:
             new = found.of(slice(n_before, None))
             self._trust.compare(self._surrogate.predict(new.codes), new)
-            self._count(found, n_before, asked)
         n_first, every = _MAX_OBSERVATIONS // 3, np.arange(len(found))
         kept = found.of(
             every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
@@ -226,6 +254,10 @@ class StructureSampler(BaseSampler):
             self._surrogate, self._trust = believe(self._layout, kept, self._prior)  # of a study that goes on
             self._surrogate.n_observed = len(found)
         self._surrogate.fit(kept, n_all=len(found))
+        self._found = believed(found, snr_errors_of(measured), self._surrogate, self._trust)
+        self._numbers = [trial.number for trial in measured]
+        if n_before:
+            self._count(self._found, n_before, asked)
 
     def _leave_out(self, told: Told) -> None:
         """What never ran where it was asked for, and what makes trials fail."""

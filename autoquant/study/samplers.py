@@ -1,11 +1,12 @@
 """Which sampler proposes: ours, or one of Optuna's for comparison."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 
+from autoquant.domain.measurement import Believed
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.domain.sampler import SamplerName
@@ -19,6 +20,7 @@ __all__ = [
     "SamplerChoice",
     "is_structured",
     "least_ratios_of",
+    "beliefs_of",
     "make_sampler",
     "outlook_of",
     "parse_sampler",
@@ -70,7 +72,15 @@ def make_sampler(
         max_size_bytes: Largest file of interest, for the structure sampler.
         has_size: Whether smaller files count, for the structure sampler.
         prior: What is expected of latencies, for the structure sampler.
+
+    Raises:
+        UsageError: The instance is a structure sampler for other regions or schemes.
     """
+    if isinstance(asked, StructureSampler) and asked.layout.choices != layout.choices:
+        raise UsageError(
+            "the StructureSampler is for other regions or schemes than the search has; make it of the same model, space"
+            " and number of regions, or give 'structure'"
+        )
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:
@@ -95,6 +105,11 @@ def make_sampler(
 def outlook_of(sampler: BaseSampler | None) -> Callable[[], Outlook | None]:
     """What a sampler still expects to gain; generic ones do not know."""
     return sampler.outlook if isinstance(sampler, StructureSampler) else lambda: None
+
+
+def beliefs_of(sampler: BaseSampler | None) -> Mapping[int, Believed]:
+    """What a sampler believes of measured trials, by number; generic ones believe what was measured."""
+    return sampler.beliefs() if isinstance(sampler, StructureSampler) else {}
 
 
 def least_ratios_of(sampler: BaseSampler | None) -> Callable[[Assignment], Sequence[float]]:

@@ -263,6 +263,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "latency": {name: _plain(latency) for name, latency in outcome.latency.items()},
         "snr_db": clamped_db(outcome.quality.worst_db),
         "ratios": [latency.ratio for latency in outcome.latency.values()],
+        "snr_error_db": outcome.quality.error_db,
         "snr_by_output": [clamped_db(snr) for snr in outcome.quality.per_output.values()],
         "ratio_error": [(found.ratio_high - found.ratio_low) / 3.92 for found in outcome.latency.values()],
         "digest": outcome.digest,

@@ -139,6 +139,11 @@ class Surrogate:
             variances[worst == i] = model.variance(codes[worst == i])
         return means.max(axis=0), variances
 
+    @property
+    def scatter_db(self) -> float:
+        """Standard deviation of the worst output's SNR around the model."""
+        return float(10 / np.log(10) * max(model.error for model in self._noise.values()))
+
     def left_out(self, found: Observations) -> tuple[Floats, Floats]:
         """Ratios of the evaluations that it was fitted to, each predicted from the others, and standard deviations.
 

@@ -22,7 +22,7 @@ from autoquant.graph.regions import borders
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.study.layout import Layout
-from autoquant.study.observed import is_measured, observe
+from autoquant.study.observed import is_measured, observe, snr_errors_of
 from autoquant.study.surrogate import Observations
 
 __all__ = ["Recorded", "read_recorded"]
@@ -40,6 +40,8 @@ class Recorded:
         layout: Regions, schemes and borders.
         prior: What was expected of latencies; None without profiles.
         found: Its trials that were measured, in their order.
+        numbers: Of these trials.
+        snr_errors_db: What the samples of each leave open of its SNR; shape (n,).
         is_new: Whether the graph of each had not been measured before; shape (n,).
         is_newly_timed: Whether it was timed, and had not been before; shape (n,).
     """
@@ -49,6 +51,8 @@ class Recorded:
     layout: Layout
     prior: LatencyPrior | None
     found: Observations
+    numbers: tuple[int, ...]
+    snr_errors_db: npt.NDArray[np.float64]
     is_new: npt.NDArray[np.bool_]
     is_newly_timed: npt.NDArray[np.bool_]
 
@@ -84,6 +88,8 @@ def read_recorded(folder: Path) -> Recorded:
         layout=layout,
         prior=None if plain is None else LatencyPrior.parse(plain),
         found=observe(layout, trials),
+        numbers=tuple(trial.number for trial in trials),
+        snr_errors_db=snr_errors_of(trials),
         is_new=np.array([digest not in digests[:i] for i, digest in enumerate(digests)]),
         is_newly_timed=np.array([digest is not None and digest not in timed[:i] for i, digest in enumerate(timed)]),
     )

@@ -26,7 +26,15 @@ def a_run(n: int = 60, seed: int = 0) -> Recorded:
     is_new = np.arange(n) % 10 != 5
     about = {"seed": seed}
     return Recorded(
-        name="chain", about=about, layout=LAYOUT, prior=None, found=found, is_new=is_new, is_newly_timed=is_new.copy()
+        name="chain",
+        about=about,
+        layout=LAYOUT,
+        prior=None,
+        found=found,
+        numbers=tuple(range(n)),
+        snr_errors_db=np.zeros(n),
+        is_new=is_new,
+        is_newly_timed=is_new.copy(),
     )
 
 

@@ -133,3 +133,19 @@ def test_statistics_of_another_space_are_a_usage_error(
     fewer = replace(statistics, tensors=dict(list(statistics.tensors.items())[:1]))
     with pytest.raises(UsageError, match=r"the statistics do not hold activation '.*', which space quick quantizes"):
         autoquant.StructureSampler(prepared, regions, statistics=fewer, space="quick")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"min_snr_db": float("nan")}, "the lowest SNR is nan"),
+        ({"max_latency_ratio": 0.0}, "the highest latency ratio is 0.0"),
+        ({"max_size_bytes": -1}, "the largest size is -1"),
+        ({"seed": -1}, "the seed is -1"),
+    ],
+)
+def test_demands_out_of_range_are_refused_as_those_of_a_search(
+    found: tuple[PreparedModel, tuple[Region, ...]], said: dict[str, float], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        autoquant.StructureSampler(*found, space="quick", **said)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.measurement import Measurement
+from autoquant.domain.measurement import Believed, Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Goal, Objectives, Standing, standing_of
 from autoquant.metrics.grammar import parse_metrics
 from tests.records import a_latency, a_measured
@@ -32,6 +32,25 @@ def test_losses_and_goals_come_in_one_order() -> None:
     ]
     assert DEFAULT_OBJECTIVES.losses(a_standing()) == [-40, 0.5]
     assert (ALL.n_qualities, DEFAULT_OBJECTIVES.n_qualities) == (3, 1)
+
+
+def test_what_is_believed_moves_the_worst_output_and_the_ratios_with_their_intervals() -> None:
+    outcome = a_measured(ratio=0.5).outcome
+    assert isinstance(outcome, Measurement)
+    outcome = replace(outcome, quality=replace(outcome.quality, per_output={"y": 40.0, "z": 50.0}))
+    standing = standing_of(outcome, Believed(snr_db=37.0, ratios=(0.6,)))
+    (latency,) = standing.latency.values()
+    (before,) = outcome.latency.values()
+    assert standing.quality.per_output == {"y": 37.0, "z": 47.0}
+    assert (latency.ratio, latency.median_ms) == (0.6, before.median_ms)
+    assert latency.ratio_high - latency.ratio_low == pytest.approx(before.ratio_high - before.ratio_low)
+
+
+def test_an_infinite_snr_and_what_was_not_timed_stay_as_they_were_measured() -> None:
+    for outcome in (a_measured(snr_db=math.inf).outcome, a_measured(ratio=None).outcome):
+        assert isinstance(outcome, Measurement)
+        ratios = tuple(0.9 for _ in outcome.latency)
+        assert standing_of(outcome, Believed(snr_db=30.0, ratios=ratios)).quality == outcome.quality
 
 
 def test_metrics_are_spelled_with_what_they_are() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.measurement import Evaluation, Latency, Measurement
+from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives, Standing
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
 from autoquant.metrics.grammar import parse_metrics
@@ -70,6 +70,16 @@ def test_what_the_user_demands_decides_what_is_worth_most() -> None:
     assert numbers(finalists(evaluations_of(given_pairs), 1)) == [2]
     assert numbers(finalists(evaluations_of(given_pairs), 2, min_snr_db=40)) == [0, 1]
     assert numbers(finalists(evaluations_of(given_pairs), 1, min_snr_db=50)) == [0]
+
+
+def test_what_is_believed_counts_in_place_of_what_was_measured() -> None:
+    lucky, other = (50.0, 0.5), (49.0, 0.55)
+    evaluations = evaluations_of([lucky, other])
+    assert numbers(finalists(evaluations, 1)) == [0]
+    believed = {0: Believed(snr_db=40.0, ratios=(0.6,))}
+    chosen = choose_finalists(evaluations, 1, float_bytes=FLOAT_BYTES, believed=believed)
+    assert numbers(chosen) == [1]
+    assert chosen[0] is evaluations[1]
 
 
 def a_twin(of: int, *, number: int) -> Evaluation:

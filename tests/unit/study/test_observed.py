@@ -193,6 +193,58 @@ def test_what_is_no_ratio_is_not_taken_for_one() -> None:
     assert Reader(LAYOUT).read([bytes_too], directions).found.ratios.tolist() == [[0.8]]
 
 
+@pytest.mark.parametrize("ratio", [-np.inf, 0.0, -0.5, np.nan])
+def test_ratios_that_cannot_be_are_refused(ratio: float) -> None:
+    for trial in (a_trial(("a", "b", "b"), ratios=[ratio]), a_pruned_trial(snr_db=40.0, ratios=[ratio])):
+        with pytest.raises(UsageError, match=r"^trial -?\d+ has .* as a latency ratio"):
+            Reader(LAYOUT).read([trial], DIRECTIONS)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ratios": 0.5},
+        {"ratios": {"cpu": 0.5}},
+        {"snr_db": None},
+        {"snr_db": "high"},
+        {"size_bytes": "4MB"},
+        {"ratio_error": "a"},
+        {"effective": ["a"]},
+        {"snr_by_output": 30.0},
+        {"snr_error_db": "little"},
+    ],
+)
+def test_attributes_that_cannot_be_read_are_refused_with_the_trial(said: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"^trial -?\d+ has user attributes that cannot be read \(.*help"):
+        Reader(LAYOUT).read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
+
+
+@pytest.mark.parametrize("error", [np.inf, -1.0])
+def test_errors_that_are_none_are_refused(error: float) -> None:
+    with pytest.raises(UsageError, match=r"^trial -?\d+ has .* in 'ratio_error'; set it to finite"):
+        Reader(LAYOUT).read([a_trial(("a", "b", "b"), ratio_error=error)], DIRECTIONS)
+
+
+def test_ratios_may_be_an_array() -> None:
+    found = observe(LAYOUT, [a_trial(("a", "b", "b"), ratios=np.array([0.5, 0.6]))])
+    assert found.ratios.tolist() == [[0.5, 0.6]]
+
+
+def test_trials_with_ratios_on_unlike_targets_are_refused() -> None:
+    trials = [numbered(i, a_trial(("a", "b", "b"), ratios=ratios)) for i, ratios in enumerate([[0.5], [0.5, 0.6]])]
+    with pytest.raises(UsageError, match="ratios on 2 targets and on 1"):
+        Reader(LAYOUT).read(trials, DIRECTIONS)
+
+
+def test_trials_with_schemes_of_another_space_are_passed_over() -> None:
+    other = create_trial(
+        params=dict.fromkeys(LAYOUT.regions, "other"),
+        distributions={region: CategoricalDistribution(("float", "other")) for region in LAYOUT.regions},
+        values=[40.0, 0.8],
+    )
+    assert len(Reader(LAYOUT).read([other], DIRECTIONS).found) == 0
+
+
 def test_a_study_says_what_ran_and_what_was_measured_while_it_runs_and_when_it_is_resumed(tmp_path: Path) -> None:
     asked = dict(zip(LAYOUT.regions, ("a", "b", "b"), strict=True))
     half_width = 0.02

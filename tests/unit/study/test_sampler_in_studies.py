@@ -1,11 +1,13 @@
 """The sampler in studies unlike a search: with failures, threads, other samplers around it, earlier trials."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import optuna
 import pytest
+from optuna._typing import JSONSerializable
 from optuna.samplers import PartialFixedSampler
 from optuna.storages import InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -297,3 +299,48 @@ def test_a_failed_assignment_is_not_proposed_again() -> None:
     second = ask(first)
     assert second != first
     assert ask(first, second) not in (first, second)
+
+
+@pytest.mark.parametrize("error", [optuna.TrialPruned, RuntimeError])
+def test_what_ended_before_all_regions_were_suggested_is_not_proposed_again(error: type[Exception]) -> None:
+    proposed: list[tuple[str, ...]] = []
+
+    def objective(trial: optuna.Trial) -> tuple[float, float]:
+        trial.suggest_categorical(REGIONS[0], CHOICES)
+        proposed.append(tuple(trial.relative_params.values()))
+        raise error
+
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+    study.optimize(objective, n_trials=12, catch=(RuntimeError,))
+    assert len(set(proposed)) == 12
+
+
+class Meeting(InMemoryStorage):
+    """Lets somebody else do something between a proposal and its publication, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[Callable[[], None]] = []
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: JSONSerializable) -> None:
+        if self.others and key.startswith("autoquant"):
+            self.others.pop()()
+        super().set_trial_system_attr(trial_id, key, value)
+
+
+def test_what_another_process_proposes_at_the_same_time_is_left_to_it() -> None:
+    storage = Meeting()
+    first, second = (
+        optuna.create_study(
+            directions=["maximize", "minimize"],
+            study_name="shared",
+            storage=storage,
+            load_if_exists=True,
+            sampler=StructureSampler(a_layout(), seed=0),
+        )
+        for _ in range(2)
+    )
+    theirs: list[dict[str, str]] = []
+    storage.others.append(lambda: theirs.append(suggested(second.ask())))
+    assert suggested(first.ask()) not in theirs
+    assert len(theirs) == 1

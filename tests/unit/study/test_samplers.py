@@ -7,7 +7,8 @@ from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
 from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
-from autoquant.study.samplers import is_structured, least_ratios_of, make_sampler, parse_sampler
+from autoquant.study.samplers import beliefs_of, is_structured, least_ratios_of, make_sampler, parse_sampler
+from tests.unit.study import layouts
 from tests.unit.study.test_sampler import a_layout, a_study
 
 
@@ -43,6 +44,13 @@ def test_a_sampler_of_the_users_own_is_taken_as_it_is() -> None:
     assert make_sampler(parse_sampler(own), a_layout(), seed=1) is own
 
 
+def test_a_structure_sampler_for_other_regions_is_refused() -> None:
+    own = StructureSampler(a_layout())
+    assert make_sampler(own, a_layout()) is own
+    with pytest.raises(UsageError, match="for other regions or schemes"):
+        make_sampler(own, layouts.a_layout())
+
+
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UsageError, match="the sampler is 'tpee', choose from: structure, tpe, "):
         parse_sampler("tpee")
@@ -71,3 +79,18 @@ def test_generic_samplers_know_no_least_ratios() -> None:
     assert least_ratios_of(structured) == structured.least_ratios
     assert list(least_ratios_of(RandomSampler())({})) == []
     assert list(least_ratios_of(None)({})) == []
+
+
+def test_generic_samplers_believe_what_was_measured() -> None:
+    assert beliefs_of(RandomSampler()) == beliefs_of(None) == {}
+
+
+def test_what_is_believed_is_said_by_number_of_the_trial() -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    assert beliefs_of(sampler) == {}
+    study = a_study(sampler, 20)
+    believed = beliefs_of(sampler)
+    assert list(believed) == list(range(19))  # the last one is learned with the next proposal
+    measured = [study.trials[number].values for number in believed]
+    assert [each.snr_db for each in believed.values()] == pytest.approx([snr for snr, _ in measured])
+    assert [each.ratios[0] for each in believed.values()] == pytest.approx([r for _, r in measured], abs=0.05)
