@@ -25,7 +25,7 @@ from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
-from autoquant.model.io import input_signatures, load_skeleton, non_tensors, output_dtypes
+from autoquant.model.io import files_of, input_signatures, load_skeleton, non_tensors, output_dtypes
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -196,6 +196,9 @@ class _Ports:
 
 def _ports(path: Path) -> _Ports:
     model = load_skeleton(path)
+    missing = next((file for file in files_of(path) if not file.is_file()), None)
+    if missing is not None:
+        raise ModelError(f"{path}: there is no {missing}, which holds external data; put all of them beside the model")
     for name in non_tensors(model.graph.input):
         raise ModelError(f"{path}: input '{name}' is no tensor, so that no data fit it; leave the model out")
     return _Ports(
@@ -319,7 +322,8 @@ def compare(
         )
         measured = joint.run()
     for key, reason in joint.lost.items():
-        raise ModelError(f"{paths[int(key)]}: {reason}; leave it out")
+        path = paths[int(key)]
+        raise ModelError(f"{path}: {reason.removeprefix(f'{path}: ')}; leave it out")
     return Comparison(
         models=paths,
         measured=(measured[REFERENCE], *(measured[str(index)] for index in range(1, len(paths)))),

@@ -13,7 +13,7 @@ from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import DataError, ModelError, SamplerError, TargetError
+from autoquant.errors import DataError, ModelError, OutputError, SamplerError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
 from autoquant.study.outlook import Outlook
@@ -171,7 +171,7 @@ class Trials:
             return self._run(n_trials) if self.regions else self._run_float()
         except KeyboardInterrupt:
             return "interrupted"
-        except (DataError, ModelError, SamplerError, TargetError) as error:
+        except (DataError, ModelError, OutputError, SamplerError, TargetError) as error:
             if not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations):
                 raise
             _LOG.error("%s", error)
@@ -251,7 +251,11 @@ class Trials:
         if outcome is None:
             return False
         evaluation = Evaluation(trial=trial, outcome=outcome)
-        self.study.tell(evaluation)
+        try:
+            self.study.tell(evaluation)
+        except SamplerError:  # it is kept all the same
+            self._remember(evaluation)
+            raise
         is_new = self._remember(evaluation)
         has_failed, follows_failure = isinstance(outcome, Failure), self._n_failed > 0
         self._n_failed = 0 if is_new else self._n_failed + has_failed

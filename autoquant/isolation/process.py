@@ -84,7 +84,7 @@ class Worker:
             return
         with temporary_files():
             self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
-            self._scratch = Scratch(memory_folder())
+            self._scratch = _make_scratch()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "autoquant.isolation.child"],  # whatever lies in the folder where it is begun
             stdin=subprocess.PIPE,
@@ -202,6 +202,14 @@ class Worker:
         self._errors.seek(self._n_old)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return " ".join(lines[-1].split())[:_LONGEST_REASON] if lines else ""
+
+
+def _make_scratch() -> Scratch:
+    """In memory, or among temporary files where none can be made there."""
+    try:
+        return Scratch(memory_folder())
+    except OSError:
+        return Scratch(None)
 
 
 def memory_folder() -> str | None:

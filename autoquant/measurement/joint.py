@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Footprint
-from autoquant.errors import MetricError, ModelError, TargetError
+from autoquant.errors import MetricError, ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
@@ -99,6 +99,7 @@ class JointMeasurement:
             ModelError: A file or the baseline cannot be opened or run.
             TargetError: The execution provider does not start.
             MetricError: A metric fails on the outputs of the baseline.
+            OutputError: There is no place for temporary files.
         """
         self._kept = list(self.files)
         self._collected = Collected(self._targets, self.setup.seed, self.division, self.has_quality)
@@ -107,6 +108,9 @@ class JointMeasurement:
         while number < self.n_sessions and (number == 0 or self._is_worth_another(number)):
             try:
                 self._session(number)
+            except OutputError as error:  # there is no place for the files of another process
+                self._end(number, error)
+                break
             except (WorkerLostError, ModelError, TargetError, MemoryError) as error:
                 if self._begins_anew(number, error):
                     continue

@@ -129,8 +129,8 @@ def _external_bytes(tensor: onnx.TensorProto, folder: Path) -> bytes:
 
 
 def _n_bytes(tensor: onnx.TensorProto) -> int:
-    """What the values of a tensor take; 0 for strings, which have no fixed size."""
-    if tensor.data_type in _UNSIZED:
+    """What the values of a tensor take; 0 for strings, which have no fixed size, and for types that onnx lacks."""
+    if tensor.data_type in _UNSIZED or tensor.data_type not in onnx.TensorProto.DataType.values():
         return 0
     n_bits = _PACKED_BITS.get(tensor.data_type) or 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     return (math.prod(tensor.dims) * n_bits + 7) // 8

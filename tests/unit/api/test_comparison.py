@@ -98,9 +98,18 @@ def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypa
 def test_external_data_are_left_to_the_processes_that_measure(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    path.with_name("weights.bin").unlink()
+    path.with_name("weights.bin").write_bytes(b"")
     assert _ports(path).outputs == ("y",)
-    with pytest.raises(ModelError, match=r"model\.onnx: onnxruntime cannot open it: .*weights\.bin"):
+    whole = saved(a_convnet(), tmp_path / "whole.onnx")
+    with pytest.raises(ModelError, match=r"^[^:]*model\.onnx: onnxruntime cannot open it: .*; leave it out$"):
+        compare([whole, path], [feed_of(a_convnet())])
+
+
+def test_external_data_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    path.with_name("weights.bin").unlink()
+    with pytest.raises(ModelError, match=r"model\.onnx: there is no .*weights\.bin, .*; put all of them beside"):
         compare([path, path], [feed_of(a_convnet())])
 
 

@@ -15,7 +15,7 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import TensorFormat
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import AutoquantError, DataError, ModelError, SamplerError, TargetError
+from autoquant.errors import AutoquantError, DataError, ModelError, OutputError, SamplerError, TargetError
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 from tests.unit.api.answers import IDS, Answers, some_trials
@@ -343,6 +343,36 @@ def test_a_sampler_that_cannot_go_on_ends_the_search_with_what_was_measured(
         assert trials.run(None) == expected
         assert "sampler Refusing cannot go on, put it right or give another one (ImportError: torch is" in caplog.text
     assert len(trials.study.evaluations) == n_most
+
+
+class Forgetting(RandomSampler):
+    """Fails after so many trials."""
+
+    def __init__(self, n_most: int) -> None:
+        super().__init__(seed=0)
+        self.n_most = n_most
+
+    def after_trial(self, study: object, trial: FrozenTrial, state: object, values: object) -> None:  # noqa: ARG002
+        if trial.number + 1 == self.n_most:
+            raise KeyError("after")
+
+
+def test_a_trial_after_which_the_sampler_fails_is_counted(tmp_path: Path) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=False, sampler=Forgetting(5))
+    assert trials.run(None) == "sampler"
+    assert trials.n_evaluations == len(trials.study.evaluations) == 5
+
+
+def test_where_the_process_that_measures_has_no_place_any_more_what_was_measured_is_kept(tmp_path: Path) -> None:
+    class Full(Answers):
+        def evaluate(self, *arguments: Any, **options: Any) -> Measurement | Failure | None:
+            if len(trials.study.evaluations) == 4:
+                raise OutputError("temporary files cannot be written")
+            return super().evaluate(*arguments, **options)
+
+    trials = some_trials(tmp_path, Full(), is_structured=False)
+    assert trials.run(None) == "lost"
+    assert len(trials.study.evaluations) == 4
 
 
 def test_less_time_is_kept_where_fewer_candidates_are_measured_again(tmp_path: Path) -> None:

@@ -351,3 +351,12 @@ def test_without_a_place_for_temporary_files_no_process_is_begun(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert worker.call("count") == 1
     worker.close()
+
+
+def test_where_no_folder_can_be_made_in_memory_one_among_temporary_files_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SCRATCH, str(tmp_path / "gone"))
+    worker = Worker(Servant)
+    assert worker.call("count") == 1
+    worker.close()

@@ -1,6 +1,7 @@
 """Files that fail, processes that are lost, and too many files for one."""
 
 import random
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,24 @@ def test_a_file_that_was_measured_is_not_lost_by_a_later_process(
     found = final.run()
     assert found.keys() == {"same", "other", REFERENCE}
     assert found["other"].latency["cpu-1t"].n_sessions == 1
+
+
+def test_what_was_measured_is_kept_where_a_later_process_has_no_place_for_its_files(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = measurement(files, n_sessions=3)
+    whole = JointMeasurement._session
+
+    def without_a_place_from_the_second_on(joint: JointMeasurement, number: int) -> None:
+        if number:
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        whole(joint, number)
+
+    monkeypatch.setattr(JointMeasurement, "_session", without_a_place_from_the_second_on)
+    found = final.run()
+    assert found.keys() == {"same", "other", REFERENCE}
+    assert found["other"].latency["cpu-1t"].n_sessions == 1
+    assert any("after 1 processes no further one could be measured: temporary files" in note for note in final.notes)
 
 
 @pytest.mark.parametrize("fault", ["lack", "crash"])

@@ -292,3 +292,10 @@ def test_a_tensor_that_is_cut_off_is_reported_where_onnx_does_not(tmp_path: Path
     name = model.graph.initializer[0].name
     with pytest.raises(ModelError, match=f"'{name}' is cut off"):
         load_model(path)
+
+
+def test_a_tensor_of_a_type_that_onnx_lacks_is_left_to_onnxruntime(tmp_path: Path) -> None:
+    model = a_convnet()
+    model.graph.initializer[0].data_type = 99
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    assert load_any(tmp_path / "model.onnx").graph.initializer[0].data_type == 99
