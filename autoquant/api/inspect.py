@@ -22,6 +22,7 @@ from autoquant.model.rewrite import (
     constants_as_initializers,
     from_bytes,
     has_named_nodes,
+    has_repeated_names,
     infer_shapes,
     inline_functions,
     name_nodes,
@@ -91,6 +92,8 @@ def inspect_model(
 def _inspect(path: Path, target: Target) -> Inspection:
     model = load_any(path)
     inlined = inline_functions(model)
+    if has_repeated_names(model):
+        open_session(path, target)  # which may refuse it, as other names would not be
     named = inlined if has_named_nodes(inlined) else name_nodes(_named_by_outputs(inlined))
     saturates = is_saturating(target)
     with temporary_files(), tempfile.TemporaryDirectory(prefix="autoquant-") as folder:

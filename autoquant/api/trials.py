@@ -208,9 +208,9 @@ class Trials:
     def _left(self) -> float:
         """Seconds for trials: what is left without the last measurement."""
         outcomes = [e.outcome for e in self.study.evaluations]
-        complete = [m for m in outcomes if isinstance(m, Measurement) and m.is_complete]
-        n_finalists, float_s = min(len(complete) + 1, self.n_finalists), sum(self.facts.float_s.values())
-        each_s = statistics.median([found.latency_s for found in complete] or [float_s])
+        likely = [m for m in outcomes if isinstance(m, Measurement) and m.is_complete and self._may_be_finalist(m)]
+        n_finalists, float_s = min(len(likely) + 1, self.n_finalists), sum(self.facts.float_s.values())
+        each_s = statistics.median([found.latency_s for found in likely] or [float_s])
         finish_s = self.deadline.finish_seconds(
             n_finalists,
             (float_s + n_finalists * each_s) / (1 + n_finalists),
@@ -222,6 +222,9 @@ class Trials:
         if self.is_refined and self.deadline.seconds is not None:
             finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
         return self.deadline.left - finish_s
+
+    def _may_be_finalist(self, found: Measurement) -> bool:
+        return self.study.objectives.has_size or min(latency.ratio for latency in found.latency.values()) < 1
 
     @property
     def first_seconds(self) -> float:

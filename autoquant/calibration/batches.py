@@ -275,6 +275,10 @@ def _check_array(array: Array, signature: InputSignature, where: str) -> None:
     if array.ndim != len(shape) or not fits:
         how = "transpose" if _is_transposed(array.shape, shape) else "reshape"
         raise DataError(f"{where}: its shape is {array.shape}, but the model's input is {_shape_text(shape)}, {how} it")
+    if dtype != "object" and not hasattr(np, dtype):
+        raise DataError(
+            f"{where}: the model's input is {dtype}, which numpy cannot hold, put a Cast before it and feed float32"
+        )
     if not _has_dtype(array, dtype):
         wanted = "str_" if dtype == "object" else dtype
         raise DataError(

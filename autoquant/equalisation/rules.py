@@ -219,7 +219,7 @@ def _linear(tracing: Tracing, node: Node) -> bool:
     if weight is None or not tracing.is_scalable(weight) or node.attributes.get("transA", 0):
         return node.op_type == "MatMul" and weight is None and _product(tracing, node)
     shape = graph.constant(weight).shape
-    if len(shape) < 2 or (node.op_type == "MatMul" and len(shape) != 2):
+    if len(shape) < 2 or 0 in shape or (node.op_type == "MatMul" and len(shape) != 2):
         return False
     labels, axis = tracing.of(node.inputs[0]), 1 if "Conv" in node.op_type else -1
     rank = graph.rank(node.outputs[0])

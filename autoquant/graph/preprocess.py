@@ -24,6 +24,7 @@ from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
     densify,
+    drop_inferable_types,
     drop_initializer_inputs,
     drop_unused_domains,
     free_dimensions,
@@ -146,9 +147,12 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
 
 
 def _plain(original: Model) -> Model:
-    """In the form that all else expects: no functions, dense initializers for constants, free dimensions unsized."""
+    """In the form that all else expects: no functions, dense initializers for constants, free dimensions unsized.
+
+    What the file says of shapes inside goes where it can be inferred, as onnxruntime runs files that say wrong ones.
+    """
     model = densify(inline_functions(open_dimensions(original)))
-    return constants_as_initializers(drop_initializer_inputs(model))
+    return drop_inferable_types(constants_as_initializers(drop_initializer_inputs(model)))
 
 
 def _apply(

@@ -21,12 +21,14 @@ __all__ = [
     "constants_as_initializers",
     "convert_opset",
     "densify",
+    "drop_inferable_types",
     "drop_initializer_inputs",
     "drop_unused_domains",
     "free_dimensions",
     "freeze",
     "from_bytes",
     "has_named_nodes",
+    "has_repeated_names",
     "infer_shapes",
     "inline_functions",
     "name_nodes",
@@ -226,6 +228,18 @@ def _constant_of(node: onnx.NodeProto) -> onnx.TensorProto | None:
     return None
 
 
+def drop_inferable_types(model: Model) -> Model:
+    """Without what is said of tensors inside of which ONNX infers the rank: shapes may be those of another batch."""
+    if not model.graph.value_info:
+        return model
+    copy = _copy(model)
+    del copy.graph.value_info[:]
+    inferred = infer_shapes(copy).graph
+    known = {v.name for v in (*inferred.value_info, *inferred.output) if v.type.tensor_type.HasField("shape")}
+    copy.graph.value_info.extend(v for v in model.graph.value_info if v.name not in known)
+    return copy
+
+
 def free_dimensions(model: Model) -> frozenset[str]:
     """Names of dynamic dimensions of the inputs."""
     return frozenset(d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param)
@@ -290,6 +304,12 @@ def infer_shapes(model: Model) -> Model:
 def has_named_nodes(model: Model) -> bool:
     """Whether every node has a name that is unique in its graph."""
     return all(_is_named(graph) for graph in _graphs(model.graph))
+
+
+def has_repeated_names(model: Model) -> bool:
+    """Whether two nodes of one graph have one name."""
+    named = ([node.name for node in graph.node if node.name] for graph in _graphs(model.graph))
+    return any(len(set(names)) < len(names) for names in named)
 
 
 def name_nodes(model: Model) -> Model:

@@ -85,6 +85,7 @@ class Study:
 
     Attributes:
         evaluations: All that were told, those of before first.
+        objectives: What trials are compared in.
         has_stopped: Whether the sampler has nothing left to propose.
     """
 
@@ -97,7 +98,7 @@ class Study:
         objectives: Objectives = DEFAULT_OBJECTIVES,
         bounds: Bounds = NO_BOUNDS,
     ) -> None:
-        self._space, self._objectives, self._bounds = space, objectives, bounds
+        self._space, self.objectives, self._bounds = space, objectives, bounds
         names = _value_names(objectives, n_targets)
         directions = [StudyDirection.MAXIMIZE if name == _SNR else StudyDirection.MINIMIZE for name in names]
         self._distributions: dict[str, BaseDistribution] = {
@@ -143,7 +144,7 @@ class Study:
 
     def _stopping(self, violations: Mapping[str, float]) -> dict[str, float]:
         """Those of demands that decide who stops others: neither on the latency, nor on an SNR that is an objective."""
-        without = {"latency_ratio", *(["snr_db"] if self._objectives.has_snr else [])}
+        without = {"latency_ratio", *(["snr_db"] if self.objectives.has_snr else [])}
         return {name: beyond for name, beyond in violations.items() if name not in without}
 
     def enqueue(self, assignment: Assignment) -> bool:
@@ -236,8 +237,8 @@ class Study:
         )
 
     def _values(self, measurement: Measurement) -> list[float]:
-        losses = self._objectives.losses(standing_of(measurement))
-        return [-losses[0], *losses[1:]] if self._objectives.has_snr else losses
+        losses = self.objectives.losses(standing_of(measurement))
+        return [-losses[0], *losses[1:]] if self.objectives.has_snr else losses
 
     def _constraints(self, measurement: Measurement) -> dict[str, float]:
         """An infinite SNR is so many decibels from what is demanded as JSON can spell."""

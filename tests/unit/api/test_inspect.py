@@ -123,3 +123,11 @@ def test_a_provider_that_compiles_graphs_is_refused(tmp_path: Path, monkeypatch:
     assert str(error.value) == (
         "execution provider 'cpu' compiles graphs and does not show what it runs; inspect the model with --ep cpu"
     )
+
+
+def test_names_that_repeat_are_refused_as_onnxruntime_refuses_them(tmp_path: Path) -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = "same"
+    with pytest.raises(AutoquantError, match=r"model\.onnx: onnxruntime cannot open it: .*same"):
+        inspect_model(saved(model, tmp_path / "model.onnx"))

@@ -384,6 +384,19 @@ def test_less_time_is_kept_where_fewer_candidates_are_measured_again(tmp_path: P
     assert one_s > many_s
 
 
+def test_no_time_is_kept_for_candidates_that_are_slower_than_float(tmp_path: Path) -> None:
+    class Slow(Answers):
+        def evaluate(self, *arguments: Any, **options: Any) -> Measurement | Failure | None:
+            found = super().evaluate(*arguments, **options)
+            assert isinstance(found, Measurement)
+            return replace(found, latency={name: latency.moved_to(1.2) for name, latency in found.latency.items()})
+
+    trials = some_trials(tmp_path, Slow(), is_structured=True)
+    trials.run(8)
+    trials.deadline = Deadline(600.0)
+    assert trials._left == pytest.approx(replace(trials, n_finalists=1)._left, abs=0.1)
+
+
 def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> None:
     class Failing(Answers):
         def evaluate(self, *_: Any, **__: Any) -> Failure:

@@ -415,3 +415,10 @@ def test_samples_of_one_model_are_checked_against_the_inputs_of_another_one() ->
         check_samples(samples, [MASK], role="evaluation")
     with pytest.raises(DataError, match=r"array 'image', sample 0: its shape is \(1, 3\)"):
         check_samples(samples, [InputSignature("image", "float32", (1, 4))], role="evaluation")
+
+
+def test_a_type_that_numpy_lacks_is_refused_with_what_can_be_done() -> None:
+    image = InputSignature("image", "bfloat16", (1, 3))
+    assert refused({"image": np.zeros((2, 3), np.float32)}, image).endswith(
+        "the model's input is bfloat16, which numpy cannot hold, put a Cast before it and feed float32"
+    )

@@ -267,3 +267,14 @@ def test_a_constant_that_is_not_finite_is_not_scaled() -> None:
     weight = np.full((4, 4, 1, 1), np.inf, np.float32)
     graph = Graph(model_of("(float[1,4,6,6] x) => (float[1,4,6,6] y)", body, {"w": weight}))
     assert trace(graph, RULES).n == 1
+
+
+def test_a_weight_without_elements_keeps_its_scale() -> None:
+    model = model_of(
+        "(float[1,8] x, float[1,K] e) => (float[1,4] y)",
+        "r = Relu(x) a = MatMul(r, w) z = MatMul(e, none) y = Add(a, z)",
+        {"w": floats(8, 4), "none": np.zeros((0, 4), np.float32)},
+    )
+    graph = Graph(model)
+    empty = next(i for i, node in enumerate(graph.nodes) if "none" in node.inputs)
+    assert empty not in {constant.node for constant in trace(graph, RULES).constants}

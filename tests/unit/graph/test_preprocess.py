@@ -437,3 +437,22 @@ def test_what_a_model_says_of_itself_outlives_preprocessing(path: Path) -> None:
     found = prepare(saved(model, path), [feed_of(model)]).graph.model
     assert (found.domain, found.model_version, found.doc_string) == ("org.example", 7, "A detector.")
     assert {entry.key: entry.value for entry in found.metadata_props} == {"names": "{0: 'cat'}", "stride": "32"}
+
+
+def test_shapes_inside_that_are_of_another_batch_are_inferred_anew(path: Path) -> None:
+    model = model_of("(float[N,3,8] x) => (float[N,3,4] y)", "r = Relu(x) y = MatMul(r, w)", {"w": floats(8, 4)})
+    del model.graph.value_info[:]
+    model.graph.value_info.append(helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, [8, 3, 8]))
+    feeds = feeds_of(1, 3, 8)
+    prepared = prepare(saved(model, path), feeds)
+    assert prepared.notes == ()
+    assert "Gemm" in op_types(prepared.graph.model)
+    assert_equals_original(prepared, feeds)
+
+
+def test_shapes_inside_that_cannot_be_inferred_stay(path: Path) -> None:
+    model = model_of("(float[2,8] x) => (float[2,8] y)", "g = com.microsoft.Gelu(x) y = Relu(g)")
+    del model.graph.value_info[:]
+    model.graph.value_info.append(helper.make_tensor_value_info("g", onnx.TensorProto.FLOAT, [2, 8]))
+    found = prepare(saved(model, path), feeds_of(2, 8)).graph
+    assert found.shape(TensorName("g")) == (2, 8)
