@@ -6,7 +6,6 @@ file in the last measurement (the mean over processes of the median over rounds)
 common, as another process runs otherwise, is taken out. Exit code 2: a folder is no finished run, or has no finalists.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from autoquant.api.folder import read_json
-from autoquant.errors import AutoquantError, UsageError
+from autoquant.errors import UsageError
 from autoquant.measurement.latency import REFERENCE
 from autoquant.study.belief import believed
 from autoquant.study.trust import believe
-from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.search.recorded import read_recorded
+from experiments.believe.document import markdown
+from experiments.search.recorded import main_of_runs, read_recorded
 
 __all__ = ["file_ratios", "main", "measure_believed", "render_believed"]
 
@@ -81,18 +80,7 @@ def _errors(said: Sequence[float], file: Sequence[float]) -> np.ndarray[Any, np.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read each run, write and print."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.search.believed", description=__doc__)
-    parser.add_argument("out", type=Path, help="JSON file")
-    parser.add_argument("runs", type=Path, nargs="+", help="folders that searches have written")
-    asked = parser.parse_args(arguments)
-    try:
-        part = new_part("experiments.search.believed") | {"runs": [measure_believed(folder) for folder in asked.runs]}
-    except AutoquantError as error:
-        print(f"experiments.search.believed: {error}", file=sys.stderr)
-        return 2
-    write_part(asked.out, "believed", part)
-    print(render_believed(read_document(asked.out)), end="")
-    return 0
+    return main_of_runs("believed", __doc__, measure_believed, render_believed, arguments)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ for what lies before it, in proportion to its share of the arithmetic, as if cut
 nothing; what lies beside it counts by the order of the regions. Exit code 2: a folder is no finished run.
 """
 
-import argparse
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,11 +22,10 @@ from autoquant.api.folder import read_json
 from autoquant.domain.measurement import State
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import N_FIRST
 from autoquant.study.layout import Layout
-from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.search.recorded import read_recorded
+from experiments.believe.document import markdown
+from experiments.search.recorded import main_of_runs, read_recorded
 
 __all__ = ["main", "measure_probes", "render_probes"]
 
@@ -97,18 +95,7 @@ def render_probes(document: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read each run, write and print."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.search.probes", description=__doc__)
-    parser.add_argument("out", type=Path, help="JSON file")
-    parser.add_argument("runs", type=Path, nargs="+", help="folders that searches have written")
-    asked = parser.parse_args(arguments)
-    try:
-        part = new_part("experiments.search.probes") | {"runs": [measure_probes(folder) for folder in asked.runs]}
-    except AutoquantError as error:
-        print(f"experiments.search.probes: {error}", file=sys.stderr)
-        return 2
-    write_part(asked.out, "probes", part)
-    print(render_probes(read_document(asked.out)), end="")
-    return 0
+    return main_of_runs("probes", __doc__, measure_probes, render_probes, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A run that ``autoquant search`` has written, as the models of its sampler saw it."""
 
-from collections.abc import Mapping
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,16 @@ from autoquant.api.folder import read_json
 from autoquant.api.warm import EarlierRun, read_warm_start
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.scheme import Scheme
-from autoquant.errors import UsageError
+from autoquant.errors import AutoquantError, UsageError
 from autoquant.graph.regions import borders
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 from autoquant.study.layout import Layout
 from autoquant.study.observed import is_measured, observe, snr_errors_of
 from autoquant.study.surrogate import Observations
+from experiments.believe.document import new_part, read_document, write_part
 
-__all__ = ["Recorded", "read_recorded"]
+__all__ = ["Recorded", "main_of_runs", "read_recorded"]
 
 _STUDY = "autoquant"
 
@@ -128,3 +131,37 @@ def _about(document: Mapping[str, Any]) -> dict[str, Any]:
         **{key: asked[key] for key in ("sampler", "seed", "seconds", "trials", "space")},
         **{key: environment[key] for key in ("id", "cpu", "load_1min", "versions")},
     }
+
+
+def main_of_runs(
+    name: str,
+    description: str | None,
+    measure: Callable[[Path], Mapping[str, Any]],
+    render: Callable[[Mapping[str, Any]], str],
+    arguments: Sequence[str] | None,
+) -> int:
+    """``python -m experiments.search.NAME OUT.json RUN [RUN ...]``: measure each run, write and print.
+
+    Args:
+        name: Of the module, and of the part of OUT.json.
+        description: Of the command.
+        measure: What a part has in ``runs`` of a folder that a search has written.
+        render: Markdown of the document.
+        arguments: Of the command.
+
+    Returns:
+        The exit code.
+    """
+    module = f"experiments.search.{name}"
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("out", type=Path, help="JSON file")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders that searches have written")
+    asked = parser.parse_args(arguments)
+    try:
+        part = new_part(module) | {"runs": [measure(folder) for folder in asked.runs]}
+    except AutoquantError as error:
+        print(f"{module}: {error}", file=sys.stderr)
+        return 2
+    write_part(asked.out, name, part)
+    print(render(read_document(asked.out)), end="")
+    return 0
