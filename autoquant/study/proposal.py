@@ -1,6 +1,6 @@
 """What trials that are not finished run: schemes that are fixed, and what a sampler proposed for the others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 
 from autoquant.study.layout import Codes, Layout
 
-__all__ = ["Fixed", "asked_for", "publish"]
+__all__ = ["Fixed", "asked_for", "is_taken", "publish"]
 
 _ATTRIBUTE = "autoquant:proposal"
 _UNKNOWN = -1
@@ -70,6 +70,16 @@ def asked_for(layout: Layout, trial: FrozenTrial) -> Codes | None:
     said = _codes(layout, _said(trial))
     codes = np.where(said == _UNKNOWN, _published(layout, trial), said)
     return None if (codes == _UNKNOWN).any() else codes
+
+
+def is_taken(
+    layout: Layout, study: optuna.Study, trial: FrozenTrial, codes: Codes, before: Sequence[FrozenTrial]
+) -> bool:
+    """Whether a trial of another process that was not finished before has these schemes too."""
+    finished = {other.number for other in before if other.state.is_finished()} | {trial.number}
+    others = [other for other in study.get_trials(deepcopy=False) if other.number not in finished]
+    asked = (asked_for(layout, other) for other in others)
+    return any(each is not None and np.array_equal(each, codes) for each in asked)
 
 
 def _said(trial: FrozenTrial) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.moves import unseen
 from autoquant.study.observed import Reader, Told, effective, snr_errors_of
 from autoquant.study.outlook import Outlook, Pace, Promise
-from autoquant.study.proposal import Fixed, asked_for, publish
+from autoquant.study.proposal import Fixed, is_taken, publish
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -197,16 +197,9 @@ class StructureSampler(BaseSampler):
                 proposal = self._proposal(study, trial, search_space, trials, fixed)
                 codes = self._layout.encode(proposal)
                 publish(study, trial, codes)
-                if not self._is_taken(study, trial, codes, trials):
+                if not is_taken(self._layout, study, trial, codes, trials):
                     break
         return {region: scheme for region, scheme in proposal.items() if region in search_space}
-
-    def _is_taken(self, study: optuna.Study, trial: FrozenTrial, codes: Codes, before: Sequence[FrozenTrial]) -> bool:
-        """Whether a trial of another process that was not finished before has these schemes too."""
-        finished = {other.number for other in before if other.state.is_finished()} | {trial.number}
-        others = [other for other in study.get_trials(deepcopy=False) if other.number not in finished]
-        asked = (asked_for(self._layout, other) for other in others)
-        return any(each is not None and np.array_equal(each, codes) for each in asked)
 
     def _proposal(
         self,
