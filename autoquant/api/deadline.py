@@ -12,9 +12,9 @@ __all__ = [
     "MOST_SHARE",
     "N_FINALISTS",
     "REFINE_SHARE",
-    "WRITING_S",
     "Deadline",
     "longest_seconds",
+    "writing_seconds",
 ]
 
 _FINISH_SHARE = 0.3
@@ -27,8 +27,8 @@ _WRITTEN_BYTES_PER_S = 1.5e8
 """Rough: it only decides how much time is kept, and how many finalists are begun."""
 _STARTING_S = 0.5
 """Of a fresh process."""
-WRITING_S = 2.0
-"""For what follows the last measurement: tables, the report."""
+_WRITING_S, _WRITING_EACH_S = 0.5, 2e-3
+"""For what follows the last measurement, tables and the report, and of each evaluation in them."""
 N_FINALISTS = 20
 LEAST_TRIAL_S, _PATIENCE = 20.0, 20.0
 """A candidate may take this long, or so many times what the first one should take, where the user does not say."""
@@ -43,6 +43,11 @@ def longest_seconds(first_s: float) -> float:
         first_s: What the first one should take.
     """
     return max(LEAST_TRIAL_S, _PATIENCE * first_s)
+
+
+def writing_seconds(n_evaluations: int) -> float:
+    """What is kept for what follows the last measurement, where there are so many evaluations to be told of."""
+    return _WRITING_S + _WRITING_EACH_S * n_evaluations
 
 
 @dataclass(slots=True)
@@ -100,6 +105,7 @@ class Deadline:
         costs: FileCosts,
         size_bytes: int,
         *,
+        n_evaluations: int = 0,
         is_refined: bool = False,
         is_rough: bool = False,
     ) -> float:
@@ -110,13 +116,14 @@ class Deadline:
             latency_s: Seconds of an inference on all targets, in the mean of float and finalists.
             costs: Of each file.
             size_bytes: Of a file.
+            n_evaluations: So far.
             is_refined: Whether each finalist has a second version, of which outputs are compared alone.
             is_rough: Whether it may be as short as it can be.
         """
         n_written = min(n_finalists, N_FINALISTS)
-        writing_s = size_bytes / _WRITTEN_BYTES_PER_S
+        writing_s, reporting_s = size_bytes / _WRITTEN_BYTES_PER_S, writing_seconds(n_evaluations)
         each, n_processes = costs.seconds(latency_s, is_rough=is_rough) + writing_s, 1 if is_rough else LEAST_SESSIONS
-        wanted = (1 + n_written) * each + n_processes * _STARTING_S + WRITING_S  # float is measured with them
+        wanted = (1 + n_written) * each + n_processes * _STARTING_S + reporting_s  # float is measured with them
         if is_refined:
             wanted += n_written * (costs.judging_seconds(latency_s) + writing_s)
-        return min(wanted, _FINISH_SHARE * self.seconds + WRITING_S if self.seconds is not None else wanted)
+        return min(wanted, _FINISH_SHARE * self.seconds + reporting_s if self.seconds is not None else wanted)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
-from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline
+from autoquant.api.deadline import N_FINALISTS, Deadline, writing_seconds
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
@@ -76,12 +76,13 @@ class Delivery:
         self.tell("refine" if is_refined else "finish")
         float_path = self._write_float()
         save_model(self.prepared.graph.model, self.folder.path / PREPARED)
-        finalists = self._write_finalists(evaluations, deadline)
+        end = time.perf_counter() + deadline.left - writing_seconds(len(evaluations))
+        finalists = self._write_finalists(evaluations, end)
         files = {name: finalist.path for name, finalist in finalists.items()}
         _LOG.info("%d finalists", len(files))
         if is_refined:
             self.tell("finish")
-        measured, is_late = self._measure(finalists, time.perf_counter() + deadline.left - WRITING_S)
+        measured, is_late = self._measure(finalists, end)
         baseline = measured.pop(REFERENCE)
         within = {
             name: found for name, found in measured.items() if keeps_drops(found.judged.metrics, self.bounds.max_drops)
@@ -110,7 +111,7 @@ class Delivery:
             objectives=self.objectives.goals,
         )
 
-    def _write_finalists(self, evaluations: Sequence[Evaluation], deadline: Deadline) -> dict[str, Finalist]:
+    def _write_finalists(self, evaluations: Sequence[Evaluation], end: float) -> dict[str, Finalist]:
         float_bytes = size_bytes_of(self.prepared.source)
         chosen = choose_finalists(
             evaluations,
@@ -121,7 +122,7 @@ class Delivery:
             believed=self.believed,
         )
         float_s = sum(self.facts.float_s.values())
-        written = self.finalists.write(chosen, deadline, float_s=float_s, costs=self.costs)
+        written = self.finalists.write(chosen, end, float_s=float_s, costs=self.costs)
         n_written = sum(finalist.plain is None for finalist in written.values())
         has_failed = any(note.startswith(ENDED) for note in self.notes)
         is_full = self.finalists.ingredients.definition.accuracy is Accuracy.FULL

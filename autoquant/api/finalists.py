@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from autoquant.api.deadline import WRITING_S, Deadline
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
@@ -108,7 +107,7 @@ class Finalists:
     def write(
         self,
         chosen: Sequence[Evaluation],
-        deadline: Deadline,
+        end: float,
         *,
         float_s: float,
         costs: FileCosts,
@@ -119,7 +118,7 @@ class Finalists:
 
         Args:
             chosen: The most important first.
-            deadline: Of the search.
+            end: ``time.perf_counter()`` at which their measurement should end.
             float_s: Seconds of an inference of the float model on all targets.
             costs: Of each file.
         """
@@ -132,7 +131,7 @@ class Finalists:
                 is_refining = self.refine is not None and not self.refine.is_over
                 twice = [*refined, latencies[-1]] if is_refining else refined
                 needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW_FINALISTS)
-                if number > 1 and deadline.left < needed + writing_s + WRITING_S:
+                if number > 1 and end - time.perf_counter() < needed + writing_s:
                     break
                 start, once_s = time.perf_counter(), self._once_s
                 versions = dict(self._versions(evaluation))

@@ -29,7 +29,7 @@ __all__ = ["Preparing"]
 _Form = tuple[Form, bool]
 """Of the float model, and whether biases are corrected where the space says nothing of them."""
 
-_CALIBRATION_SHARE = 0.25
+_CALIBRATION_SHARE = 0.15
 _FORMS_SHARE = 0.05
 """Of the budget, for the recipes by which forms are compared."""
 _FORM_PATIENCE_S, _FORM_PATIENCE = 1.0, 3.0

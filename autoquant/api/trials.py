@@ -216,6 +216,7 @@ class Trials:
             (float_s + n_finalists * each_s) / (1 + n_finalists),
             self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
             self.size_bytes,
+            n_evaluations=len(outcomes),
             is_refined=self.is_refined,
             is_rough=not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations),
         )

@@ -166,8 +166,7 @@ class _Bins:
     def error(self, calibration_range: CalibrationRange, tensor_format: TensorFormat) -> float:
         """Summed squared error of all values."""
         step, lowest, highest = _grid(calibration_range, tensor_format)
-        n_left = np.clip(np.round(self.left / step), lowest, highest)
-        n_right = np.clip(np.round(self.right / step), lowest, highest)
+        n_left, n_right = (np.clip(np.rint(ends / step), lowest, highest) for ends in (self.left, self.right))
         to_left, to_right = self.left - n_left * step, self.right - n_right * step
         # Mean of (x - Q(x))^2 over a bin. With both ends at one grid point it is that of a parabola, even where the
         # bin is a point; else the integral has step^3 / 12 more for each grid point that the bin passes.

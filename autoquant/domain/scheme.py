@@ -50,12 +50,12 @@ class DType(StrEnum):
     @property
     def lowest(self) -> int:
         """Smallest integer that can be stored."""
-        return int(np.iinfo(self.numpy).min)
+        return -(1 << (self.bits - 1)) if self.is_signed else 0
 
     @property
     def highest(self) -> int:
         """Largest integer that can be stored."""
-        return int(np.iinfo(self.numpy).max)
+        return (1 << (self.bits - self.is_signed)) - 1
 
 
 class Granularity(StrEnum):

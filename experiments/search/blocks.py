@@ -176,6 +176,7 @@ class Budget(Deadline):
         costs: FileCosts,  # noqa: ARG002
         size_bytes: int,  # noqa: ARG002
         *,
+        n_evaluations: int = 0,  # noqa: ARG002
         is_refined: bool = False,  # noqa: ARG002
         is_rough: bool = False,  # noqa: ARG002
     ) -> float:

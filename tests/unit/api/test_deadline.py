@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoquant.api.deadline import N_FINALISTS, WRITING_S, Deadline, longest_seconds
+from autoquant.api.deadline import N_FINALISTS, Deadline, longest_seconds, writing_seconds
 from autoquant.measurement.costs import FileCosts
 
 COSTS = FileCosts(n_samples=32, opening_s=0.1)
@@ -43,8 +43,8 @@ def test_phases_are_counted_together_even_if_they_fail() -> None:
 def test_the_end_takes_what_all_finalists_need_and_at_most_a_share(latency_s: float, size_bytes: int) -> None:
     wanted = a_deadline(None).finish_seconds(N_FINALISTS, latency_s, COSTS, size_bytes)
     kept = a_deadline(100).finish_seconds(N_FINALISTS, latency_s, COSTS, size_bytes)
-    assert wanted > WRITING_S + N_FINALISTS * 3 * 0.1
-    assert kept == min(wanted, 30 + WRITING_S)
+    assert wanted > writing_seconds(0) + N_FINALISTS * 3 * 0.1
+    assert kept == min(wanted, 30 + writing_seconds(0))
 
 
 def test_more_work_at_the_end_keeps_more_time() -> None:
@@ -56,7 +56,13 @@ def test_more_work_at_the_end_keeps_more_time() -> None:
 
 def test_few_finalists_need_less_time_and_more_than_can_be_measured_no_more() -> None:
     few, many, most = (a_deadline(None).finish_seconds(n, 0.01, COSTS, 10**6) for n in (2, N_FINALISTS, 500))
-    assert WRITING_S < few < many == most
+    assert writing_seconds(0) < few < many == most
+
+
+def test_reports_of_many_evaluations_take_longer() -> None:
+    few, many = (a_deadline(None).finish_seconds(2, 0.01, COSTS, 10**6, n_evaluations=n) for n in (10, 1000))
+    assert many - few == pytest.approx(writing_seconds(1000) - writing_seconds(10))
+    assert writing_seconds(1000) > writing_seconds(10)
 
 
 def test_a_second_version_of_each_finalist_is_run_and_not_timed() -> None:

@@ -8,7 +8,6 @@ import onnx
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Finalist, Finalists, Refine, Refined
 from autoquant.api.folder import RunFolder
@@ -117,11 +116,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def written(
-    ingredients: Ingredients, folder: RunFolder, refine: Refine | None, n: int = 2, seconds: float | None = None
+    ingredients: Ingredients, folder: RunFolder, refine: Refine | None, n: int = 2, end: float = math.inf
 ) -> dict[str, Finalist]:
     finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=refine, folder=folder)
-    deadline = Deadline(seconds, _start=0.0)
-    return finalists.write(evaluations(ingredients, n), deadline, float_s=0.001, costs=COSTS)
+    return finalists.write(evaluations(ingredients, n), end, float_s=0.001, costs=COSTS)
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -187,7 +185,7 @@ def test_what_the_first_refinement_does_once_is_not_expected_of_the_next_one(
     ingredients: Ingredients, folder: RunFolder, clock: Clock, tells: bool, n_refined: int
 ) -> None:
     refining = Refining(ingredients, clock, first_s=60.0, tells=tells)
-    assert len(written(ingredients, folder, refining, seconds=100.0)) == 2 * n_refined
+    assert len(written(ingredients, folder, refining, end=98.0)) == 2 * n_refined
     assert len(refining.asked) == n_refined
 
 
@@ -195,7 +193,7 @@ def test_no_time_is_kept_for_second_versions_that_will_not_come(
     ingredients: Ingredients, folder: RunFolder, clock: Clock
 ) -> None:
     found = {
-        n_most: list(written(ingredients, folder, Refining(ingredients, clock, 0.0, n_most=n_most), n=5, seconds=4.8))
+        n_most: list(written(ingredients, folder, Refining(ingredients, clock, 0.0, n_most=n_most), n=5, end=2.8))
         for n_most in (1, 5)
     }
     assert found[1] == ["t0000", "t0000-refined", "t0001", "t0002", "t0003", "t0004"]
@@ -207,15 +205,15 @@ def test_the_first_finalist_is_written_whatever_the_time_and_no_other_one_then(
 ) -> None:
     clock.now = 100.0
     refining = Refining(ingredients, clock)
-    assert list(written(ingredients, folder, refining, seconds=100.0)) == ["t0000", "t0000-refined"]
+    assert list(written(ingredients, folder, refining, end=98.0)) == ["t0000", "t0000-refined"]
     assert refining.is_closed
 
 
-@pytest.mark.parametrize(("seconds", "n_written"), [(2.3, 1), (2.45, 2), (2.6, 3), (4.0, 3), (4.3, 4), (4.7, 5)])
+@pytest.mark.parametrize(("end", "n_written"), [(0.3, 1), (0.45, 2), (0.6, 3), (2.0, 3), (2.3, 4), (2.7, 5)])
 def test_a_few_finalists_are_written_for_one_process_and_more_only_for_several(
-    ingredients: Ingredients, folder: RunFolder, clock: Clock, seconds: float, n_written: int
+    ingredients: Ingredients, folder: RunFolder, clock: Clock, end: float, n_written: int
 ) -> None:
-    assert len(written(ingredients, folder, None, n=5, seconds=seconds)) == n_written
+    assert len(written(ingredients, folder, None, n=5, end=end)) == n_written
 
 
 def test_roundings_are_named_that_some_weight_took(ingredients: Ingredients, folder: RunFolder) -> None:
@@ -239,6 +237,6 @@ def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients,
     outcome = evaluation.outcome
     assert isinstance(outcome, Measurement)
     equal = replace(evaluation, outcome=replace(outcome, quality=replace(outcome.quality, per_output={"y": math.inf})))
-    found = finalists.write([equal], Deadline(None), float_s=0.001, costs=COSTS)
+    found = finalists.write([equal], math.inf, float_s=0.001, costs=COSTS)
     said = json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"], parse_constant=pytest.fail)
     assert said["snr_db"] == 200
