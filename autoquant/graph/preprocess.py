@@ -17,7 +17,7 @@ from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
-from autoquant.model.io import load_model, model_digest, output_dtypes, sha256_of
+from autoquant.model.io import inputs_with_default, load_model, model_digest, output_dtypes, sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     Model,
@@ -102,7 +102,8 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
             reasons[attempt] = str(error)
             continue
         if keeps_outputs(model, difference):
-            return _prepared(path, model, difference, tuple(_notes(model, attempt, difference, reasons)))
+            notes = *_default_notes(original), *_notes(model, attempt, difference, reasons)
+            return _prepared(path, model, difference, notes)
         reasons[attempt] = f"outputs differ ({difference:.1f} dB)"
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
@@ -185,6 +186,13 @@ def _typed(model: Model) -> Model:
     # of scalars and of unknown shapes it says the same
     floats = {output.name: output.shape or None for output in session.get_outputs() if output.type == "tensor(float)"}
     return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
+
+
+def _default_notes(original: Model) -> Iterator[str]:
+    names = inputs_with_default(original)
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        yield f"inputs that the model has values for are constants of delivered models: '{names[0]}'{more}"
 
 
 def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[_Attempt, str]) -> Iterator[str]:

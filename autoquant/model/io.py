@@ -19,6 +19,7 @@ from autoquant.errors import DiskFullError, ModelError, OutputError
 __all__ = [
     "files_of",
     "input_signatures",
+    "inputs_with_default",
     "load_any",
     "load_model",
     "load_skeleton",
@@ -43,6 +44,8 @@ _PACKED_BITS = {
 _UNSIZED = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
 _LARGEST_BYTES = 2**31
 """What protobuf can hold, and every candidate is one message."""
+_INITIALIZERS_ARE_NO_INPUTS = 4
+"""Version of the IR from which on initializers need not be listed as inputs."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -161,6 +164,14 @@ def input_signatures(model: onnx.ModelProto) -> tuple[InputSignature, ...]:
     """The inputs that a user feeds: graph inputs that are no initializers."""
     constants = {t.name for t in model.graph.initializer}
     return tuple(_signature(value) for value in model.graph.input if value.name not in constants)
+
+
+def inputs_with_default(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Inputs that may be left out, as there are initializers for them; in older files all initializers are inputs."""
+    if model.ir_version < _INITIALIZERS_ARE_NO_INPUTS:
+        return ()
+    constants = {t.name for t in model.graph.initializer}
+    return tuple(value.name for value in model.graph.input if value.name in constants)
 
 
 def _signature(value: onnx.ValueInfoProto) -> InputSignature:

@@ -313,12 +313,16 @@ def has_repeated_names(model: Model) -> bool:
 
 
 def name_nodes(model: Model) -> Model:
-    """Every node with a name that is unique in its graph, and no end as onnxruntime appends; one that is so stays."""
+    """Every node with a name that is unique in its graph, and no end as onnxruntime appends; one that is so stays.
+
+    Where a node has none it is called as its first output, which stays whatever a quantizer puts around it; in bodies
+    after its operator.
+    """
     if has_named_nodes(model) and not any(SUFFIX.search(n.name) for graph in _graphs(model.graph) for n in graph.node):
         return model
     copy = _copy(model)
     for graph in _graphs(copy.graph):
-        _name(graph)
+        _name(graph, by_output=graph is copy.graph)
     return copy
 
 
@@ -333,12 +337,13 @@ def _is_named(graph: onnx.GraphProto) -> bool:
     return len({node.name for node in graph.node} - {""}) == len(graph.node)
 
 
-def _name(graph: onnx.GraphProto) -> None:
+def _name(graph: onnx.GraphProto, *, by_output: bool) -> None:
     taken = {node.name for node in graph.node}
     seen = {""}
     for i, node in enumerate(graph.node):
         if node.name in seen or SUFFIX.search(node.name):
-            name = f"{node.name}_" if SUFFIX.search(node.name) else node.name or f"{node.op_type}_{i}"
+            own = node.name or (next(iter(node.output), "") if by_output else "")
+            name = f"{own}_" if SUFFIX.search(own) else own or f"{node.op_type}_{i}"
             while name in taken or SUFFIX.search(name):
                 name = f"{name}_" if SUFFIX.search(f"{name}_{i}") else f"{name}_{i}"
             node.name = name

@@ -11,6 +11,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from autoquant import AutoquantError, Target, inspect_model
 from autoquant.errors import TargetError
 from autoquant.inspection.kernels import Runs
+from autoquant.model.rewrite import name_nodes
 from tests.compiling import compile_graphs
 from tests.models import Array, a_convnet, a_quantized_chain, in_a_function, saved
 from tests.quantized import quantized_by_recipe
@@ -46,6 +47,20 @@ def test_nodes_without_names_are_told_apart(tmp_path: Path) -> None:
     convs = [node for node in found.nodes if node.op_type == "Conv"]
     assert len({node.name for node in convs}) == 3
     assert {node.runs for node in convs} == {Runs.INTEGER}
+
+
+def test_nodes_without_names_are_found_in_what_a_search_made_of_them(tmp_path: Path) -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = ""
+    named = name_nodes(model)
+    recipe = saved(quantized_by_recipe(named, tmp_path, QuantFormat.QDQ, QuantType.QUInt8), tmp_path / "recipe.onnx")
+    found, expected = (
+        inspect_model(recipe, against=saved(one, tmp_path / "float.onnx")).comparison for one in (model, named)
+    )
+    assert found == expected
+    assert found is not None
+    assert ("Conv", Runs.INTEGER, 3) in {(fate.op_type, fate.runs, fate.n_nodes) for fate in found.fates}
 
 
 @pytest.mark.parametrize(

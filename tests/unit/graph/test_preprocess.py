@@ -456,3 +456,13 @@ def test_shapes_inside_that_cannot_be_inferred_stay(path: Path) -> None:
     model.graph.value_info.append(helper.make_tensor_value_info("g", onnx.TensorProto.FLOAT, [2, 8]))
     found = prepare(saved(model, path), feeds_of(2, 8)).graph
     assert found.shape(TensorName("g")) == (2, 8)
+
+
+@pytest.mark.parametrize(("ir_version", "n_notes"), [(3, 0), (10, 1)])
+def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, tmp_path: Path) -> None:
+    model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
+    model.ir_version = ir_version
+    prepared = prepare(saved(model, tmp_path / "model.onnx"), [{"x": floats(4)}])
+    assert (
+        prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes
+    )

@@ -269,7 +269,7 @@ def test_unnamed_and_equally_named_nodes_get_unique_names_and_others_keep_theirs
     names = [node.name for node in name_nodes(model).graph.node]
     assert len(set(names)) == len(names)
     assert all(names)
-    assert names[:6] == ["Conv_0_0", "twin", "twin_2", "Relu_3", "Conv_0", "own"]
+    assert names[:6] == ["a", "twin", "twin_2", "b_relu", "Conv_0", "own"]
     assert names == [node.name for node in name_nodes(model).graph.node]
     assert (has_named_nodes(model), has_named_nodes(name_nodes(model))) == (False, True)
 
