@@ -18,10 +18,8 @@ from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
-from autoquant.domain.statistics import Statistics
 from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import keeps_outputs
-from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 
 __all__ = ["Preparing"]
@@ -84,11 +82,14 @@ class Preparing:
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
-            if self.earlier is None:
-                seconds = _CALIBRATION_SHARE * self.configuration.budget.limit_s
-                statistics = self._calibrate(prepared, definition, None, seconds=seconds)
-            else:
-                statistics = self._calibrate(prepared, definition, self.earlier.n_calibration_samples)
+            statistics = steps.calibrate(
+                prepared,
+                samples,
+                space=definition,
+                cache_folder=asked.cache,
+                seconds=math.inf if self.earlier else _CALIBRATION_SHARE * asked.budget.limit_s,
+                n_samples=self.earlier.n_calibration_samples if self.earlier else None,
+            )
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
@@ -196,9 +197,15 @@ class Preparing:
             if self.earlier is None and not keeps_outputs(prepared.graph.model, prepared.difference_db):
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
-            n_samples = plain.statistics.n_samples
-            statistics = self._calibrate(prepared, plain.definition, n_samples, seconds=seconds)
-            if statistics.n_samples < n_samples:
+            statistics = steps.recalibrate(
+                prepared,
+                self.data.calibration,
+                plain.statistics,
+                found.tensors,
+                cache_folder=self.configuration.cache,
+                seconds=seconds,
+            )
+            if statistics is None:
                 return None, "there was no time for another calibration"
             is_equal = prepared.difference_db == math.inf
             kept = (
@@ -260,23 +267,6 @@ class Preparing:
         if rounder.note is not None and rounder.note not in self.notes:
             self.notes.append(rounder.note)
         return replace(plain, rounder=rounder)
-
-    def _calibrate(
-        self,
-        prepared: PreparedModel,
-        definition: SpaceDefinition,
-        n_samples: int | None,
-        *,
-        seconds: float = math.inf,
-    ) -> Statistics:
-        return steps.calibrate(
-            prepared,
-            self.data.calibration,
-            space=definition,
-            cache_folder=self.configuration.cache,
-            seconds=seconds,
-            n_samples=n_samples,
-        )
 
 
 def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:

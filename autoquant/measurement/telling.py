@@ -5,11 +5,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import polygamma
 
 __all__ = ["TellingSamples"]
 
 Floats = npt.NDArray[np.float64]
 _N_LEARNED = 4
+_LEAST_SAMPLES = 2
+_GAMMA_SHAPES = np.geomspace(1e4, 0.05, 400)
+"""Of gamma distributions: from hardly any variance to much more than the square of one normal number has (0.5)."""
+_LOG_VARIANCES = polygamma(1, _GAMMA_SHAPES)
+_TO_DB = 10 / math.log(10)
 
 
 @dataclass(slots=True)
@@ -28,6 +34,7 @@ class TellingSamples:
     n_outputs: int
     _learned: list[Floats] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)
+    _shapes: list[float] = field(default_factory=list)
 
     @property
     def is_known(self) -> bool:
@@ -52,6 +59,7 @@ class TellingSamples:
         self._learned.append(shares)
         if self.is_known:
             self._order = [int(i) for i in np.argsort(-self._mean().max(axis=1), kind="stable")]
+            self._shapes = [_shape(np.stack(self._learned)[:, :, output]) for output in range(self.n_outputs)]
 
     def shares(self, n: int) -> Floats:
         """Expected share of each output's noise in the first ``n`` samples of the order, shape (n_outputs,)."""
@@ -75,18 +83,45 @@ class TellingSamples:
         """How far other samples may lead elsewhere for this candidate alone, a standard deviation in dB.
 
         Candidates whose noise lies in the samples where that of all others does are lucky and unlucky together; what
-        departs from that is their own; 0 until enough candidates were seen.
+        departs from that is their own. It is seen in this candidate's noise, and in how much that of single samples
+        differs from candidate to candidate; the larger one counts. The first says nothing where one sample holds all
+        of the noise, and too little of a candidate that has little in all of them, by luck; 0 until enough candidates
+        were seen.
 
         Args:
             noise: Of a candidate in the first samples of the order, shape (n,).
             output: Number of the output.
+
+        References:
+            Bartlett, Kendall, "The Statistical Analysis of Variance-Heterogeneity and the Logarithmic Transformation",
+            1946: the variance of the logarithm of a power; Satterthwaite, "An Approximate Distribution of Estimates of
+            Variance Components", 1946: of a sum of unequal ones.
         """
         n, total = len(noise), noise.sum()
         if not self.is_known or n < 2 or not 0 < total < math.inf:
             return 0.0
         expected = np.maximum(self._mean()[self._order[:n], output], 1e-9)
-        departures = noise / total - expected / expected.sum()
-        return float(10 / math.log(10) * np.sqrt(n / (n - 1) * np.square(departures).sum()))
+        expected /= expected.sum()
+        own = math.sqrt(n / (n - 1) * np.square(noise / total - expected).sum())
+        usual = math.sqrt(polygamma(1, self._shapes[output] / np.square(expected).sum()))
+        return _TO_DB * max(own, usual)
 
     def _mean(self) -> Floats:
         return np.asarray(np.mean(self._learned, axis=0))
+
+
+def _shape(shares: Floats) -> float:
+    """Of the gamma distribution of one sample's noise over candidates: half its degrees of freedom.
+
+    From the logarithms, without what a candidate's samples have in common and what candidates have in common in a
+    sample; infinite where nothing is left of them.
+
+    Args:
+        shares: Of each candidate's noise in each sample; shape (candidates, n).
+    """
+    logs = np.log(shares[:, (shares > 0).all(axis=0)])
+    if logs.shape[1] < _LEAST_SAMPLES:
+        return math.inf
+    logs = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
+    variance = np.square(logs).sum() / ((len(logs) - 1) * (logs.shape[1] - 1))
+    return float(np.interp(variance, _LOG_VARIANCES, _GAMMA_SHAPES)) if variance > _LOG_VARIANCES[0] else math.inf

@@ -2,7 +2,7 @@
 
 from autoquant.api.steps.biases import observe_shifts
 from autoquant.api.steps.caching import trim_cache, user_cache
-from autoquant.api.steps.calibration import calibrate
+from autoquant.api.steps.calibration import calibrate, recalibrate
 from autoquant.api.steps.candidates import build, builder_of, own_errors, planner_of, probe_residual_norms, ranges_of
 from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.measurement import measure, open_bench
@@ -42,6 +42,7 @@ __all__ = [
     "probe_residual_norms",
     "ranges_of",
     "read_data",
+    "recalibrate",
     "round_weights",
     "running",
     "signatures_of",

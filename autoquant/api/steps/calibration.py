@@ -24,7 +24,7 @@ from autoquant.model.rewrite import to_bytes, with_outputs
 from autoquant.qdq.plan import is_clipped
 from autoquant.runtime.session import open_session
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "recalibrate"]
 
 _CALIBRATION = Target()
 
@@ -60,28 +60,66 @@ def calibrate(
         SpaceError: The space cannot be read.
     """
     tensors = _observed(prepared, definition_of(space, ep))
+    try:
+        return _calibrated(prepared, samples, tensors, cache_folder, on_sample, seconds, n_samples)
+    except CutOffError as cut:
+        return cut.statistics
+
+
+def recalibrate(
+    prepared: PreparedModel,
+    samples: Samples,
+    earlier: Statistics,
+    changed: Collection[TensorName],
+    *,
+    cache_folder: Path | None = None,
+    seconds: float = math.inf,
+) -> Statistics | None:
+    """Statistics of a model in which only some activations hold other values than in one that was calibrated.
+
+    Args:
+        prepared: The changed model.
+        samples: Calibration samples, the same ones.
+        earlier: What ``calibrate`` observed of the other model.
+        changed: The activations; only these are observed.
+        cache_folder: Where results are kept, the user's cache folder by default.
+        seconds: Longest time.
+
+    Returns:
+        None where there was no time to run as many samples as before.
+    """
+    tensors = tuple(name for name in earlier.tensors if name in set(changed))
+    try:
+        found = _calibrated(prepared, samples, tensors, cache_folder, None, seconds, earlier.n_samples)
+    except CutOffError:
+        return None
+    kept = {name: found.tensors.get(name, statistics) for name, statistics in earlier.tensors.items()}
+    return replace(found, tensors=kept, channels={**earlier.channels, **found.channels})
+
+
+def _calibrated(
+    prepared: PreparedModel,
+    samples: Samples,
+    tensors: tuple[TensorName, ...],
+    cache_folder: Path | None,
+    on_sample: Callable[[int], None] | None,
+    seconds: float,
+    n_samples: int | None,
+) -> Statistics:
+    """Cached where all samples were run; a ``CutOffError`` has what was observed of some."""
     cached = memory_of(cache_folder or user_cache()).cache(
         _statistics, ignore=["prepared", "feeds", "numbers", "on_sample"]
     )
     is_whole = n_samples is None or n_samples == len(samples)
     data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
     numbers = spread_order(len(samples))[:n_samples]
-    feeds = TimedFeeds(select(samples, numbers, "calibration").feeds, seconds)
-    try:
-        found: Statistics = cached(
-            (
-                prepared.digest,
-                data_digest,
-                tensors,
-                made_by(f"{N_BINS} channels finite masks both spread"),
-            ),
-            prepared=prepared,
-            feeds=feeds,
-            numbers=numbers,
-            on_sample=on_sample,
-        )
-    except CutOffError as cut:
-        return cut.statistics
+    found: Statistics = cached(
+        (prepared.digest, data_digest, tensors, made_by(f"{N_BINS} channels finite masks both spread")),
+        prepared=prepared,
+        feeds=TimedFeeds(select(samples, numbers, "calibration").feeds, seconds),
+        numbers=numbers,
+        on_sample=on_sample,
+    )
     return found
 
 

@@ -1,3 +1,4 @@
+import math
 from dataclasses import fields
 from pathlib import Path, PureWindowsPath
 from types import SimpleNamespace
@@ -5,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from autoquant.api.deadline import Deadline
 from autoquant.api.delivery import Delivery, _likely_sentences
 from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
@@ -92,7 +92,7 @@ def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, ha
         bounds=NO_BOUNDS,
         notes=[],
     )
-    assert delivery._write_finalists([], Deadline(None)) == written
+    assert delivery._write_finalists([], math.inf) == written
     (note,) = delivery.notes
     assert note.startswith(f"refinement: no finalist has a refined version: {why}")
 

@@ -20,6 +20,7 @@ from autoquant.api.steps import (
     prepare,
     prepare_without_data,
     read_data,
+    recalibrate,
     round_weights,
     signatures_of,
 )
@@ -89,6 +90,23 @@ def test_a_rescaled_model_has_the_same_regions_and_is_calibrated_anew(
     changed = {name for name, seen in after.items() if (seen.maximum != before[name].maximum).any()}
     assert changed
     assert changed <= set(found.tensors)
+
+
+def test_what_a_rescaled_model_leaves_as_it_was_need_not_be_observed_again(
+    model: Path, samples: Samples, tmp_path: Path
+) -> None:
+    prepared = prepare(model, samples)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    found = equalise(prepared, statistics)
+    assert recalibrate(found.prepared, samples, statistics, found.tensors, cache_folder=tmp_path, seconds=0.0) is None
+    renewed = recalibrate(found.prepared, samples, statistics, found.tensors, cache_folder=tmp_path / "cache")
+    again = calibrate(found.prepared, samples, cache_folder=tmp_path / "cache")
+    assert renewed is not None
+    assert pickle.dumps(renewed.tensors) == pickle.dumps(again.tensors)
+    assert renewed.channels.keys() == again.channels.keys()
+    for name, channel in again.channels.items():
+        np.testing.assert_array_equal(renewed.channels[name].mean, channel.mean)
+    assert (renewed.digest, renewed.n_samples) == (again.digest, again.n_samples)
 
 
 def test_the_steps_lead_from_a_model_to_a_measurement(model: Path, samples: Samples, tmp_path: Path) -> None:

@@ -463,6 +463,4 @@ def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, t
     model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
     model.ir_version = ir_version
     prepared = prepare(saved(model, tmp_path / "model.onnx"), [{"x": floats(4)}])
-    assert (
-        prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes
-    )
+    assert prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes

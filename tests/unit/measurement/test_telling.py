@@ -129,6 +129,24 @@ def test_the_scatter_is_how_much_the_noise_over_as_many_other_samples_differs() 
     assert np.mean(found) == pytest.approx(np.std(10 * np.log10(drawn.sum(axis=1))), rel=0.1)
 
 
+@pytest.mark.parametrize("freedom", [1, 16])
+@pytest.mark.parametrize("heaviest", [1.0, 30.0])
+def test_it_is_also_how_much_the_noise_of_one_sample_differs_from_candidate_to_candidate(
+    freedom: int, heaviest: float
+) -> None:
+    rng = np.random.default_rng(0)
+    levels = np.append(heaviest, np.ones(15))[:, np.newaxis]
+    found = []
+    for _ in range(60):
+        telling = TellingSamples(16, 1)
+        for _ in range(4):
+            telling.learn(levels * rng.chisquare(freedom, size=(16, 1)))
+        lucky = 0.01 * levels[telling.order, 0]  # the same in all of them
+        found.append(telling.scatter_db(lucky, 0))
+    drawn = (levels.T * rng.chisquare(freedom, size=(4000, 16))).sum(axis=1)
+    assert np.median(found) == pytest.approx(np.std(10 * np.log10(drawn)), rel=0.35)
+
+
 @pytest.mark.parametrize("noise", [[1.0], [0.0, 0.0], [1.0, np.inf], [1.0, np.nan]])
 def test_nothing_is_said_of_the_scatter_of_one_sample_and_of_broken_outputs(noise: list[float]) -> None:
     assert taught(*[noise_in(5)] * 4).scatter_db(np.array(noise), 0) == 0
