@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autoquant.measurement.costs import LEAST_SESSIONS, FileCosts
+from autoquant.measurement.costs import LEAST_SESSIONS, STARTING_S, FileCosts
 
 __all__ = [
     "LEAST_TRIAL_S",
@@ -25,8 +25,6 @@ MOST_SHARE = 0.5
 """Of the budget, for both together."""
 _WRITTEN_BYTES_PER_S = 1.5e8
 """Rough: it only decides how much time is kept, and how many finalists are begun."""
-_STARTING_S = 0.5
-"""Of a fresh process."""
 _WRITING_S, _WRITING_EACH_S = 0.5, 2e-3
 """For what follows the last measurement, tables and the report, and of each evaluation in them."""
 N_FINALISTS = 20
@@ -123,7 +121,7 @@ class Deadline:
         n_written = min(n_finalists, N_FINALISTS)
         writing_s, reporting_s = size_bytes / _WRITTEN_BYTES_PER_S, writing_seconds(n_evaluations)
         each, n_processes = costs.seconds(latency_s, is_rough=is_rough) + writing_s, 1 if is_rough else LEAST_SESSIONS
-        wanted = (1 + n_written) * each + n_processes * _STARTING_S + reporting_s  # float is measured with them
+        wanted = (1 + n_written) * each + n_processes * STARTING_S + reporting_s  # float is measured with them
         if is_refined:
             wanted += n_written * (costs.judging_seconds(latency_s) + writing_s)
         return min(wanted, _FINISH_SHARE * self.seconds + reporting_s if self.seconds is not None else wanted)

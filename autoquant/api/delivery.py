@@ -20,10 +20,10 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
-from autoquant.domain.objective import Bounds, Objectives, Standing
+from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
-from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
-from autoquant.measurement.costs import FileCosts
+from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
+from autoquant.measurement.costs import WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
@@ -40,9 +40,9 @@ PREPARED = "prepared.onnx"
 """The preprocessed float model: what ``*.overrides.json`` is for, with the nodes that a member's metadata name."""
 
 _LOG = logging.getLogger("autoquant")
-_MOST_SESSIONS, _MOST_SESSIONS_WITHIN = 5, 12
-"""Processes of the last measurement, as long as ratios are not known precisely; the second within a time budget, of
-which trials may have left some."""
+_MOST_SESSIONS_WITHIN = 12
+"""Processes of the last measurement, as long as ratios are not known precisely, within a time budget, of which trials
+may have left some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +171,17 @@ class Delivery:
             )
         return found
 
+    def _spares(self, finalists: Mapping[str, Finalist], judged: Mapping[str, Judged]) -> list[str]:
+        """By what all samples say of outputs, and what is believed of latencies."""
+        expected: dict[str, Standing] = {}
+        for name, finalist in finalists.items():
+            trial, outcome = finalist.evaluation.trial, finalist.evaluation.outcome
+            assert isinstance(outcome, Measurement)
+            latency = standing_of(outcome, self.believed.get(trial.number)).latency
+            found = _standing(judged[name], latency, finalist.path) if name in judged else None
+            expected |= {} if found is None else {name: found}
+        return spares(expected, self.objectives, self.bounds)
+
     def _keeps(self, path: Path, judged: Judged) -> bool:
         standing = _standing(judged, {}, path)
         return (
@@ -186,9 +197,10 @@ class Delivery:
             files,
             deadline if files else -math.inf,
             self.is_ended,
-            n_sessions=_MOST_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
+            n_sessions=WANTED_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
             has_quality=bool(files) or self.files.make_scorer is not None,
             superseded=partial(self._superseded, finalists, said),
+            spares=partial(self._spares, finalists),
             memory_bytes=self.memory_bytes,
             file_s=self.file_s,
             division=self.division,

@@ -13,7 +13,7 @@ from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Ob
 from autoquant.front.coverage import Demands, covering
 from autoquant.front.dominance import layers
 
-__all__ = ["choose_finalists", "choose_members", "keeps_drops"]
+__all__ = ["choose_finalists", "choose_members", "keeps_drops", "spares"]
 
 _SNR_MARGIN_DB = 3.0
 _RATIO_MARGIN = 0.03
@@ -73,6 +73,24 @@ def choose_finalists(
     for group in groups:
         kept += _covering(group, limit - len(kept), objectives, bounds, float_bytes)
     return kept
+
+
+def spares(expected: Mapping[str, Standing], objectives: Objectives, bounds: Bounds) -> list[str]:
+    """Ids of finalists that should not be members, those that are nearest to it first.
+
+    Others beat them in the objectives, or they break a demand; only their latencies could still say otherwise.
+
+    Args:
+        expected: By id, the most important first; all but latencies as it is measured of the file.
+        objectives: What the front is of.
+        bounds: What is demanded.
+    """
+    if not expected:
+        return []
+    numbers = layers(np.array([objectives.losses(standing) for standing in expected.values()]))
+    pairs = zip(expected.items(), numbers, strict=True)
+    ranks = {name: (not bounds.keeps(standing), int(number)) for (name, standing), number in pairs}
+    return sorted((name for name, rank in ranks.items() if rank > (False, 0)), key=ranks.__getitem__)
 
 
 def _drop_group(standing: Standing, bounds: Bounds) -> int:

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
-__all__ = ["LEAST_ROUNDS", "LEAST_SESSIONS", "TIMING_S", "FileCosts"]
+__all__ = ["LEAST_ROUNDS", "LEAST_SESSIONS", "STARTING_S", "TIMING_S", "WANTED_SESSIONS", "FileCosts", "n_timed"]
 
 LEAST_ROUNDS = 5
 """In one process."""
-LEAST_SESSIONS = 3
-"""Fresh processes, where there is time."""
+LEAST_SESSIONS, WANTED_SESSIONS = 3, 5
+"""Fresh processes, where there is time; the second where it costs nothing but files that others should beat."""
+STARTING_S = 0.5
+"""Of a fresh process, roughly."""
 TIMING_S = 5e-3
 """Of a round, at least: short inferences are repeated in it."""
 _PLANNED_ROUNDS = 6
@@ -47,6 +49,24 @@ class FileCosts:
         timing_s = max(latency_s, TIMING_S)
         if is_rough:
             return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
-        further_s = (LEAST_SESSIONS - 1) * self.opening_s
-        n_rounds = LEAST_SESSIONS * (_WARMUPS + _PLANNED_ROUNDS)
-        return self.judging_seconds(latency_s) + further_s + n_rounds * timing_s
+        return self.judging_seconds(latency_s) + _timing_seconds(self.opening_s, timing_s, LEAST_SESSIONS)
+
+
+def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float) -> int:
+    """Most files that there is time to time in as many processes as are wanted; in the first one they are open.
+
+    Args:
+        left_s: Not infinite.
+        opening_s: Of one file.
+        baseline_s: Of an inference of the baseline on all targets.
+        file_s: The same of a file, in the mean.
+    """
+    of_baseline, of_file = (
+        _timing_seconds(opening_s, max(latency_s, TIMING_S), WANTED_SESSIONS) for latency_s in (baseline_s, file_s)
+    )
+    starting_s = (WANTED_SESSIONS - 1) * STARTING_S
+    return max(0, int((left_s - starting_s - of_baseline) / of_file))
+
+
+def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int) -> float:
+    return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + _PLANNED_ROUNDS) * timing_s

@@ -15,7 +15,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S
+from autoquant.measurement.costs import LEAST_ROUNDS, LEAST_SESSIONS, TIMING_S, n_timed
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.latency import REFERENCE
@@ -31,6 +31,7 @@ _MOST_UNEXPLAINED = 2
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 _NO_MEMORY = "there is not enough memory"
+_LATE_SPARES = "there was no time to time {} that others should beat, which are left out; give more --time"
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class JointMeasurement:
         comparing_share: Of the time that is left, for comparing outputs on all targets; a few samples are compared in
             any case, all of them where it is None.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
+        spares: Given the same of the others, ids of those that are timed only where there is time for the number
+            of processes that is wanted, the most important first.
         memory_bytes: Data that each may have.
         file_s: Seconds after which one file, opened or run on a few samples, is taken to hang; None for no limit. A
             metric may take as long as it likes.
@@ -72,6 +75,7 @@ class JointMeasurement:
     has_quality: bool = True
     comparing_share: float | None = None
     superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
+    spares: Callable[[Mapping[str, Judged]], Sequence[str]] = lambda _: ()
     memory_bytes: int | None = None
     file_s: float | None = None
     division: Division | None = None
@@ -88,6 +92,7 @@ class JointMeasurement:
     _opening_s: float = 0.0
     _n_rounds: int = _MOST_ROUNDS
     _round_s: dict[str, float] = field(default_factory=dict)
+    _sample_s: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self) -> dict[str, Measured]:
         """Measure.
@@ -216,7 +221,7 @@ class JointMeasurement:
             footprints = self._open(worker, number)
             opening_s = time.perf_counter() - start
             if number == 0 and self.has_quality:
-                self._judge(worker)
+                self._judge(worker, opening_s)
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._left))
             worker.call("warm_up", limit_s, seconds=self._session_limit_s)
@@ -282,8 +287,9 @@ class JointMeasurement:
         n = left / (self.least_sessions * self._rounds_s)
         return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n)))
 
-    def _judge(self, worker: Worker) -> None:
-        """By outputs, on every target, before anything is timed."""
+    def _judge(self, worker: Worker, opening_s: float) -> None:
+        """By outputs, on every target, before anything is timed; opening all files took some seconds."""
+        opening_s /= 1 + len(self._kept)
         not_on_cpu = worker.call("open_reference", seconds=self._limit_s(1))
         if not_on_cpu:
             where = "on the same target, not on the CPU"
@@ -292,8 +298,21 @@ class JointMeasurement:
             self._compare(worker, target)
             if self.setup.make_scorer is not None:
                 self._score(worker, target)
-        superseded = self.superseded({key: self._collected.judged(key) for key in self._kept})
+        judged = {key: self._collected.judged(key) for key in self._kept}
+        superseded = self.superseded(judged)
         self._keep(worker, [key for key in self._kept if key not in superseded])
+        late = self._late(self.spares({key: judged[key] for key in self._kept}), opening_s)
+        self._unfinished.update(dict.fromkeys(late, _LATE_SPARES))
+        self._keep(worker, [key for key in self._kept if key not in late])
+
+    def _late(self, spares: Sequence[str], opening_s: float) -> Sequence[str]:
+        """Those that there is no time for in as many processes as are wanted; opening a file takes some seconds."""
+        if self._left == math.inf or not self._sample_s:
+            return ()
+        baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
+        n_others = len(self._kept) - len(spares)
+        n = n_timed(self._left, opening_s=opening_s, baseline_s=baseline_s, file_s=file_s)
+        return spares[max(n, n_others, 1) - n_others :]
 
     def _keep(self, worker: Worker, kept: Sequence[str]) -> None:
         """These of the files, and close the others."""
@@ -310,10 +329,11 @@ class JointMeasurement:
             self.lost.update(found.failed)
             self._kept = [key for key in self._kept if key not in found.failed]
             self._collected.compare(target, found.meters)
-            seconds = (time.perf_counter() - start) / len(part)
+            seconds, baseline_s = (time.perf_counter() - start) / len(part), found.baseline_s / len(part)
+            self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
             n_done += len(part)
             size = max(1, int(_CHUNK_S / max(seconds, 1e-6)))
-            self._drop_what_is_late(worker, n_samples - n_done, seconds, found.baseline_s / len(part))
+            self._drop_what_is_late(worker, n_samples - n_done, seconds, baseline_s)
         said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)

@@ -10,7 +10,7 @@ from autoquant.api.delivery import Delivery, _likely_sentences
 from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
-from autoquant.domain.measurement import Quality, SnrInterval
+from autoquant.domain.measurement import Believed, Quality, SnrInterval
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Standing
 from autoquant.measurement.measured import Judged
 from tests.records import a_latency, a_measured, a_metric
@@ -72,6 +72,20 @@ def test_a_refined_version_stays_where_held_out_samples_and_demands_say_so(
     for _ in range(2):  # a measurement may have to begin anew
         assert delivery._superseded(finalists, said, {"t1": plain, "t1-refined": refined}) == [superseded]
     assert len(said) == (0 if n_held_out and refined.snr_held_out is None else 1)
+
+
+def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_path: Path) -> None:
+    finalists, believed = {}, {}
+    for number, (measured, ratio) in enumerate([(0.5, 0.6), (0.6, 0.5), (0.7, 0.7)]):
+        path = tmp_path / f"t{number}.onnx"
+        path.write_bytes(b"")
+        evaluation = a_measured(number, snr_db=70.0 - number, ratio=measured)
+        finalists[path.stem] = Finalist(evaluation=evaluation, path=path, sha256="", algorithms=())
+        believed[number] = Believed(snr_db=40.0, ratios=(ratio,))
+    delivery = a_delivery(objectives=DEFAULT_OBJECTIVES, bounds=NO_BOUNDS, believed=believed)
+    found = {"t0": judged(30, None), "t1": judged(31, None), "t2": judged(32, None)}
+    assert delivery._spares(finalists, found) == ["t0"]
+    assert delivery._spares(finalists, {"t0": found["t0"]}) == []
 
 
 @pytest.mark.parametrize(("has_refiner", "why"), [(False, "all ranges are dynamic"), (True, "there was no time, or")])

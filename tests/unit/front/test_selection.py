@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives, Standing
-from autoquant.front.selection import choose_finalists, choose_members, keeps_drops
+from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
 from autoquant.metrics.grammar import parse_metrics
 from tests.records import a_failure, a_latency, a_measured, a_metric
 
@@ -116,6 +116,26 @@ def members(found: dict[str, Standing], objectives: Objectives = DEFAULT_OBJECTI
     return choose_members(
         found, is_shown_faster, float_bytes=FLOAT_BYTES, objectives=objectives, bounds=Bounds(**bounds)
     )
+
+
+def test_what_others_should_beat_is_spare_and_comes_by_how_many_fronts_are_before_it() -> None:
+    found = {
+        "twice beaten": measured(20, a_latency(0.9)),
+        "beaten": measured(30, a_latency(0.7)),
+        "accurate": measured(40, a_latency(0.7)),
+        "too inaccurate": measured(5, a_latency(0.1)),
+        "fast": measured(25, a_latency(0.5)),
+    }
+    assert spares(found, DEFAULT_OBJECTIVES, Bounds()) == ["beaten", "twice beaten"]
+    assert spares(found, DEFAULT_OBJECTIVES, Bounds(min_snr_db=10)) == ["beaten", "twice beaten", "too inaccurate"]
+    assert spares({}, DEFAULT_OBJECTIVES, Bounds()) == []
+
+
+@given(pairs)
+def test_members_whose_latencies_are_as_believed_are_no_spares(given_pairs: list[Pair]) -> None:
+    found = {str(i): measured(snr, a_latency(ratio, spread=0)) for i, (snr, ratio) in enumerate(given_pairs)}
+    kept = found.keys() - set(spares(found, DEFAULT_OBJECTIVES, Bounds()))
+    assert {given_pairs[int(i)] for i in kept} >= {given_pairs[int(i)] for i in members(found)}
 
 
 def test_members_come_by_ascending_ratio_and_beaten_ones_are_dropped() -> None:

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoquant.measurement.costs import FileCosts
+from autoquant.measurement.costs import LEAST_SESSIONS, STARTING_S, WANTED_SESSIONS, FileCosts, n_timed
 
 COSTS = FileCosts(n_samples=32, opening_s=0.1, scoring_s=2.0)
 
@@ -18,3 +18,14 @@ def test_a_file_is_run_scored_and_timed_in_several_processes() -> None:
 @pytest.mark.parametrize(("scoring_s", "expected"), [(0.0, False), (0.4, False), (0.5, True)])
 def test_metrics_that_take_most_of_the_time_are_known(scoring_s: float, expected: bool) -> None:
     assert replace(COSTS, scoring_s=scoring_s).is_scoring_most(0.01) == expected
+
+
+@pytest.mark.parametrize("n_files", [0, 1, 7])
+def test_so_many_files_are_timed_as_the_time_that_they_take_allows(n_files: int) -> None:
+    costs = FileCosts(n_samples=0, opening_s=0.1)
+    each_s, baseline_s = (costs.seconds(latency_s, is_rough=False) - 0.1 for latency_s in (0.02, 0.05))
+    left_s = 4 * STARTING_S + (baseline_s + n_files * each_s) * WANTED_SESSIONS / LEAST_SESSIONS
+    found = [n_timed(left_s + more_s, opening_s=0.0, baseline_s=0.05, file_s=0.02) for more_s in (0.01, 10.0, -60.0)]
+    assert n_files <= found[0] <= found[1]
+    assert found[2] == 0
+    assert n_timed(left_s, opening_s=0.2, baseline_s=0.05, file_s=0.02) <= found[0]

@@ -131,6 +131,35 @@ def test_what_outputs_say_is_superseded_is_not_timed(files: dict[str, Path]) -> 
     assert all(round_.seconds.keys() == {"same", REFERENCE} for _, _, round_ in final.rounds)
 
 
+@pytest.mark.parametrize(
+    ("n_affordable", "expected"), [(0, ["same"]), (1, ["same"]), (2, ["same", "other"]), (3, None)]
+)
+def test_spares_are_timed_where_there_is_time(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, n_affordable: int, expected: list[str] | None
+) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint.n_timed", lambda *_, **__: n_affordable)
+    final = measurement({**files, "third": files["same"]}, seconds=60.0, n_sessions=1)
+    final.spares = lambda judged: [key for key in ("other", "third") if key in judged]
+    kept = expected or ["same", "other", "third"]
+    assert list(final.run()) == [*kept, REFERENCE]
+    left_out = 3 - len(kept)
+    said = f"there was no time to time {left_out} of 3 files that others should beat, which are left out"
+    assert any(note.startswith(said) for note in final.notes) == (left_out > 0)
+
+
+def test_one_file_is_timed_though_all_are_spares(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.measurement.joint.n_timed", lambda *_, **__: 0)
+    final = measurement(files, seconds=60.0, n_sessions=1)
+    final.spares = list
+    assert list(final.run()) == ["same", REFERENCE]
+
+
+def test_without_a_limit_of_time_all_spares_are_timed(files: dict[str, Path]) -> None:
+    final = measurement(files, n_sessions=1)
+    final.spares = list
+    assert list(final.run()) == ["same", "other", REFERENCE]
+
+
 def test_held_out_data_of_their_own_are_not_in_the_snr(files: dict[str, Path]) -> None:
     final = measurement(files, n_sessions=1)
     final.division = Division(n_search=4, n_held_out=3, is_pooled=False)
