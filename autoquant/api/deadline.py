@@ -1,7 +1,8 @@
 """How a search divides its time."""
 
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,10 +11,12 @@ from autoquant.measurement.costs import LEAST_SESSIONS, STARTING_S, FileCosts
 __all__ = [
     "LEAST_TRIAL_S",
     "MOST_SHARE",
+    "N_COMPARED",
     "N_FINALISTS",
     "REFINE_SHARE",
     "Deadline",
     "longest_seconds",
+    "most_finalists",
     "writing_seconds",
 ]
 
@@ -27,7 +30,10 @@ _WRITTEN_BYTES_PER_S = 1.5e8
 """Rough: it only decides how much time is kept, and how many finalists are begun."""
 _WRITING_S, _WRITING_EACH_S = 0.5, 2e-3
 """For what follows the last measurement, tables and the report, and of each evaluation in them."""
-N_FINALISTS = 20
+N_FINALISTS, N_COMPARED = 20, 40
+"""Candidates that are measured again as files at most: timed, and compared by their outputs. More than are timed are
+compared where the samples of the search leave SNRs open: which of them are good is seen on all samples."""
+_LARGE_ERROR_DB = 1.0
 LEAST_TRIAL_S, _PATIENCE = 20.0, 20.0
 """A candidate may take this long, or so many times what the first one should take, where the user does not say."""
 _TRIAL_SHARE, _HANGING_S, _LEAST_PATIENCE = 0.25, 10.0, 2.0
@@ -41,6 +47,17 @@ def longest_seconds(first_s: float) -> float:
         first_s: What the first one should take.
     """
     return max(LEAST_TRIAL_S, _PATIENCE * first_s)
+
+
+def most_finalists(snr_errors_db: Sequence[float], *, is_refined: bool) -> int:
+    """Most candidates that are worth a last measurement.
+
+    Args:
+        snr_errors_db: What samples leave open of the SNRs of those that could be on the front; standard deviations.
+        is_refined: Whether each has a second version, of which outputs are compared too.
+    """
+    is_open = bool(snr_errors_db) and statistics.median(snr_errors_db) > _LARGE_ERROR_DB
+    return N_COMPARED if is_open and not is_refined else N_FINALISTS
 
 
 def writing_seconds(n_evaluations: int) -> float:
@@ -110,7 +127,7 @@ class Deadline:
         """What to keep for the end: the share of the budget, or less where the finalists so far need less.
 
         Args:
-            n_finalists: So far.
+            n_finalists: So far; at most ``most_finalists``.
             latency_s: Seconds of an inference on all targets, in the mean of float and finalists.
             costs: Of each file.
             size_bytes: Of a file.
@@ -118,10 +135,10 @@ class Deadline:
             is_refined: Whether each finalist has a second version, of which outputs are compared alone.
             is_rough: Whether it may be as short as it can be.
         """
-        n_written = min(n_finalists, N_FINALISTS)
+        n_timed = min(n_finalists, N_FINALISTS)
         writing_s, reporting_s = size_bytes / _WRITTEN_BYTES_PER_S, writing_seconds(n_evaluations)
         each, n_processes = costs.seconds(latency_s, is_rough=is_rough) + writing_s, 1 if is_rough else LEAST_SESSIONS
-        wanted = (1 + n_written) * each + n_processes * STARTING_S + reporting_s  # float is measured with them
-        if is_refined:
-            wanted += n_written * (costs.judging_seconds(latency_s) + writing_s)
+        wanted = (1 + n_timed) * each + n_processes * STARTING_S + reporting_s  # float is measured with them
+        n_compared = n_timed if is_refined else min(n_finalists, N_COMPARED) - n_timed
+        wanted += n_compared * (costs.judging_seconds(latency_s) + writing_s)
         return min(wanted, _FINISH_SHARE * self.seconds + reporting_s if self.seconds is not None else wanted)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
-from autoquant.api.deadline import N_FINALISTS, Deadline, writing_seconds
+from autoquant.api.deadline import Deadline, most_finalists, writing_seconds
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
@@ -113,9 +113,12 @@ class Delivery:
 
     def _write_finalists(self, evaluations: Sequence[Evaluation], end: float) -> dict[str, Finalist]:
         float_bytes = size_bytes_of(self.prepared.source)
+        outcomes = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
+        complete = [outcome for outcome in outcomes if isinstance(outcome, Measurement) and outcome.is_complete]
+        errors_db = [outcome.quality.error_db for outcome in complete]
         chosen = choose_finalists(
             evaluations,
-            N_FINALISTS,
+            most_finalists(errors_db, is_refined=self.finalists.refine is not None),
             float_bytes=float_bytes,
             objectives=self.objectives,
             bounds=self.bounds,

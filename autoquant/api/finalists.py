@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
+from autoquant.api.deadline import N_FINALISTS
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
@@ -238,7 +239,8 @@ def _measuring_seconds(
 ) -> float:
     """What the last measurement takes of float and finalists of these latencies, some of which have two versions.
 
-    Both are run on every sample, one is timed.
+    Both are run on every sample, one is timed. Beyond ``N_FINALISTS`` others are run, of which those that are good take
+    the places of some that are timed.
     """
-    timed_s = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies)
-    return timed_s + sum(costs.judging_seconds(latency_s) for latency_s in twice)
+    timed_s = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies[: 1 + N_FINALISTS])
+    return timed_s + sum(costs.judging_seconds(latency_s) for latency_s in (*latencies[1 + N_FINALISTS :], *twice))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import MOST_SHARE, N_FINALISTS, REFINE_SHARE, Deadline
+from autoquant.api.deadline import MOST_SHARE, N_COMPARED, REFINE_SHARE, Deadline, most_finalists
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
@@ -110,7 +110,7 @@ class Trials:
     first: Sequence[Assignment] = ()
     is_refined: bool = False
     has_prior: bool = False
-    n_finalists: int = N_FINALISTS
+    n_finalists: int = N_COMPARED
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
@@ -209,7 +209,8 @@ class Trials:
         """Seconds for trials: what is left without the last measurement."""
         outcomes = [e.outcome for e in self.study.evaluations]
         likely = [m for m in outcomes if isinstance(m, Measurement) and m.is_complete and self._may_be_finalist(m)]
-        n_finalists, float_s = min(len(likely) + 1, self.n_finalists), sum(self.facts.float_s.values())
+        most = most_finalists([found.quality.error_db for found in likely], is_refined=self.is_refined)
+        n_finalists, float_s = min(len(likely) + 1, self.n_finalists, most), sum(self.facts.float_s.values())
         each_s = statistics.median([found.latency_s for found in likely] or [float_s])
         finish_s = self.deadline.finish_seconds(
             n_finalists,

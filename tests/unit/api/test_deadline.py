@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from autoquant.api.deadline import N_FINALISTS, Deadline, longest_seconds, writing_seconds
+from autoquant.api.deadline import (
+    N_COMPARED,
+    N_FINALISTS,
+    Deadline,
+    longest_seconds,
+    most_finalists,
+    writing_seconds,
+)
 from autoquant.measurement.costs import FileCosts
 
 COSTS = FileCosts(n_samples=32, opening_s=0.1)
@@ -55,7 +62,7 @@ def test_more_work_at_the_end_keeps_more_time() -> None:
 
 
 def test_few_finalists_need_less_time_and_more_than_can_be_measured_no_more() -> None:
-    few, many, most = (a_deadline(None).finish_seconds(n, 0.01, COSTS, 10**6) for n in (2, N_FINALISTS, 500))
+    few, many, most = (a_deadline(None).finish_seconds(n, 0.01, COSTS, 10**6) for n in (2, N_COMPARED, 500))
     assert writing_seconds(0) < few < many == most
 
 
@@ -88,3 +95,26 @@ def test_a_second_version_of_each_finalist_is_run_and_not_timed() -> None:
 def test_a_trial_that_hangs_leaves_time_for_others(first_s: float, left_s: float | None, expected: float) -> None:
     assert a_deadline(left_s).trial_seconds(first_s) == pytest.approx(expected, rel=0.01)
     assert longest_seconds(first_s) == max(20.0, 20 * first_s)
+
+
+@pytest.mark.parametrize(
+    ("errors_db", "is_refined", "expected"),
+    [
+        ([], False, N_FINALISTS),
+        ([0.2, 0.3, 5.0], False, N_FINALISTS),
+        ([0.2, 3.0, 5.0], False, N_COMPARED),
+        ([0.2, 3.0, 5.0], True, N_FINALISTS),
+    ],
+)
+def test_more_candidates_are_compared_where_samples_leave_snrs_open(
+    errors_db: list[float], is_refined: bool, expected: int
+) -> None:
+    assert most_finalists(errors_db, is_refined=is_refined) == expected
+
+
+def test_what_is_compared_beyond_what_is_timed_takes_less_time() -> None:
+    timed, compared, most = (
+        a_deadline(None).finish_seconds(n, 0.01, COSTS, 10**6) for n in (N_FINALISTS, N_COMPARED, 500)
+    )
+    assert timed < compared < 2 * timed
+    assert compared == most
