@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import gammaincinv, stdtrit
 
 __all__ = [
     "STOPPED_LEVEL",
@@ -23,6 +23,8 @@ _PRIOR_SESSIONS = 4.0
 """The spread that all models of a measurement share counts at most as much as so many sessions of one."""
 _LEAST_FREEDOM = 2.0
 """Of several models: with the one degree of two sessions that disturb all models alike an interval says nothing."""
+_USUAL = 0.999
+"""Share of variances that are no sign of a disturbance."""
 _LEVEL = 0.95
 STOPPED_LEVEL = 0.975
 """Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
@@ -119,7 +121,7 @@ def _freedom(logs: Sequence[Floats]) -> float:
 def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[Key, SessionInterval]:
     """Intervals, where ``known`` are the degrees of freedom of the mean variance of all keys."""
     variances = {key: float(np.var(values, ddof=1)) for key, values in logs.items()}
-    shared = statistics.fmean(variances.values()) if variances else 0.0
+    shared = _shared(list(variances.values()), min(map(len, logs.values()), default=0) - 1)
     found = {}
     for key, values in logs.items():
         n, centre = len(values), float(np.mean(values))
@@ -132,6 +134,22 @@ def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[K
             *(math.exp(centre + x) for x in (0.0, -own, own, -following, following)),
         )
     return found
+
+
+def _shared(variances: Sequence[float], freedom: int) -> float:
+    """Their mean, where none counts more than normal numbers let expect of all but one in a thousand.
+
+    A file that something disturbed in one session alone says so in its own interval, and not in those of all others.
+
+    References:
+        Phipson, Lee, Majewski, Alexander, Smyth, "Robust Hyperparameter Estimation Protects against Hypervariable Genes
+        and Improves Power to Detect Differential Expression", 2016 (winsorized variances).
+    """
+    if not variances:
+        return 0.0
+    usual = float(np.median(variances)) / (2 * gammaincinv(freedom / 2, 0.5))
+    most = usual * 2 * gammaincinv(freedom / 2, _USUAL)
+    return statistics.fmean(min(variance, most) if most else variance for variance in variances)
 
 
 def are_narrow(found: Iterable[SessionInterval], share: float) -> bool:

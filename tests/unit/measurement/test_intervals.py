@@ -146,3 +146,14 @@ def test_intervals_are_narrow_where_half_of_each_is_the_share_at_most() -> None:
     narrow, wide = (SessionInterval(1.0, 1 - x, 1 + x, 0.5, 1.5) for x in (0.01, 0.02))
     assert are_narrow([narrow], 0.0101)
     assert not are_narrow([narrow, wide], 0.0101)
+
+
+@pytest.mark.parametrize("n_sessions", [3, 5])
+def test_a_disturbance_of_one_model_in_one_session_widens_its_own_interval(n_sessions: int) -> None:
+    logs = 0.01 * np.random.default_rng(4).standard_normal((12, n_sessions))
+    disturbed = logs.copy()
+    disturbed[0, 0] += math.log(2)
+    quiet, found = (session_intervals(dict(enumerate(np.exp(each)))) for each in (logs, disturbed))
+    half = [math.log(found[i].high / found[i].value) / math.log(quiet[i].high / quiet[i].value) for i in range(12)]
+    assert half[0] > 5
+    assert max(half[1:]) < 1.5
