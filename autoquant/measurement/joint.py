@@ -307,7 +307,7 @@ class JointMeasurement:
 
     def _late(self, spares: Sequence[str], opening_s: float) -> Sequence[str]:
         """Those that there is no time for in as many processes as are wanted; opening a file takes some seconds."""
-        if self._left == math.inf or not self._sample_s:
+        if math.isinf(self._left) or not self._sample_s:
             return ()
         baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
         n_others = len(self._kept) - len(spares)

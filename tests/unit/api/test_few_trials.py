@@ -73,7 +73,7 @@ def test_what_a_recipe_leaves_float_is_part_of_its_kernels(
         assert quantized == expected
 
 
-@pytest.mark.parametrize(("seconds", "first"), [(9.0, "a"), (120.0, "float")])
+@pytest.mark.parametrize(("seconds", "first"), [(7.5, "a"), (120.0, "float")])
 def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
     answers = Answers(n_most=2)
     trials = some_trials(tmp_path, answers, is_structured=True)
