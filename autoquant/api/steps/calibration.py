@@ -88,8 +88,8 @@ def recalibrate(
     Returns:
         None where there was no time to run as many samples as before.
     """
-    others = earlier.tensors.keys() - set(changed)
-    tensors = tuple(name for name in earlier.tensors if name not in others)
+    renewed = set(changed)
+    tensors = tuple(name for name in earlier.tensors if name in renewed)
     try:
         found = _calibrated(prepared, samples, tensors, cache_folder, None, seconds, earlier.n_samples)
     except CutOffError:
