@@ -35,7 +35,8 @@ class Posterior:
 
     def variance(self, design: Floats) -> Floats:
         """Variance of further linear functions of the weights; (m,) for (m, U)."""
-        explained = solve_triangular(self.root, self.design @ design.T, lower=True, check_finite=False)
+        shared = (design @ self.design.T).T  # in the order of LAPACK, which would copy it otherwise
+        explained = solve_triangular(self.root, shared, lower=True, overwrite_b=True, check_finite=False)
         return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
 
     def left_out(self) -> tuple[Floats, Floats]:
@@ -70,7 +71,7 @@ def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:
     """
     covariance = design @ design.T
     covariance[np.diag_indices(len(observed))] += variances
-    root = cholesky(covariance, lower=True, check_finite=False) if len(observed) else covariance
+    root = cholesky(covariance.T, lower=True, overwrite_a=True, check_finite=False) if len(observed) else covariance
     solved = cho_solve((root, True), observed, check_finite=False) if len(observed) else observed
     log_evidence = -0.5 * float(observed @ solved) - float(np.log(np.diag(root)).sum())
     return Posterior(design, variances, root, observed, design.T @ solved, log_evidence if len(observed) else -math.inf)

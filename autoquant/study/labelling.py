@@ -87,8 +87,7 @@ class Labelling:
         own = np.clip(own, -largest, largest)  # what all borders together don't outweigh costs the others no digits
         unlike = np.zeros((len(self._edges), len(own), 2, 2))
         unlike[:, :, 0, 1] = unlike[:, :, 1, 0] = border.T
-        tables = [np.stack([np.zeros(len(own)), cost], axis=1) for cost in own.T]
-        tables += list(unlike)
+        tables = [*np.stack([np.zeros(own.T.shape), own.T], axis=2), *unlike]
         choices: list[npt.NDArray[np.bool_]] = []
         for step in self._steps:
             joined = np.zeros((len(own), *[2] * (len(step.around) + 1)))

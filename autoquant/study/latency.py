@@ -57,7 +57,8 @@ class LatencyModel:
         )
         self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
         self._n_seen = self._n_tuned = 0
-        self._known: dict[bytes, tuple[float, Floats]] = {}
+        self._known: dict[bytes, int] = {}
+        self._means, self._rows = np.zeros(0), np.zeros((0, self._mean.size))
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
     @property
@@ -144,12 +145,16 @@ class LatencyModel:
         """
         keys = [row.tobytes() for row in codes]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
-        design = self._features(codes[new])
-        found = zip(design @ self._mean, self._alike(design * self._spread), strict=True)
-        known = self._known | {keys[i]: row for i, row in zip(new, found, strict=True)}
-        self._known = {key: known[key] for key in keys}
-        rows = [self._known[key] for key in keys]
-        return np.array([mean for mean, _ in rows]), np.stack([spread for _, spread in rows])
+        if new:
+            design = self._features(codes[new])
+            self._known |= {keys[i]: len(self._rows) + number for number, i in enumerate(new)}
+            self._means = np.concatenate([self._means, design @ self._mean])
+            self._rows = np.concatenate([self._rows, self._alike(design * self._spread)])
+        places = [self._known[key] for key in keys]
+        if places != list(range(len(self._rows))):
+            self._means, self._rows = self._means[places], self._rows[places]
+            self._known = {key: i for i, key in enumerate(keys)}
+        return self._means, self._rows
 
     def _alike(self, values: Floats) -> Floats:
         """Weights or their design, shape (n, U), those of regions and of borders correlated by pattern."""

@@ -157,7 +157,8 @@ class NoiseModel:
 
     def _derivative(self, codes: Codes, shares: Floats) -> Floats:
         n, n_schemes = len(codes), len(self._own_root)
-        scheme = np.stack([np.where(codes == s, shares, 0.0).sum(axis=1) for s in range(n_schemes)], axis=1)
+        places = codes + n_schemes * np.arange(n)[:, None]
+        scheme = np.bincount(places.ravel(), shares.ravel(), n * n_schemes).reshape(n, n_schemes)
         parts = [
             np.sqrt(_COMMON) * shares.sum(axis=1, keepdims=True),
             np.sqrt(_REGION) * (shares @ self._root),

@@ -2,6 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.scheme import TensorFormat
@@ -115,6 +117,18 @@ def test_a_new_ratio_counts_fully_also_where_an_old_one_was_left_out() -> None:
     assert moved > 0.9 * (believed(every) - before)
     latest.fit(codes[1:], ratios[1:], errors[1:], n_new=0)
     assert abs(believed(latest) - before) < 0.5 * abs(moved), "now it was known, and is still far off"
+
+
+@given(st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=12), min_size=1, max_size=5))
+def test_rows_that_are_known_are_the_same_as_if_they_were_new(fits: list[list[int]]) -> None:
+    rng = np.random.default_rng(0)
+    known = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(8)])
+    model = LatencyModel(LAYOUT, a_prior())
+    for numbers in fits:
+        means, rows = model._known_rows(known[numbers])
+        fresh_means, fresh_rows = LatencyModel(LAYOUT, a_prior())._known_rows(known[numbers])
+        assert means == pytest.approx(fresh_means)
+        assert rows == pytest.approx(fresh_rows)
 
 
 def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
