@@ -23,6 +23,7 @@ from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval, are_narrow
 from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
 from autoquant.model.io import files_of, input_signatures, load_skeleton, non_tensors, output_dtypes
@@ -316,9 +317,8 @@ def compare(
             n_sessions=_MOST_SESSIONS,
             least_sessions=_LEAST_SESSIONS,
             narrow=precision,
-            may_drop=False,
             has_quality=not why_no_snr,
-            comparing_share=_COMPARING_SHARE,
+            wishes=Wishes(may_drop=False, comparing_share=_COMPARING_SHARE),
         )
         measured = joint.run()
     for key, reason in joint.lost.items():

@@ -27,6 +27,7 @@ from autoquant.measurement.costs import WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
 from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
@@ -202,8 +203,9 @@ class Delivery:
             self.is_ended,
             n_sessions=WANTED_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
             has_quality=bool(files) or self.files.make_scorer is not None,
-            superseded=partial(self._superseded, finalists, said),
-            spares=partial(self._spares, finalists),
+            wishes=Wishes(
+                superseded=partial(self._superseded, finalists, said), spares=partial(self._spares, finalists)
+            ),
             memory_bytes=self.memory_bytes,
             file_s=self.file_s,
             division=self.division,

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-__all__ = ["LEAST_ROUNDS", "LEAST_SESSIONS", "STARTING_S", "TIMING_S", "WANTED_SESSIONS", "FileCosts", "n_timed"]
+__all__ = [
+    "CHUNK_S",
+    "LEAST_ROUNDS",
+    "LEAST_SESSIONS",
+    "STARTING_S",
+    "TIMING_S",
+    "WANTED_SESSIONS",
+    "FileCosts",
+    "n_timed",
+]
 
 LEAST_ROUNDS = 5
 """In one process."""
@@ -10,6 +19,8 @@ LEAST_SESSIONS, WANTED_SESSIONS = 3, 5
 """Fresh processes, where there is time; the second where it costs nothing but files that others should beat."""
 STARTING_S = 0.5
 """Of a fresh process, roughly."""
+CHUNK_S = 0.5
+"""Of what a process is asked for at once, where that is known."""
 TIMING_S = 5e-3
 """Of a round, at least: short inferences are repeated in it."""
 _PLANNED_ROUNDS = 6

@@ -13,10 +13,11 @@ from autoquant.isolation.process import WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from tests.doubles import FailsOn, FailsTogether
 from tests.models import model_of, saved
-from tests.unit.measurement.test_joint import measurement, setup_of
+from tests.unit.measurement.joints import measurement, setup_of
 
 
 def _plain(setup: FileBenchSetup) -> tuple[object, ...]:
@@ -136,7 +137,7 @@ def too_many(
 
 def test_files_that_may_not_be_dropped_are_not_halved(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     final = too_many(files, monkeypatch, "compare", "lack", most=2)
-    final.may_drop = False
+    final.wishes = Wishes(may_drop=False)
     with pytest.raises(MemoryError):
         final.run()
 

@@ -1,0 +1,170 @@
+"""What the outputs of files say, and which of the files are worth being timed by that."""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autoquant.domain.division import Division
+from autoquant.errors import MetricError
+from autoquant.isolation.process import Worker
+from autoquant.measurement.collected import Collected
+from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, TIMING_S, n_timed
+from autoquant.measurement.files import Compared, FileBenchSetup
+from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Judged
+from autoquant.measurement.roster import Roster
+from autoquant.measurement.time_left import TimeLeft
+
+__all__ = ["Judging", "Wishes"]
+
+_LATE_SPARES = "there was no time to time {} that others should beat, which are left out; give more --time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Which files matter.
+
+    Attributes:
+        may_drop: Whether files that there is no time for are dropped, the least important first.
+        comparing_share: Of the time that is left, for comparing outputs on all targets; a few samples are compared in
+            any case, all of them where it is None.
+        superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
+        spares: Given the same of the others, ids of those that are timed only where there is time for the number
+            of processes that is wanted, the most important first.
+    """
+
+    may_drop: bool = True
+    comparing_share: float | None = None
+    superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
+    spares: Callable[[Mapping[str, Judged]], Sequence[str]] = lambda _: ()
+
+
+@dataclass(slots=True)
+class Judging:
+    """Compares outputs of open files with the baseline's, on every target, before anything is timed.
+
+    Attributes:
+        setup: The baseline, samples and targets.
+        wishes: Which files matter.
+        roster: The files; those that are not worth being timed are taken out.
+        collected: Gets what outputs say.
+        time: How long there is.
+        division: Which samples the search has seen; None where nothing is to be said of parts.
+        notes: Gets what to know about it.
+    """
+
+    setup: FileBenchSetup
+    wishes: Wishes
+    roster: Roster
+    collected: Collected
+    time: TimeLeft
+    division: Division | None
+    notes: list[str]
+    _sample_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def run(self, worker: Worker, opening_s: float) -> None:
+        """Compare all files that are kept.
+
+        Args:
+            worker: A process of a ``FileBench``, in which they are open.
+            opening_s: Seconds that opening all of them took.
+        """
+        opening_s /= 1 + len(self.roster.kept)
+        not_on_cpu = worker.call("open_reference", seconds=self.time.answer_s(1))
+        if not_on_cpu:
+            where = "on the same target, not on the CPU"
+            self.notes.append(f"outputs are compared with the baseline's {where}: {not_on_cpu}")
+        for target in self.collected.targets:
+            self._compare(worker, target)
+            if self.setup.make_scorer is not None:
+                self._score(worker, target)
+        before = self.roster.kept
+        judged = {key: self.collected.judged(key) for key in before}
+        self.roster.drop(self.wishes.superseded(judged))
+        spares = self.wishes.spares({key: judged[key] for key in self.roster.kept})
+        self.roster.leave_out(self._late(spares, opening_s), _LATE_SPARES)
+        self._close(worker, before)
+
+    def _compare(self, worker: Worker, target: str) -> None:
+        n_samples, n_done, size = len(self.setup.feeds), 0, 1
+        end = time.perf_counter() + self._comparing_s
+        while n_done < n_samples and not (n_done >= self._least_compared and self._why_no_more(end)):
+            start = time.perf_counter()
+            part = range(n_done, min(n_done + size, n_samples))
+            limit_s = self.time.answer_s(1 + len(self.roster.kept))
+            found: Compared = worker.call("compare", target, part, seconds=limit_s)
+            self.roster.lose(found.failed)
+            self.collected.compare(target, found.meters)
+            seconds, baseline_s = (time.perf_counter() - start) / len(part), found.baseline_s / len(part)
+            self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
+            n_done += len(part)
+            size = max(1, int(CHUNK_S / max(seconds, 1e-6)))
+            self._leave_out_late(worker, n_samples - n_done, seconds, baseline_s)
+        said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
+        if n_done < n_samples and said not in self.notes:
+            self.notes.append(said)
+
+    @property
+    def _comparing_s(self) -> float:
+        """For comparing outputs on one target."""
+        share = self.wishes.comparing_share
+        return math.inf if share is None else share * self.time.seconds / len(self.collected.targets)
+
+    def _why_no_more(self, end: float) -> str:
+        """Than the samples that were compared; empty where the next ones are."""
+        if self.time.is_ended():
+            return "the user wanted no more"
+        return "there was no time for more; give more --time" if time.perf_counter() > end else ""
+
+    @property
+    def _least_compared(self) -> int:
+        """Samples, whoever wants it to end: metrics have values on all those of a search, on fewer they may not."""
+        if self.setup.make_scorer is None:
+            return LEAST_ROUNDS
+        return len(self.setup.feeds) if self.division is None else self.division.search.stop
+
+    def _leave_out_late(self, worker: Worker, n_samples: int, sample_s: float, baseline_s: float) -> None:
+        """Where there is no time for so many samples more of all files, and to time them.
+
+        Of the seconds of a sample those of the baseline are the same however many files there are.
+        """
+        kept = self.roster.kept
+        timing_s = LEAST_ROUNDS * max(sample_s, len(kept) * TIMING_S)
+        needed_s, left = n_samples * (sample_s - baseline_s), self.time.seconds - timing_s - n_samples * baseline_s
+        if not n_samples or needed_s <= left or len(kept) < 2 or not self.wishes.may_drop:
+            return
+        n_kept = max(1, int(len(kept) * max(left, 0.0) / needed_s))
+        late = "there was no time to compare the outputs of {}, which are left out; give more --time"
+        self.roster.leave_out(kept[n_kept:], late)
+        self._close(worker, kept)
+
+    def _score(self, worker: Worker, target: str) -> None:
+        """Metrics of the baseline and of every file; a file that there is no time for or that has none is left out."""
+        self.collected.score(target, REFERENCE, worker.call("score", target, REFERENCE))
+        before, has_scored = self.roster.kept, False
+        for number, key in enumerate(before):
+            if has_scored and self.wishes.may_drop and self.time.is_over:
+                late = "there was no time for the metrics of {}, which are left out; give more --time"
+                unwanted = "left out, as the user wanted no more: the metrics of {}"
+                self.roster.leave_out(before[number:], unwanted if self.time.is_ended() else late)
+                break
+            try:
+                self.collected.score(target, key, worker.call("score", target, key))
+                has_scored = True
+            except MetricError as error:
+                self.roster.lose({key: str(error)})
+        self._close(worker, before)
+
+    def _late(self, spares: Sequence[str], opening_s: float) -> Sequence[str]:
+        """Those that there is no time for in as many processes as are wanted; opening a file takes some seconds."""
+        if math.isinf(self.time.deadline) or not self._sample_s:
+            return ()
+        baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
+        n_others = len(self.roster.kept) - len(spares)
+        n = n_timed(self.time.seconds, opening_s=opening_s, baseline_s=baseline_s, file_s=file_s)
+        return spares[max(n, n_others, 1) - n_others :]
+
+    def _close(self, worker: Worker, before: Sequence[str]) -> None:
+        """The files that were open before and are not kept any more."""
+        worker.call("drop", [key for key in before if key not in self.roster.kept])
