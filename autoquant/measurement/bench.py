@@ -47,7 +47,6 @@ N_FIRST = 4
 """Samples that a candidate runs where it isn't timed."""
 N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
-_TIMING_S = 2e-3
 _CPU = Target()
 Constants = Mapping[str, npt.NDArray[np.generic]]
 """What a skeleton leaves out, by initializer name."""
@@ -161,9 +160,7 @@ class Bench:
             seconds: list[float] = []
             for feed in feeds:
                 run_new_shapes(pinned, feed, known)
-                start = time.perf_counter()
-                pinned.run(None, feed)
-                seconds.append(time.perf_counter() - start)
+                seconds.append(_usual_seconds(pinned, feed))
                 if sum(seconds) > _LONG_S:
                     break
             self.float_s[name] = statistics.mean(seconds)
@@ -222,7 +219,7 @@ class Bench:
                 warm_up(session, self.feeds)
             for k in range(n_rounds):
                 feed = self.feeds[k % len(self.feeds)]
-                seconds, _ = run_round(pair, feed, repetitions(self.float_s[name], _TIMING_S), rng)
+                seconds, _ = run_round(pair, feed, repetitions(self.float_s[name]), rng)
                 timing.add(seconds["second"], seconds["first"])
         return timings
 
@@ -354,7 +351,7 @@ class Bench:
             pair = {REFERENCE: self._pinned[name], "candidate": session}
             run_new_shapes(self._pinned[name], feed, self._known_shapes[name])
             run_new_shapes(session, feed, known[name])
-            seconds, outputs = run_round(pair, feed, repetitions(self.float_s[name], _TIMING_S), rng)
+            seconds, outputs = run_round(pair, feed, repetitions(self.float_s[name]), rng)
             timings[name].add(seconds["candidate"], seconds[REFERENCE])
             found[name] = outputs["candidate"]
         return found
@@ -396,6 +393,18 @@ def _timed(timings: Mapping[str, Timings], number: int, n_rounds: int) -> Mappin
 
 def _scatters(timing: Timings) -> bool:
     return timing.error > _ENOUGH
+
+
+def _usual_seconds(session: Session, feed: Feed) -> float:
+    """Of one inference, as it is repeated in rounds."""
+
+    def run() -> float:
+        start = time.perf_counter()
+        session.run(None, feed)
+        return time.perf_counter() - start
+
+    first_s = run()
+    return statistics.median([first_s, *(run() for _ in range(repetitions(first_s) - 1))])
 
 
 def _of_several_sizes(feeds: Sequence[Feed]) -> list[Feed]:

@@ -16,7 +16,6 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
-from autoquant.measurement.costs import TIMING_S
 from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.memory import resident_growth
@@ -243,7 +242,7 @@ class FileBench:
         try:
             if not known:
                 known.append(self._typical(run_round(sessions, feed, 1, self._rng)[0]))
-            n_repeats = repetitions(statistics.median(known), TIMING_S)
+            n_repeats = repetitions(statistics.median(known))
             return run_round(sessions, feed, n_repeats, self._rng)[0]
         except Exception:  # onnxruntime raises its own types from run
             for key, session in sessions.items():

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.measurement import Latency
+from autoquant.measurement.costs import TIMING_S
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready
 
@@ -145,9 +146,13 @@ def _resampled_median(groups: Sequence[Floats], rng: np.random.Generator) -> flo
     return float(np.median(np.concatenate([rng.choice(groups[c], size=len(groups[c])) for c in chosen])))
 
 
-def repetitions(seconds: float, timing_s: float) -> int:
-    """How often an inference of this duration is repeated so that one timing lasts ``timing_s``."""
-    return max(1, round(timing_s / max(seconds, 1e-6)))
+def repetitions(seconds: float) -> int:
+    """How often an inference of this duration is repeated in a round, so that its timing is long enough.
+
+    Trials and the last measurement repeat alike: of short inferences the first ones in a row are slower than the rest,
+    of one session by more than of another.
+    """
+    return max(1, round(TIMING_S / max(seconds, 1e-6)))
 
 
 def run_new_shapes(session: Session, feed: Feed, known: set[Shapes]) -> None:
