@@ -16,6 +16,7 @@ from autoquant.domain.space import SearchSpace
 from autoquant.errors import DataError, ModelError, OutputError, SamplerError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
+from autoquant.measurement.costs import TIMING_S
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 
@@ -131,7 +132,7 @@ class Trials:
 
     def __post_init__(self) -> None:
         slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
-        self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, 2e-3)))))
+        self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, TIMING_S)))))
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
         self._n_earlier = len(self.study.evaluations)
@@ -232,15 +233,20 @@ class Trials:
     def first_seconds(self) -> float:
         """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
         opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
-        running_s = (self.facts.n_samples + self.n_rounds) * sum(self.facts.float_s.values())
+        running_s = self.facts.n_samples * sum(self.facts.float_s.values()) + self.n_rounds * self._round_s
         return opening_s + running_s + self.facts.scoring.trial_s
+
+    @property
+    def _round_s(self) -> float:
+        """Of the float model or a candidate about as fast, on every target."""
+        return sum(max(seconds, TIMING_S) for seconds in self.facts.float_s.values())
 
     @property
     def _has_many(self) -> bool:
         """Whether there is time for many trials, which run few samples once it is known which tell most."""
         n_run = min(N_TELLING, self.facts.n_samples)
         scoring_s = self.facts.scoring.trial_s * n_run / self.facts.n_samples
-        running_s = (n_run + 2 * self.n_rounds) * sum(self.facts.float_s.values())
+        running_s = n_run * sum(self.facts.float_s.values()) + 2 * self.n_rounds * self._round_s
         return self._left >= _MANY_TRIALS * (self.evaluator.opening_s + running_s + scoring_s)
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
