@@ -131,8 +131,7 @@ class Trials:
     _n_flat: int = 0
 
     def __post_init__(self) -> None:
-        slowest = max(self.facts.float_s.values()) * len(self.facts.float_s)
-        self.n_rounds = max(6, min(16, round(0.25 / (2 * max(slowest, TIMING_S)))))
+        self.n_rounds = max(6, min(16, round(0.25 / (2 * self._round_s))))
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
         self._n_earlier = len(self.study.evaluations)
@@ -233,7 +232,8 @@ class Trials:
     def first_seconds(self) -> float:
         """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
         opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
-        running_s = self.facts.n_samples * sum(self.facts.float_s.values()) + self.n_rounds * self._round_s
+        float_s = sum(self.facts.float_s.values())
+        running_s = self.facts.n_samples * float_s + self.n_rounds * (2 * self._round_s - float_s)
         return opening_s + running_s + self.facts.scoring.trial_s
 
     @property

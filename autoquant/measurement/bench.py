@@ -20,7 +20,7 @@ from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
 from autoquant.isolation.process import memory_folder
-from autoquant.measurement.latency import REFERENCE, Outputs, Timings, repetitions, run_new_shapes, run_round
+from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
 from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
@@ -112,6 +112,7 @@ class Bench:
     _telling: TellingSamples = field(init=False)
     _pinned: dict[str, Session] = field(init=False)
     _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
+    _repeats: Repeats = field(init=False, default_factory=Repeats)
     _is_compiled: bool = field(init=False, default=False)
     _values: dict[int, tuple[npt.NDArray[np.generic], Initializers]] = field(default_factory=dict)
 
@@ -160,7 +161,9 @@ class Bench:
             seconds: list[float] = []
             for feed in feeds:
                 run_new_shapes(pinned, feed, known)
-                seconds.append(_usual_seconds(pinned, feed))
+                start = time.perf_counter()
+                pinned.run(None, feed)
+                seconds.append(time.perf_counter() - start)
                 if sum(seconds) > _LONG_S:
                     break
             self.float_s[name] = statistics.mean(seconds)
@@ -219,7 +222,8 @@ class Bench:
                 warm_up(session, self.feeds)
             for k in range(n_rounds):
                 feed = self.feeds[k % len(self.feeds)]
-                seconds, _ = run_round(pair, feed, repetitions(self.float_s[name]), rng)
+                n_repeats = self._repeats.of(name, shapes_of(feed), self.float_s[name])
+                seconds, _ = run_round(pair, feed, n_repeats, rng)
                 timing.add(seconds["second"], seconds["first"])
         return timings
 
@@ -351,7 +355,9 @@ class Bench:
             pair = {REFERENCE: self._pinned[name], "candidate": session}
             run_new_shapes(self._pinned[name], feed, self._known_shapes[name])
             run_new_shapes(session, feed, known[name])
-            seconds, outputs = run_round(pair, feed, repetitions(self.float_s[name]), rng)
+            n_repeats = self._repeats.of(name, shapes_of(feed), self.float_s[name])
+            seconds, outputs = run_round(pair, feed, n_repeats, rng)
+            self._repeats.learn(name, shapes_of(feed), seconds[REFERENCE])
             timings[name].add(seconds["candidate"], seconds[REFERENCE])
             found[name] = outputs["candidate"]
         return found
@@ -393,18 +399,6 @@ def _timed(timings: Mapping[str, Timings], number: int, n_rounds: int) -> Mappin
 
 def _scatters(timing: Timings) -> bool:
     return timing.error > _ENOUGH
-
-
-def _usual_seconds(session: Session, feed: Feed) -> float:
-    """Of one inference, as it is repeated in rounds."""
-
-    def run() -> float:
-        start = time.perf_counter()
-        session.run(None, feed)
-        return time.perf_counter() - start
-
-    first_s = run()
-    return statistics.median([first_s, *(run() for _ in range(repetitions(first_s) - 1))])
 
 
 def _of_several_sizes(feeds: Sequence[Feed]) -> list[Feed]:

@@ -16,7 +16,7 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
-from autoquant.measurement.latency import REFERENCE, Outputs, repetitions, run_round
+from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, run_round
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
@@ -109,6 +109,7 @@ class FileBench:
     _opened: dict[str, dict[str, Session]] = field(init=False)
     _rng: random.Random = field(init=False)
     _usual_s: defaultdict[tuple[str, Shapes], list[float]] = field(default_factory=lambda: defaultdict(list))
+    _repeats: Repeats = field(default_factory=Repeats)
     _names: list[str] = field(default_factory=list)
     _not_on_cpu: str = ""
     _paths: dict[str, Path] = field(default_factory=dict)
@@ -241,13 +242,22 @@ class FileBench:
         known = self._usual_s[target, shapes_of(feed)]
         try:
             if not known:
-                known.append(self._typical(run_round(sessions, feed, 1, self._rng)[0]))
-            n_repeats = repetitions(statistics.median(known))
-            return run_round(sessions, feed, n_repeats, self._rng)[0]
+                first, _ = run_round(sessions, feed, 1, self._rng)
+                known.append(self._typical(first))
+                self._repeats.learn(target, shapes_of(feed), self._of_reference(first))
+            n_repeats = self._repeats.of(target, shapes_of(feed), known[0])
+            seconds, _ = run_round(sessions, feed, n_repeats, self._rng)
+            self._repeats.learn(target, shapes_of(feed), self._of_reference(seconds))
+            return seconds
         except Exception:  # onnxruntime raises its own types from run
             for key, session in sessions.items():
                 _run_once(session, feed, self._paths[key])
             raise
+
+    @staticmethod
+    def _of_reference(seconds: Mapping[str, Sequence[float]]) -> Sequence[float]:
+        """Those of the baseline; of another file where it is not open."""
+        return seconds.get(REFERENCE, next(iter(seconds.values())))
 
     @staticmethod
     def _has_jumped(known: list[float], seconds: float) -> bool:

@@ -18,7 +18,7 @@ from autoquant.measurement.time_left import TimeLeft
 
 __all__ = ["Judging", "Wishes"]
 
-_LATE_SPARES = "left out without being timed, as others should beat them: {}"
+_LATE_SPARES = "left out without being timed, as time is short and others should beat them: {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

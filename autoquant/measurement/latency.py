@@ -5,6 +5,7 @@ import math
 import random
 import statistics
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,14 +23,16 @@ __all__ = [
     "REFERENCE",
     "Estimate",
     "Outputs",
+    "Repeats",
     "Timings",
     "bootstrap_interval",
-    "repetitions",
     "run_new_shapes",
     "run_round",
 ]
 
 _N_RESAMPLES = 400
+_N_REMEMBERED = 15
+"""Rounds by which repeats are chosen."""
 REFERENCE = "float"
 """What the pinned float model is called among the sessions of a round."""
 
@@ -119,6 +122,35 @@ class Timings:
         return [float(np.median(values[sessions == number])) for number in np.unique(sessions)]
 
 
+@dataclass(slots=True)
+class Repeats:
+    """How often inferences are repeated in a row so that a timing is long enough, by target and shapes.
+
+    The float model says it, in trials as in the last measurement: of short inferences the first ones in a row are
+    slower than the rest, of one session by more than of another.
+    """
+
+    _known: defaultdict[tuple[str, Shapes], deque[float]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=_N_REMEMBERED))
+    )
+
+    def of(self, target: str, shapes: Shapes, expected_s: float) -> int:
+        """At least once.
+
+        Args:
+            target: Name.
+            shapes: Of the sample.
+            expected_s: Seconds of an inference of the float model where no round of such samples is known.
+        """
+        known = self._known[target, shapes]
+        seconds = statistics.median(known) if known else expected_s
+        return max(1, round(TIMING_S / max(seconds, 1e-6)))
+
+    def learn(self, target: str, shapes: Shapes, seconds: Sequence[float]) -> None:
+        """What inferences of the float model took in a round."""
+        self._known[target, shapes].append(statistics.median(seconds))
+
+
 def bootstrap_interval(values: Floats, clusters: npt.NDArray[np.int64], seed: int) -> tuple[float, float]:
     """95 % percentile interval of the median; clusters are drawn with replacement, then values inside each.
 
@@ -144,15 +176,6 @@ def bootstrap_interval(values: Floats, clusters: npt.NDArray[np.int64], seed: in
 def _resampled_median(groups: Sequence[Floats], rng: np.random.Generator) -> float:
     chosen = rng.integers(len(groups), size=len(groups))
     return float(np.median(np.concatenate([rng.choice(groups[c], size=len(groups[c])) for c in chosen])))
-
-
-def repetitions(seconds: float) -> int:
-    """How often an inference of this duration is repeated in a round, so that its timing is long enough.
-
-    Trials and the last measurement repeat alike: of short inferences the first ones in a row are slower than the rest,
-    of one session by more than of another.
-    """
-    return max(1, round(TIMING_S / max(seconds, 1e-6)))
 
 
 def run_new_shapes(session: Session, feed: Feed, known: set[Shapes]) -> None:

@@ -146,10 +146,10 @@ class LatencyModel:
         keys = [row.tobytes() for row in codes]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
-            design = self._features(codes[new])
-            self._known |= {keys[i]: len(self._rows) + number for number, i in enumerate(new)}
+            design, n_before = self._features(codes[new]), len(self._rows)
             self._means = np.concatenate([self._means, design @ self._mean])
             self._rows = np.concatenate([self._rows, self._alike(design * self._spread)])
+            self._known |= {keys[i]: n_before + number for number, i in enumerate(new)}
         places = [self._known[key] for key in keys]
         if places != list(range(len(self._rows))):
             self._means, self._rows = self._means[places], self._rows[places]

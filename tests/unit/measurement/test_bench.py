@@ -455,24 +455,6 @@ def test_a_candidate_of_a_provider_that_compiles_graphs_is_opened_without_its_gr
         bench.profile([], 0.0, 60.0)
 
 
-@pytest.mark.parametrize(("first_s", "following_s", "expected"), [(1e-3, 2e-4, 2e-4), (1.0, 0.5, 1.0)])
-def test_the_float_model_takes_what_it_takes_where_short_inferences_follow_each_other(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, first_s: float, following_s: float, expected: float
-) -> None:
-    clock, log = FakeClock(), list[tuple[str, Feed]]()
-
-    def compute(feed: Feed) -> Outputs:
-        clock.now += following_s if len(log) > 1 and log[-2][1] is feed else first_s
-        return list(feed.values())
-
-    monkeypatch.setattr("autoquant.measurement.bench.warm_up", lambda *_: None)
-    monkeypatch.setattr("autoquant.measurement.bench.run_new_shapes", lambda *_: None)
-    monkeypatch.setattr("autoquant.measurement.bench.time.perf_counter", clock)
-    monkeypatch.setattr(bench, "_pinned", {NAME: FakeSession(compute, log=log)})
-    bench.time_float()
-    assert bench.float_s[NAME] == pytest.approx(expected)
-
-
 def slow_at_first(clock: FakeClock) -> FakeSession:
     """Outputs of ``Relu``; what has a length that it has not seen takes ten times as long."""
     seen: set[int] = set()

@@ -41,7 +41,7 @@ def test_spares_are_timed_where_there_is_time(
     kept = expected or ["same", "other", "third"]
     assert list(final.run()) == [*kept, REFERENCE]
     left_out = 3 - len(kept)
-    said = f"left out without being timed, as others should beat them: {left_out} of 3 files"
+    said = f"left out without being timed, as time is short and others should beat them: {left_out} of 3 files"
     assert (said in final.notes) == (left_out > 0)
 
 

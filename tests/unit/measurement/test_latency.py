@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.feed import Feed, Shapes
-from autoquant.measurement.latency import Timings, bootstrap_interval, repetitions, run_new_shapes, run_round
+from autoquant.domain.feed import Feed, Shapes, shapes_of
+from autoquant.measurement.latency import Repeats, Timings, bootstrap_interval, run_new_shapes, run_round
 from tests.fakes import FakeClock, FakeSession
 
 FEED: Feed = {"x": np.arange(3)}
@@ -86,7 +86,15 @@ def test_collection_goes_on_behind_a_session_that_fails_and_stays_off_where_it_w
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, 5000), (1e-4, 50), (4e-3, 1), (5.0, 1)])
 def test_short_inferences_are_repeated_until_a_timing_is_long_enough(seconds: float, expected: int) -> None:
-    assert repetitions(seconds) == expected
+    assert Repeats().of("cpu-1t", frozenset(), seconds) == expected
+
+
+def test_how_often_follows_from_the_rounds_before_with_samples_of_these_shapes() -> None:
+    repeats, small, large = Repeats(), shapes_of({"x": np.zeros(1)}), shapes_of({"x": np.zeros(2)})
+    for seconds in (1e-3, 5e-3, 1e-3):  # one of them was disturbed
+        repeats.learn("cpu-1t", small, [seconds, seconds, 1.0])
+    assert repeats.of("cpu-1t", small, 1.0) == 5
+    assert repeats.of("cpu-1t", large, 2.5e-3) == repeats.of("cpu-2t", small, 2.5e-3) == 2
 
 
 @given(ratio=st.floats(0.1, 3), reference=st.lists(positive, min_size=1, max_size=20))
