@@ -36,6 +36,18 @@ class Stubborn(RandomSampler):
         return "float"
 
 
+@pytest.mark.parametrize(
+    ("float_s", "n_rounds"), [([1e-4], 16), ([1e-3] * 4, 6), ([1e-3, 5e-3], 12), ([0.01], 12), ([1.0], 6)]
+)
+def test_rounds_take_a_quarter_of_a_second_where_they_are_neither_few_nor_many(
+    tmp_path: Path, float_s: list[float], n_rounds: int
+) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    trials.facts = replace(trials.facts, float_s={f"cpu-{i}t": seconds for i, seconds in enumerate(float_s)})
+    trials.__post_init__()
+    assert trials.n_rounds == n_rounds
+
+
 @pytest.mark.parametrize("is_structured", [True, False])
 def test_uniform_recipes_come_first_for_every_sampler(tmp_path: Path, is_structured: bool) -> None:
     answers = Answers()
