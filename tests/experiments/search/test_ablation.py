@@ -35,7 +35,7 @@ def test_what_is_not_timed_leaves_time_for_other_evaluations() -> None:
 
 
 def test_without_ranges_only_schemes_with_extremes_are_asked_for() -> None:
-    whole, narrow = (search_blocks_without(BLOCKS, part, n_evaluations=4, seed=0) for part in (None, Part.RANGES))
+    whole, narrow = (search_blocks_without(BLOCKS, part, n_evaluations=8, seed=0) for part in (None, Part.RANGES))
     assert whole.points[:2] == narrow.points[:2]  # float, and the first recipe
     assert whole.points[2] != narrow.points[2]
 
