@@ -87,6 +87,7 @@ class BenchFacts:
             n_samples=n_samples,
             opening_s=self.reading_seconds(candidate_opening_s),
             scoring_s=len(self.float_s) * self.scoring.file_s,
+            n_targets=len(self.float_s),
         )
 
 

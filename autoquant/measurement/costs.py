@@ -22,7 +22,7 @@ STARTING_S = 0.5
 CHUNK_S = 0.5
 """Of what a process is asked for at once, where that is known."""
 TIMING_S = 5e-3
-"""Of a round, at least: short inferences are repeated in it."""
+"""Of a round on one target, at least: short inferences are repeated in it."""
 _PLANNED_ROUNDS = 6
 _WARMUPS = 3
 """Rounds before those that count, in each process, in most cases."""
@@ -36,11 +36,13 @@ class FileCosts:
         n_samples: That it runs.
         opening_s: Seconds that opening it takes on all targets.
         scoring_s: Seconds of its metrics on all targets.
+        n_targets: On which it is timed.
     """
 
     n_samples: int
     opening_s: float
     scoring_s: float = 0.0
+    n_targets: int = 1
 
     def judging_seconds(self, latency_s: float) -> float:
         """To run it on every sample."""
@@ -57,13 +59,13 @@ class FileCosts:
             latency_s: Seconds of an inference on all targets.
             is_rough: Whether a single process has to do.
         """
-        timing_s = max(latency_s, TIMING_S)
+        timing_s = max(latency_s, self.n_targets * TIMING_S)
         if is_rough:
             return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
         return self.judging_seconds(latency_s) + _timing_seconds(self.opening_s, timing_s, LEAST_SESSIONS)
 
 
-def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float) -> int:
+def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float, n_targets: int = 1) -> int:
     """Most files that there is time to time in as many processes as are wanted; in the first one they are open.
 
     Args:
@@ -71,9 +73,11 @@ def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float
         opening_s: Of one file.
         baseline_s: Of an inference of the baseline on all targets.
         file_s: The same of a file, in the mean.
+        n_targets: On which they are timed.
     """
+    least_s = n_targets * TIMING_S
     of_baseline, of_file = (
-        _timing_seconds(opening_s, max(latency_s, TIMING_S), WANTED_SESSIONS) for latency_s in (baseline_s, file_s)
+        _timing_seconds(opening_s, max(latency_s, least_s), WANTED_SESSIONS) for latency_s in (baseline_s, file_s)
     )
     starting_s = (WANTED_SESSIONS - 1) * STARTING_S
     return max(0, int((left_s - starting_s - of_baseline) / of_file))

@@ -162,7 +162,8 @@ class Judging:
             return ()
         baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
         n_others = len(self.roster.kept) - len(spares)
-        n = n_timed(self.time.seconds, opening_s=opening_s, baseline_s=baseline_s, file_s=file_s)
+        n_targets = len(self.collected.targets)
+        n = n_timed(self.time.seconds, opening_s=opening_s, baseline_s=baseline_s, file_s=file_s, n_targets=n_targets)
         return spares[max(n, n_others, 1) - n_others :]
 
     def _close(self, worker: Worker, before: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from autoquant.study.layout import Floats
 
@@ -22,6 +23,7 @@ class Posterior:
         variances: Of the observations; shape (n,).
         root: Lower Cholesky factor of the observations' covariance; shape (n, n).
         observed: Shape (n,).
+        solved: The inverse of that covariance times what was observed; shape (n,).
         mean: Of the weights, or what is taken for it; shape (U,).
         log_evidence: Log density of the observations, without its constant.
     """
@@ -30,6 +32,7 @@ class Posterior:
     variances: Floats
     root: Floats
     observed: Floats
+    solved: Floats
     mean: Floats
     log_evidence: float
 
@@ -45,9 +48,9 @@ class Posterior:
         References:
             Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, equation 5.12.
         """
-        precision = cho_solve((self.root, True), np.eye(len(self.observed)), check_finite=False)
-        variances = 1 / np.diag(precision)
-        return variances * (precision @ self.observed), np.maximum(variances - self.variances, 0.0)
+        inverse, _ = dtrtri(self.root, lower=1)
+        variances = 1 / np.square(inverse).sum(axis=0)
+        return variances * self.solved, np.maximum(variances - self.variances, 0.0)
 
     def draws(self, rng: np.random.Generator, n: int) -> Floats:
         """Weights of independent draws around the mean, shape (n, U).
@@ -61,17 +64,21 @@ class Posterior:
         return np.asarray(self.mean + prior - explained)
 
 
-def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:
+def condition(design: Floats, observed: Floats, variances: Floats, *, products: Floats | None = None) -> Posterior:
     """Condition standard normal weights.
 
     Args:
         design: Shape (n, U), n may be 0.
         observed: ``design @ weights`` plus noise; shape (n,).
         variances: Of that noise; shape (n,).
+        products: ``design @ design.T`` where it is known; shape (n, n).
     """
-    covariance = design @ design.T
+    if not len(observed):
+        empty = np.zeros((0, 0))
+        return Posterior(design, variances, empty, observed, observed, np.zeros(design.shape[1]), -math.inf)
+    covariance = design @ design.T if products is None else products.copy()
     covariance[np.diag_indices(len(observed))] += variances
-    root = cholesky(covariance.T, lower=True, overwrite_a=True, check_finite=False) if len(observed) else covariance
-    solved = cho_solve((root, True), observed, check_finite=False) if len(observed) else observed
+    root = cholesky(covariance.T, lower=True, overwrite_a=True, check_finite=False)
+    solved = cho_solve((root, True), observed, check_finite=False)
     log_evidence = -0.5 * float(observed @ solved) - float(np.log(np.diag(root)).sum())
-    return Posterior(design, variances, root, observed, design.T @ solved, log_evidence if len(observed) else -math.inf)
+    return Posterior(design, variances, root, observed, solved, design.T @ solved, log_evidence)

@@ -15,6 +15,14 @@ def test_a_file_is_run_scored_and_timed_in_several_processes() -> None:
     assert COSTS.seconds(1e-6, is_rough=True) > COSTS.judging_seconds(1e-6) + 5e-3
 
 
+def test_rounds_have_a_least_length_on_each_target() -> None:
+    one, three = (replace(COSTS, n_targets=n_targets).seconds(1e-6, is_rough=True) for n_targets in (1, 3))
+    assert three - COSTS.judging_seconds(1e-6) == pytest.approx(3 * (one - COSTS.judging_seconds(1e-6)))
+    left_s = 20.0
+    found = [n_timed(left_s, opening_s=0.0, baseline_s=1e-6, file_s=1e-6, n_targets=n_targets) for n_targets in (1, 3)]
+    assert found[0] == pytest.approx(3 * found[1], abs=4)
+
+
 @pytest.mark.parametrize(("scoring_s", "expected"), [(0.0, False), (0.4, False), (0.5, True)])
 def test_metrics_that_take_most_of_the_time_are_known(scoring_s: float, expected: bool) -> None:
     assert replace(COSTS, scoring_s=scoring_s).is_scoring_most(0.01) == expected

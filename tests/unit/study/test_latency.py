@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.scheme import TensorFormat
-from autoquant.study.gaussian import Posterior, condition
 from autoquant.study.latency import LatencyModel
 from autoquant.study.layout import Floats, Layout
 from autoquant.study.surrogate import Observations, Surrogate
@@ -83,19 +82,13 @@ def test_what_was_learned_counts_fully_also_where_the_scale_of_the_prior_changes
     ratios, errors = truth.ratios_of(codes)[:, 0], np.full(60, 0.01)
     model = LatencyModel(LAYOUT)
     model.fit(codes[:50], ratios[:50], errors[:50], n_new=50)
-    weights: list[Floats] = []
 
     def tune(self: LatencyModel, *_: Floats) -> None:
         self._scale += 1 if self._scale == 0 else -1
 
-    def conditioned(design: Floats, observed: Floats, variances: Floats) -> Posterior:
-        weights.append(variances)
-        return condition(design, observed, variances)
-
     monkeypatch.setattr(LatencyModel, "_tune", tune)
-    monkeypatch.setattr("autoquant.study.latency.condition", conditioned)
     model.fit(codes, ratios, errors, n_new=10)
-    assert weights[-1] == pytest.approx(np.full(60, model.error**2 + 0.01**2), rel=0.5)
+    assert model._posterior.variances == pytest.approx(np.full(60, model.error**2 + 0.01**2), rel=0.5)
 
 
 def test_a_new_ratio_counts_fully_also_where_an_old_one_was_left_out() -> None:
@@ -125,10 +118,12 @@ def test_rows_that_are_known_are_the_same_as_if_they_were_new(fits: list[list[in
     known = np.array([[rng.choice(np.flatnonzero(row)) for row in LAYOUT.allowed] for _ in range(8)])
     model = LatencyModel(LAYOUT, a_prior())
     for numbers in fits:
-        means, rows = model._known_rows(known[numbers])
-        fresh_means, fresh_rows = LatencyModel(LAYOUT, a_prior())._known_rows(known[numbers])
-        assert means == pytest.approx(fresh_means)
-        assert rows == pytest.approx(fresh_rows)
+        fresh = LatencyModel(LAYOUT, a_prior())
+        for each in (model, fresh):
+            each._look_up(known[numbers])
+        assert model._means == pytest.approx(fresh._means)
+        assert model._rows == pytest.approx(fresh._rows)
+        assert model._products == pytest.approx(model._rows @ model._rows.T)
 
 
 def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
