@@ -22,6 +22,7 @@ from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
 from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
+from autoquant.front.alike import with_known_latencies
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
 from autoquant.measurement.costs import WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
@@ -114,11 +115,12 @@ class Delivery:
 
     def _write_finalists(self, evaluations: Sequence[Evaluation], end: float) -> dict[str, Finalist]:
         float_bytes = size_bytes_of(self.prepared.source)
+        schemes = {scheme.name: scheme for scheme in self.finalists.ingredients.definition.schemes}
         outcomes = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
         complete = [outcome for outcome in outcomes if isinstance(outcome, Measurement) and outcome.is_complete]
         errors_db = [outcome.quality.error_db for outcome in complete]
         chosen = choose_finalists(
-            evaluations,
+            with_known_latencies(evaluations, schemes, self.believed),
             most_finalists(errors_db, is_refined=self.finalists.refine is not None),
             float_bytes=float_bytes,
             objectives=self.objectives,

@@ -216,7 +216,8 @@ class Finalists:
     def _measured(evaluation: Evaluation) -> Mapping[str, str]:
         outcome = evaluation.outcome
         assert isinstance(outcome, Measurement)
-        ratios = {target: round(latency.ratio, 4) for target, latency in outcome.latency.items()}
+        timed = outcome.latency if outcome.is_complete else {}
+        ratios = {target: round(latency.ratio, 4) for target, latency in timed.items()}
         measured = {
             "snr_db": round(clamped_db(outcome.quality.worst_db), 3),
             "n_samples": outcome.quality.n_samples,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.measurement import Believed, Evaluation, Measurement
+from autoquant.domain.measurement import Believed, Evaluation, Measurement, State
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing, standing_of
 from autoquant.front.coverage import Demands, covering
@@ -54,7 +54,8 @@ def choose_finalists(
     them come those of which it is not known, as it was not demanded when they were measured.
 
     Args:
-        evaluations: Of the whole search.
+        evaluations: Of the whole search; of those that were not timed the ones with a latency all the same, as
+            ``with_known_latencies`` gives it.
         limit: At least 1.
         float_bytes: Size of the float model.
         objectives: What the fronts are of.
@@ -165,11 +166,11 @@ def _demands(losses: Floats, objectives: Objectives, bounds: Bounds, float_bytes
 
 
 def _different(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """One complete evaluation of each graph that onnxruntime ran: the smallest file, the first of equals."""
+    """One evaluation, of known latency, of each graph that onnxruntime ran: the smallest file, the first of equals."""
     found: dict[str, tuple[int, Evaluation]] = {}
     for evaluation in evaluations:
         outcome = evaluation.outcome
-        if isinstance(outcome, Measurement) and outcome.is_complete:
+        if isinstance(outcome, Measurement) and outcome.latency and outcome.state is not State.REJECTED_EARLY:
             earlier = found.get(outcome.digest)
             if earlier is None or outcome.size_bytes < earlier[0]:
                 found[outcome.digest] = outcome.size_bytes, evaluation

@@ -10,9 +10,11 @@ from autoquant.api.delivery import Delivery, _likely_sentences
 from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
-from autoquant.domain.measurement import Believed, Quality, SnrInterval
+from autoquant.domain.measurement import Believed, Evaluation, Quality, SnrInterval
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Standing
+from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.measured import Judged
+from autoquant.space.schema import read_space
 from tests.records import a_latency, a_measured, a_metric
 
 
@@ -92,7 +94,7 @@ def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_
 def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, has_refiner: bool, why: str) -> None:
     written = {"t1": Finalist(evaluation=a_measured(), path=tmp_path / "t1.onnx", sha256="", algorithms=())}
     finalists = SimpleNamespace(
-        ingredients=SimpleNamespace(definition=SimpleNamespace(accuracy=Accuracy.FULL)),
+        ingredients=SimpleNamespace(definition=SimpleNamespace(accuracy=Accuracy.FULL, schemes=())),
         refine=(lambda _: None) if has_refiner else None,
         write=lambda *_, **__: written,
     )
@@ -114,3 +116,33 @@ def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, ha
 def test_places_are_spelled_alike_on_every_system() -> None:
     delivery = a_delivery(folder=SimpleNamespace(path=PureWindowsPath("C:/run")))
     assert delivery._place(PureWindowsPath("C:/run/models/t1.onnx")) == "models/t1.onnx"
+
+
+def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist(tmp_path: Path) -> None:
+    source = tmp_path / "model.onnx"
+    source.write_bytes(b"")
+    schemes = read_space("default", ep="cpu").schemes
+    chosen: list[Evaluation] = []
+
+    def write(found: list[Evaluation], *_: float, **__: object) -> dict[str, Finalist]:
+        chosen.extend(found)
+        return {}
+
+    delivery = a_delivery(
+        prepared=SimpleNamespace(source=source),
+        facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
+        finalists=SimpleNamespace(
+            ingredients=SimpleNamespace(definition=SimpleNamespace(accuracy=Accuracy.NONE, schemes=schemes)),
+            refine=None,
+            write=write,
+        ),
+        costs=FileCosts(n_samples=4, opening_s=0.1),
+        objectives=DEFAULT_OBJECTIVES,
+        bounds=NO_BOUNDS,
+        believed={},
+        notes=[],
+    )
+    timed = a_measured(0, snr_db=14.0, assignment={"r0": "u8s8-channel-minmax"})
+    untimed = a_measured(1, ratio=None, snr_db=18.0, assignment={"r0": "u8s8-channel-mse"})
+    delivery._write_finalists([timed, untimed], math.inf)
+    assert [evaluation.trial.number for evaluation in chosen] == [1, 0]

@@ -240,3 +240,12 @@ def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients,
     found = finalists.write([equal], math.inf, float_s=0.001, costs=COSTS)
     said = json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"], parse_constant=pytest.fail)
     assert said["snr_db"] == 200
+
+
+def test_a_latency_that_was_not_measured_is_not_written(ingredients: Ingredients, folder: RunFolder) -> None:
+    finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=None, folder=folder)
+    (evaluation, *_) = evaluations(ingredients, 1)
+    assert isinstance(evaluation.outcome, Measurement)
+    expected = replace(evaluation, outcome=replace(evaluation.outcome, state=State.UNTIMED))
+    found = finalists.write([expected], math.inf, float_s=0.001, costs=COSTS)
+    assert json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"])["ratio"] == {}
