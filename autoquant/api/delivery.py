@@ -177,13 +177,20 @@ class Delivery:
             )
         return found
 
-    def _spares(self, finalists: Mapping[str, Finalist], judged: Mapping[str, Judged]) -> list[str]:
-        """By what all samples say of outputs, and what is believed of latencies."""
+    def _spares(
+        self,
+        finalists: Mapping[str, Finalist],
+        judged: Mapping[str, Judged],
+        ratios: Mapping[str, Mapping[str, float]],
+    ) -> list[str]:
+        """By what all samples say of outputs, and what is known or believed of latencies."""
         expected: dict[str, Standing] = {}
         for name, finalist in finalists.items():
             trial, outcome = finalist.evaluation.trial, finalist.evaluation.outcome
             assert isinstance(outcome, Measurement)
-            latency = standing_of(outcome, self.believed.get(trial.number)).latency
+            believed = standing_of(outcome, self.believed.get(trial.number)).latency
+            known = ratios.get(name, {})
+            latency = {target: each.moved_to(known.get(target, each.ratio)) for target, each in believed.items()}
             found = _standing(judged[name], latency, finalist.path) if name in judged else None
             expected |= {} if found is None else {name: found}
         return spares(expected, self.objectives, self.bounds)

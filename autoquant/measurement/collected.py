@@ -82,6 +82,14 @@ class Collected:
         measured = {pair: medians for pair, medians in found.items() if pair[0] != REFERENCE}
         return dict.fromkeys(found, _ITSELF) | intervals_by_target(measured, level=STOPPED_LEVEL)
 
+    def median_ratios(self, keys: Collection[str]) -> dict[str, dict[str, float]]:
+        """Of the sessions so far, by file and target, for files that were timed."""
+        found: dict[str, dict[str, float]] = {}
+        for (key, target), timings in self._timings_of(keys).items():
+            if key != REFERENCE:
+                found.setdefault(key, {})[target] = float(np.median(timings.ratio_by_session()))
+        return found
+
     def judged(self, key: str) -> Judged:
         """By the SNRs of the target on which it is lowest."""
         metrics = self._metrics(key)

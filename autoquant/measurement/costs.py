@@ -10,6 +10,7 @@ __all__ = [
     "TIMING_S",
     "WANTED_SESSIONS",
     "FileCosts",
+    "n_continued",
     "n_timed",
 ]
 
@@ -81,6 +82,32 @@ def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float
     )
     starting_s = (WANTED_SESSIONS - 1) * STARTING_S
     return max(0, int((left_s - starting_s - of_baseline) / of_file))
+
+
+def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, session_s: float) -> int:
+    """Files that further processes go on with.
+
+    Spares go where there is no time for as many processes as are wanted with all files. Others go, up to half of all,
+    where there is none for the least number of processes: from two an interval is about twice as wide as from three.
+
+    Args:
+        n_files: That were measured so far, beside the baseline.
+        n_spares: Of these.
+        n_done: Processes so far, at least one.
+        left_s: For further ones; not infinite.
+        session_s: Seconds of a further one with all files and the baseline.
+    """
+
+    def fitting(n_sessions: int) -> int:
+        return int((1 + n_files) * left_s / (n_sessions * session_s)) - 1
+
+    n_wanted = WANTED_SESSIONS - n_done
+    found = n_files if n_wanted < 1 else min(n_files, max(fitting(n_wanted), n_files - n_spares))
+    for n_sessions in range(LEAST_SESSIONS - n_done, 0, -1):
+        if 2 * fitting(n_sessions) >= n_files:
+            found = min(found, fitting(n_sessions))
+            break
+    return found if 1 <= found <= fitting(1) else n_files
 
 
 def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int) -> float:

@@ -15,7 +15,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, LEAST_SESSIONS
+from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.judging import Judging, Wishes
@@ -32,6 +32,8 @@ _MOST_UNEXPLAINED = 2
 """Processes that were lost although no file ends one by itself."""
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
+_BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
+_LATE = "there was no time to measure {} in more processes, which are left out; give more --time"
 
 
 @dataclass(slots=True)
@@ -179,11 +181,28 @@ class JointMeasurement:
             self._collected.ratios(self._roster.kept).values(), self.narrow
         ):
             return False
+        self._leave_out_late(n_done)
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s
         self.is_late = n_affordable < LEAST_ROUNDS
         if not self.is_late:
             self._n_rounds = int(min(self._n_rounds, n_affordable))
         return not self.is_late
+
+    def _leave_out_late(self, n_done: int) -> None:
+        """Files that there is no time for in further processes, first those that others beat by what was measured."""
+        kept = self._roster.kept
+        if not self.wishes.may_drop or math.isinf(self.deadline):
+            return
+        judged = {key: self._collected.judged(key) for key in kept}
+        spares = self.wishes.spares(judged, self._collected.median_ratios(kept))
+        session_s = self._opening_s + LEAST_ROUNDS * self._rounds_s
+        n = n_continued(len(kept), len(spares), n_done, left_s=self._time.seconds, session_s=session_s)
+        gone = [*(key for key in kept if key not in spares), *spares][n:]
+        self._roster.leave_out([key for key in gone if key in spares], _BEATEN)
+        self._roster.leave_out([key for key in gone if key not in spares], _LATE)
+        share = (1 + n) / (1 + len(kept))
+        self._opening_s *= share
+        self._round_s = {target: share * seconds for target, seconds in self._round_s.items()}
 
     @property
     def _rounds_s(self) -> float:

@@ -30,14 +30,15 @@ class Wishes:
         comparing_share: Of the time that is left, for comparing outputs on all targets; a few samples are compared in
             any case, all of them where it is None.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
-        spares: Given the same of the others, ids of those that are timed only where there is time for the number
-            of processes that is wanted, the most important first.
+        spares: Given the same of the others, and their latency ratios so far by target where there are any, ids of
+            those that are timed only where there is time for the number of processes that is wanted, the most important
+            first.
     """
 
     may_drop: bool = True
     comparing_share: float | None = None
     superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
-    spares: Callable[[Mapping[str, Judged]], Sequence[str]] = lambda _: ()
+    spares: Callable[[Mapping[str, Judged], Mapping[str, Mapping[str, float]]], Sequence[str]] = lambda *_: ()
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Judging:
         before = self.roster.kept
         judged = {key: self.collected.judged(key) for key in before}
         self.roster.drop(self.wishes.superseded(judged))
-        spares = self.wishes.spares({key: judged[key] for key in self.roster.kept})
+        spares = self.wishes.spares({key: judged[key] for key in self.roster.kept}, {})
         self.roster.leave_out(self._late(spares, opening_s), _LATE_SPARES)
         self._close(worker, before)
 

@@ -86,8 +86,9 @@ def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_
         believed[number] = Believed(snr_db=40.0, ratios=(ratio,))
     delivery = a_delivery(objectives=DEFAULT_OBJECTIVES, bounds=NO_BOUNDS, believed=believed)
     found = {"t0": judged(30, None), "t1": judged(31, None), "t2": judged(32, None)}
-    assert delivery._spares(finalists, found) == ["t0"]
-    assert delivery._spares(finalists, {"t0": found["t0"]}) == []
+    assert delivery._spares(finalists, found, {}) == ["t0"]
+    assert delivery._spares(finalists, {"t0": found["t0"]}, {}) == []
+    assert delivery._spares(finalists, found, {"t1": {"cpu-1t": 0.8}}) == ["t1"], "what was measured is known"
 
 
 @pytest.mark.parametrize(("has_refiner", "why"), [(False, "all ranges are dynamic"), (True, "there was no time, or")])

@@ -19,7 +19,9 @@ from autoquant.measurement.conditions import Watch
 from autoquant.measurement.costs import LEAST_ROUNDS, FileCosts
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.joint import JointMeasurement
+from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
+from autoquant.measurement.measured import Judged
 from tests.fakes import FakeClock
 from tests.models import floats
 
@@ -162,10 +164,9 @@ def test_opening_the_reference_drops_no_files(monkeypatch: pytest.MonkeyPatch) -
 def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=0.3)
     final = measured(monkeypatch, process, 20.0)
-    n_left = len(FILES) + 1 - len(process.opened)
+    n_left = len(FILES) - sum(key != REFERENCE for key in final.rounds[0][2].seconds)
     assert 0 < n_left < len(FILES)
-    (said,) = final.notes
-    assert said == (
+    assert final.notes[0] == (
         f"there was no time to compare the outputs of {n_left} of 20 files, which are left out; give more --time"
     )
     assert process.clock.now < 1.1 * final.deadline
@@ -186,6 +187,32 @@ def test_files_left_out_on_several_targets_are_counted_together(monkeypatch: pyt
     n_left = len(FILES) + 1 - len(process.opened)
     (said,) = final.notes
     assert f" the outputs of {n_left} of 20 files, " in said
+
+
+@pytest.mark.parametrize("n_beaten", [0, 15])
+def test_where_it_is_later_than_planned_files_are_left_out_for_the_sake_of_further_processes(
+    monkeypatch: pytest.MonkeyPatch, n_beaten: int
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    beaten = list(FILES)[:n_beaten]
+    told: list[Mapping[str, Mapping[str, float]]] = []
+
+    def spares(judged: Mapping[str, Judged], ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
+        told.append(ratios)
+        return [key for key in judged if key in beaten] if ratios else []
+
+    final = measured(monkeypatch, process, 0.9 * planned(process, 0.02), wishes=Wishes(spares=spares))
+    assert len(rounds_of(final, "cpu-1t")) == (5 if n_beaten else 3)
+    assert process.clock.now <= 1.05 * final.deadline
+    kept = [key for key in final.rounds[-1][2].seconds if key != REFERENCE]
+    order = [key for key in FILES if key not in beaten] + beaten
+    assert set(kept) == set(order[: len(kept)])
+    n_left, why = len(FILES) - len(kept), "others are better" if n_beaten else "there was no time"
+    (note,) = final.notes
+    assert f"{n_left} of 20 files" in note
+    assert why in note
+    assert told[0] == {}
+    assert told[1] == {key: {"cpu-1t": 1.0} for key in FILES}
 
 
 def test_more_time_is_of_no_use_where_ratios_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

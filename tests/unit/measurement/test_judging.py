@@ -37,7 +37,7 @@ def test_spares_are_timed_where_there_is_time(
 ) -> None:
     monkeypatch.setattr("autoquant.measurement.judging.n_timed", lambda *_, **__: n_affordable)
     final = measurement({**files, "third": files["same"]}, seconds=60.0, n_sessions=1)
-    final.wishes = Wishes(spares=lambda judged: [key for key in ("other", "third") if key in judged])
+    final.wishes = Wishes(spares=lambda judged, _: [key for key in ("other", "third") if key in judged])
     kept = expected or ["same", "other", "third"]
     assert list(final.run()) == [*kept, REFERENCE]
     left_out = 3 - len(kept)
@@ -48,13 +48,13 @@ def test_spares_are_timed_where_there_is_time(
 def test_one_file_is_timed_though_all_are_spares(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoquant.measurement.judging.n_timed", lambda *_, **__: 0)
     final = measurement(files, seconds=60.0, n_sessions=1)
-    final.wishes = Wishes(spares=list)
+    final.wishes = Wishes(spares=lambda judged, _: list(judged))
     assert list(final.run()) == ["same", REFERENCE]
 
 
 def test_without_a_limit_of_time_all_spares_are_timed(files: dict[str, Path]) -> None:
     final = measurement(files, n_sessions=1)
-    final.wishes = Wishes(spares=list)
+    final.wishes = Wishes(spares=lambda judged, _: list(judged))
     assert list(final.run()) == ["same", "other", REFERENCE]
 
 
