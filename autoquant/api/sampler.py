@@ -45,7 +45,7 @@ class StructureSampler(sampler.StructureSampler):
         statistics: What ``autoquant.calibrate`` gave: errors of what regions quantize make predictions of noise better.
         space: That they were found for.
         ep: Execution provider whose section of the space counts.
-        seed: Of draws and moves.
+        seed: Of draws and moves; None for other ones each time.
         min_snr_db: Lowest SNR of interest.
         max_latency_ratio: Highest ratio of interest.
         max_size_bytes: Largest file of interest.
@@ -67,14 +67,15 @@ class StructureSampler(sampler.StructureSampler):
         statistics: Statistics | None = None,
         space: str | SpaceDefinition = "default",
         ep: str = "cpu",
-        seed: int = 0,
+        seed: int | None = 0,
         min_snr_db: float | None = None,
         max_latency_ratio: float | None = None,
         max_size_bytes: int | None = None,
         has_size: bool = False,
     ) -> None:
         Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, max_size_bytes=max_size_bytes)  # checks
-        check_seed(seed)
+        if seed is not None:
+            check_seed(seed)
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         definition = steps.expressible(steps.definition_of(space, ep), prepared)

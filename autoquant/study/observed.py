@@ -1,5 +1,6 @@
 """Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +64,7 @@ class Reader:
         self._regions = frozenset(layout.regions)
         self._rows: dict[int, _Row | None] = {}
         self._started: dict[int, datetime | None] = {}
+        self._has_warned = False
 
     def knows(self, trials: Sequence[FrozenTrial]) -> bool:
         """Whether what was read is among these trials; those of another study of the same name began at other times."""
@@ -106,8 +108,20 @@ class Reader:
                 f"trial {trial.number} has user attributes that cannot be read ({one_line(error)}); see"
                 " help(StructureSampler) for what they are"
             ) from error
+        self._warn_of_missing(trial)
         self._rows[trial.number] = row
         self._started[trial.number] = trial.datetime_start
+
+    def _warn_of_missing(self, trial: FrozenTrial) -> None:
+        """Where an objective leaves out regions."""
+        missing = [region for region in self._layout.regions if region not in trial.params]
+        if trial.state is TrialState.COMPLETE and 0 < len(missing) < len(self._regions) and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"trial {trial.number} has no scheme for region '{missing[0]}': nothing is learned of trials that lack"
+                " some; suggest every region, and fix schemes with optuna.samplers.PartialFixedSampler",
+                stacklevel=2,
+            )
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return all(trial.params.get(region) in self._layout.schemes for region in self._layout.regions)
@@ -134,7 +148,8 @@ def observe(layout: Layout, trials: Sequence[FrozenTrial]) -> Observations:
 
 def snr_errors_of(trials: Sequence[FrozenTrial]) -> Floats:
     """What the samples of measured trials leave open of their SNRs, standard deviations in dB; 0 where none says it."""
-    return np.array([trial.user_attrs.get("snr_error_db", 0.0) for trial in trials], dtype=np.float64)
+    said = np.array([trial.user_attrs.get("snr_error_db", 0.0) for trial in trials], dtype=np.float64)
+    return np.nan_to_num(said, nan=0.0, posinf=_HIGHEST_DB, neginf=0.0)
 
 
 def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
@@ -197,9 +212,12 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     ran = attributes.get("effective") or {}
     known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
     values = trial.values or []
-    ratios = tuple(map(float, attributes.get("ratios", values[1:])))
+    is_untimed = attributes.get("state") == "untimed"
+    ratios = tuple(map(float, attributes.get("ratios", () if is_untimed else values[1:])))
+    if np.inf in ratios:  # it did not come to an end
+        ratios = ()
     _check_numbers(trial, ratios)
-    is_quick = attributes.get("state") in ("rejected-early", "untimed") or trial.state is TrialState.PRUNED
+    is_quick = is_untimed or attributes.get("state") == "rejected-early" or trial.state is TrialState.PRUNED
     return _Evaluated(
         codes=layout.encode({**trial.params, **known}),
         snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 
 from autoquant.study.layout import Codes, Layout
 
-__all__ = ["Fixed", "asked_for", "is_taken", "publish"]
+__all__ = ["Fixed", "asked_for", "every_trial", "is_taken", "publish"]
 
 _ATTRIBUTE = "autoquant:proposal"
 _UNKNOWN = -1
@@ -65,6 +65,11 @@ def publish(study: optuna.Study, trial: FrozenTrial, codes: Codes) -> None:
     study._storage.set_trial_system_attr(trial._trial_id, _ATTRIBUTE, text)
 
 
+def every_trial(study: optuna.Study) -> list[FrozenTrial]:
+    """Those of other brackets too, where ``HyperbandPruner`` shows a sampler those of one."""
+    return study._storage.get_all_trials(study._study_id, deepcopy=False)
+
+
 def asked_for(layout: Layout, trial: FrozenTrial) -> Codes | None:
     """Scheme numbers that a waiting or running trial has or will have, shape (R,); None where some are not known."""
     said = _codes(layout, _said(trial))
@@ -77,7 +82,7 @@ def is_taken(
 ) -> bool:
     """Whether a trial of another process that was not finished before has these schemes too."""
     finished = {other.number for other in before if other.state.is_finished()} | {trial.number}
-    others = [other for other in study.get_trials(deepcopy=False) if other.number not in finished]
+    others = [other for other in every_trial(study) if other.number not in finished]
     asked = (asked_for(layout, other) for other in others)
     return any(each is not None and np.array_equal(each, codes) for each in asked)
 

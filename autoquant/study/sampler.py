@@ -25,7 +25,7 @@ from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.moves import unseen
 from autoquant.study.observed import Reader, Told, effective, snr_errors_of
 from autoquant.study.outlook import Outlook, Pace, Promise
-from autoquant.study.proposal import Fixed, is_taken, publish
+from autoquant.study.proposal import Fixed, every_trial, is_taken, publish
 from autoquant.study.steering import Steering
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -77,7 +77,7 @@ class StructureSampler(BaseSampler):
 
     Args:
         layout: Regions, schemes and borders.
-        seed: Of draws and moves.
+        seed: Of draws and moves; None for other ones each time.
         min_snr_db: Lowest SNR of interest.
         max_latency_ratio: Highest ratio of interest.
         max_size_bytes: Largest file of interest.
@@ -90,7 +90,7 @@ class StructureSampler(BaseSampler):
         self,
         layout: Layout,
         *,
-        seed: int = 0,
+        seed: int | None = 0,
         min_snr_db: float | None = None,
         max_latency_ratio: float | None = None,
         max_size_bytes: int | None = None,
@@ -105,9 +105,9 @@ class StructureSampler(BaseSampler):
         self._lock = threading.RLock()
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
-        self._begin()
+        self.forget()
 
-    def _begin(self) -> None:
+    def forget(self) -> None:
         """Know nothing of any study."""
         layout = self._layout
         self._steering = Steering(layout, max_size_bytes=self._max_size_bytes, has_size=self._has_size)
@@ -183,7 +183,7 @@ class StructureSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The proposal; never one that was proposed already, or that is known to run as one that was.
+        """The proposal; as long as there are others none that was proposed already or is known to run as one that was.
 
         It is one for the schemes that ``PartialFixedSampler`` fixes, or that the trial was enqueued with. Regions that
         are not in the search space are left out.
@@ -193,7 +193,7 @@ class StructureSampler(BaseSampler):
             return {}
         with self._lock:
             for _ in range(_N_TRIES):
-                trials = study.get_trials(deepcopy=False)
+                trials = every_trial(study)
                 proposal = self._proposal(study, trial, search_space, trials, fixed)
                 codes = self._layout.encode(proposal)
                 publish(study, trial, codes)
@@ -210,7 +210,7 @@ class StructureSampler(BaseSampler):
         fixed: Fixed,
     ) -> dict[str, Any]:
         if not self._reader.knows(trials):
-            self._begin()
+            self.forget()
         told = self._reader.read(trials, study.directions)
         found = told.found
         if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
@@ -221,10 +221,19 @@ class StructureSampler(BaseSampler):
         self._leave_out(told)
         is_free = search_space.keys() >= self._layout.choices.keys() and fixed.is_free.all()
         if self._rng.random() < self._trust.generic_share and is_free:
-            generic = self._generic.sample_relative(study, trial, search_space)
+            generic = self._generic_proposal(study, trial, search_space)
             if generic and self._is_new(self._layout.encode(generic), told.seen):
                 return generic
         return self._layout.decode(self._propose(found if self._found is None else self._found, told.seen, fixed))
+
+    def _generic_proposal(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Empty where trials have schemes of another space, which Optuna's samplers do not pass over."""
+        try:
+            return self._generic.sample_relative(study, trial, search_space)
+        except ValueError:
+            return {}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -330,7 +339,7 @@ class StructureSampler(BaseSampler):
 
     def _kept(self, found: Observations) -> npt.NDArray[np.bool_]:
         """Which evaluations were measured to the end, keep every demand but that on SNR, and the ratio everywhere."""
-        return self._steering.keeps & ~found.is_quick & self._is_within(found.ratios)
+        return self._steering.keeps & found.is_timed & ~found.is_quick & self._is_within(found.ratios)
 
     def _is_within(self, ratios: Floats) -> npt.NDArray[np.bool_]:
         return np.asarray(~(ratios > (np.inf if self._max_ratio is None else self._max_ratio)).any(axis=1))

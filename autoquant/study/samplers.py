@@ -64,7 +64,8 @@ def make_sampler(
     option ``group`` is for parameters that only some trials have, so that here it would change nothing.
 
     Args:
-        asked: What ``parse_sampler`` gave; an instance is used as it is.
+        asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it learned of
+            another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
         seed: Of every random choice; an instance has its own.
         min_snr_db: Lowest SNR of interest, for the structure sampler.
@@ -81,6 +82,8 @@ def make_sampler(
             "the StructureSampler is for other regions or schemes than the search has; make it of the same model, space"
             " and number of regions, or give 'structure'"
         )
+    if isinstance(asked, StructureSampler):
+        asked.forget()
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:

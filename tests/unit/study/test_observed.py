@@ -266,3 +266,17 @@ def test_a_study_says_what_ran_and_what_was_measured_while_it_runs_and_when_it_i
         assert found.snr_db.tolist() == [[50, 30]]
         assert found.ratios.tolist() == [[0.7, 0.9]]
         assert found.errors == pytest.approx(np.array([[half_width, 2 * half_width]]) / 1.96)
+
+
+def test_what_an_untimed_trial_has_for_a_ratio_is_none() -> None:
+    untimed = a_trial(("a", "b", "b"), state="untimed")
+    assert np.isnan(observe(LAYOUT, [untimed]).ratios).all()
+    assert observe(LAYOUT, [a_trial(("a", "b", "b"), state="untimed", ratios=[0.5])]).ratios.tolist() == [[0.5]]
+
+
+def test_a_ratio_that_is_infinite_on_one_target_is_none() -> None:
+    found = observe(
+        LAYOUT, [a_trial(("a", "b", "b"), ratios=[0.5, math.inf]), a_trial(("a", "b", "b"), ratios=[0.5, 0.6])]
+    )
+    assert np.isnan(found.ratios[0]).all()
+    assert found.ratios[1].tolist() == [0.5, 0.6]

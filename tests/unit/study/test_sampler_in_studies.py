@@ -1,6 +1,8 @@
 """The sampler in studies unlike a search: with failures, threads, other samplers around it, earlier trials."""
 
+import math
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -250,20 +252,72 @@ def test_the_noise_of_the_outlook_is_that_of_each_target() -> None:
     assert 0 < noise[1] == pytest.approx(noise[0] / 2)
 
 
-def test_a_complete_trial_without_ratios_makes_no_gain_unknown() -> None:
+@pytest.mark.parametrize("state", ["untimed", None])
+@pytest.mark.parametrize("ratios", [[], [math.inf]])
+def test_a_complete_trial_without_ratios_makes_no_gain_unknown(ratios: list[float], state: str | None) -> None:
     sampler = StructureSampler(a_layout(), seed=0)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for number in range(12):
         trial = study.ask()
         snr_db, ratio = objectives(suggested(trial))
         trial.set_user_attr("snr_db", snr_db)
-        trial.set_user_attr("ratios", [] if number % 3 == 0 else [ratio])
-        trial.set_user_attr("state", "untimed" if number % 3 == 0 else "complete")
+        trial.set_user_attr("ratios", ratios if number % 3 == 0 else [ratio])
+        trial.set_user_attr("snr_error_db", math.nan if number % 3 == 1 else 0.5)
+        if state is not None and number % 3 == 0:
+            trial.set_user_attr("state", state)
         study.tell(trial, snr_db)
     suggested(study.ask())
     outlook = sampler.outlook()
     assert outlook is not None
     assert np.isfinite([outlook.saving, outlook.attainable, outlook.next_gain, outlook.noise]).all()
+    assert sorted(sampler.beliefs()) == [number for number in range(12) if number % 3]
+
+
+def test_trials_of_all_brackets_are_known() -> None:
+    pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=9)
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+    for _ in range(25):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        trial.set_user_attr("snr_db", snr_db)
+        trial.set_user_attr("ratios", [ratio])
+        study.tell(trial, snr_db)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 25
+    assert sampler.surrogate is not None
+    assert sampler.surrogate.n_observed == 24
+
+
+def test_trials_of_another_space_do_not_end_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.study.trust.Trust.generic_share", 1.0)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+    other: optuna.distributions.BaseDistribution = optuna.distributions.CategoricalDistribution((*CHOICES, "another"))
+    params, distributions = dict.fromkeys(map(str, REGIONS), "another"), dict.fromkeys(map(str, REGIONS), other)
+    for _ in range(12):
+        study.add_trial(optuna.create_trial(params=params, distributions=distributions, values=[30.0, 0.5]))
+    study.optimize(lambda trial: objectives(suggested(trial)), n_trials=12)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 13
+
+
+def test_an_objective_that_leaves_out_a_region_is_told_once() -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
+
+    def run() -> None:
+        trial = study.ask()
+        params = {region: trial.suggest_categorical(region, CHOICES) for region in REGIONS[1:]}
+        study.tell(trial, objectives({str(REGIONS[0]): "float"} | params))
+
+    run()
+    with pytest.warns(UserWarning, match=f"trial 0 has no scheme for region '{REGIONS[0]}'"):
+        run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run()
+
+
+def test_without_a_seed_proposals_are_others_each_time() -> None:
+    found = [a_study(StructureSampler(a_layout(), seed=None), 8).trials[-1].params for _ in range(3)]
+    assert len({tuple(params.values()) for params in found}) > 1
 
 
 def test_another_study_is_begun_anew() -> None:

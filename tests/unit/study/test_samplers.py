@@ -9,7 +9,7 @@ from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.samplers import beliefs_of, is_structured, least_ratios_of, make_sampler, parse_sampler
 from tests.unit.study import layouts
-from tests.unit.study.test_sampler import a_layout, a_study
+from tests.unit.study.test_sampler import REGIONS, a_layout, a_study
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,17 @@ def test_a_structure_sampler_for_other_regions_is_refused() -> None:
     assert make_sampler(own, a_layout()) is own
     with pytest.raises(UsageError, match="for other regions or schemes"):
         make_sampler(own, layouts.a_layout())
+
+
+def test_a_structure_sampler_begins_a_search_without_what_it_learned_before() -> None:
+    own = StructureSampler(a_layout())
+    a_study(own, 12)
+    assert beliefs_of(own)
+    assert least_ratios_of(own)(dict.fromkeys(REGIONS, "a"))
+    make_sampler(own, a_layout())
+    assert beliefs_of(own) == {}
+    assert least_ratios_of(own)(dict.fromkeys(REGIONS, "a")) == []
+    assert own.outlook() is None
 
 
 def test_an_unknown_name_is_refused() -> None:
