@@ -235,8 +235,9 @@ class Preparing:
             best = first
         if gains:
             compared = ", ".join(f"{_name(form)} {gain:+.1f} dB" for form, gain in gains.items())
+            n_samples = min(N_FORM_SAMPLES, len(self.data.search))
             self.notes.append(
-                f"{len(before)} uniform recipes on {N_FORM_SAMPLES} samples gain on average: {compared};"
+                f"{len(before)} uniform recipes on {n_samples} samples gain on average: {compared};"
                 f" the search goes on with: {_name(best)}"
             )
         return forms[best]

@@ -369,7 +369,7 @@ class Run:
 
     def _sampler(self, ingredients: Ingredients) -> BaseSampler | None:
         if not ingredients.regions:
-            self.notes.append(sentences.nothing_to_quantize(ingredients.prepared.graph.has_bodies))
+            self.notes.append(sentences.nothing_to_quantize(ingredients.prepared.graph))
             return None
         asked = self.configuration
         return make_sampler(

@@ -52,10 +52,11 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
     return _ENDINGS[ended]
 
 
-def nothing_to_quantize(has_bodies: bool) -> str:
+def nothing_to_quantize(graph: Graph) -> str:
     """Of a model without regions."""
-    where = " outside of the bodies of If, Loop and Scan" if has_bodies else ""
-    return f"the model holds no operator that could be quantized{where}, so it stays float"
+    where = " outside of the bodies of If, Loop and Scan" if graph.has_bodies else ""
+    advice = "; give the float32 model that it was made from, as it is in float16" if graph.has_halves else ""
+    return f"the model holds no operator that could be quantized{where}, so it stays float{advice}"
 
 
 def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:

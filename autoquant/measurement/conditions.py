@@ -69,7 +69,7 @@ def usage_sentences(before: Usage, after: Usage) -> list[str]:
     throttled_s = after.throttled_s - before.throttled_s
     found = []
     if others > _OTHERS:
-        load = f"load average {after.load:.1f} on {after.n_processors} processors"
+        load = f"load average {after.load:.1f}"
         found.append(f"the machine was busy with other work: {others:.0%} of the processors' time, {load}; {_AGAIN}")
     if stolen > _STOLEN:
         found.append(

@@ -119,6 +119,12 @@ class Graph:
         """Activations of type float32."""
         return frozenset(name for name, (elem, _) in self._types.items() if elem == onnx.TensorProto.FLOAT)
 
+    @cached_property
+    def has_halves(self) -> bool:
+        """Whether there are activations or constants of type float16."""
+        constants = (value.data_type for value in self._tensors.values())
+        return onnx.TensorProto.FLOAT16 in (*constants, *(elem for elem, _ in self._types.values()))
+
     def shape(self, tensor: TensorName) -> tuple[int, ...] | None:
         """Shape of an activation or initializer; None where it is not known or not static."""
         sizes = self.sizes(tensor)

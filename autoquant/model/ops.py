@@ -187,6 +187,8 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)
+    if node.op_type == "AveragePool" and "dilations" in node.attributes:
+        return False  # onnxruntime makes a QLinearAveragePool of it, which knows no such attribute
     if kind is Kind.SAME_RANGE:
         return not graph.is_constant(node.inputs[0]) and (node.op_type != "Resize" or _repeats_values(node))
     if kind is Kind.CLIPPING:

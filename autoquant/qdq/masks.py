@@ -69,7 +69,9 @@ def _computed_from(graph: Graph, limit: float) -> set[TensorName]:
 def _holds(node: Node, limit: float, graph: Graph) -> bool:
     """Whether a float constant that a node reads holds a value of this magnitude or more."""
     constants = (graph.constant(name) for name in node.inputs if graph.is_constant(name))
-    return any(values.dtype.kind == "f" and values.size and np.abs(values).max() >= limit for values in constants)
+    return any(
+        values.dtype.kind == "f" and values.size and float(np.abs(values).max()) >= limit for values in constants
+    )
 
 
 def _leading_to(tensors: set[TensorName], graph: Graph) -> set[TensorName]:

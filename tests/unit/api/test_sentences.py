@@ -45,8 +45,18 @@ def test_a_search_that_had_no_time_to_begin_says_what_to_do(
 
 
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
-    assert "no operator that could be quantized, so it stays float" in nothing_to_quantize(False)
-    assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(True)
+    nothing = model_of("(float[2] x) => (float[2] y)", "y = Sin(x)")
+    bodies = model_of(
+        "(float[2] x, bool c) => (float[2] y)",
+        "y = If(c) <then_branch = t () => (float[2] u) { u = Sin(x) },"
+        " else_branch = e () => (float[2] v) { v = Cos(x) }>",
+    )
+    halves = model_of("(float16[2] x) => (float16[2] y)", "y = Relu(x)")
+    assert nothing_to_quantize(Graph(nothing)).endswith("no operator that could be quantized, so it stays float")
+    assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(Graph(bodies))
+    assert nothing_to_quantize(Graph(halves)).endswith(
+        "; give the float32 model that it was made from, as it is in float16"
+    )
 
 
 def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> None:

@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper, parser
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
-from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.graph.preprocess import OPSET, keeps_outputs, prepare
 from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
 from autoquant.model.prepared import PreparedModel
@@ -464,3 +464,14 @@ def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, t
     model.ir_version = ir_version
     prepared = prepare(saved(model, tmp_path / "model.onnx"), [{"x": floats(4)}])
     assert prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes
+
+
+@pytest.mark.parametrize(
+    ("difference_db", "expected"), [(39.0, (False, False)), (44.0, (True, False)), (60.0, (True, True))]
+)
+def test_outputs_of_a_float16_model_may_differ_by_its_own_rounding(
+    difference_db: float, expected: tuple[bool, bool]
+) -> None:
+    half = model_of("(float[1,3] x) => (float[1,3] y)", "h = Cast<to=10>(x) r = Relu(h) y = Cast<to=1>(r)")
+    single = model_of("(float[1,3] x) => (float[1,3] y)", "y = Relu(x)")
+    assert tuple(keeps_outputs(model, difference_db) for model in (half, single)) == expected

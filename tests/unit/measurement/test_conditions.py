@@ -29,7 +29,7 @@ def test_own_work_alone_is_no_disturbance() -> None:
 @pytest.mark.parametrize(
     ("counters", "told"),
     [
-        ({"busy_s": 17.4, "own_s": 10}, "busy with other work: 37% of the processors' time, load average 1.2 on 2"),
+        ({"busy_s": 17.4, "own_s": 10}, "busy with other work: 37% of the processors' time, load average 1.2; "),
         ({"stolen_s": 1}, "the hypervisor gave 5% of the processors' time to others"),
         ({"throttled_s": 1.3, "n_throttled": 12}, "stopped the measurement 12 times, for 1.3 s"),
     ],

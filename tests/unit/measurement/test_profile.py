@@ -87,6 +87,15 @@ def test_what_runs_in_a_body_is_in_the_time_of_the_operator_around_it() -> None:
     assert found.total_us == sum(spent for name, spent in found.kernel_us.items() if name in named)
 
 
+def test_kernels_without_names_count_too() -> None:
+    model = a_convnet()
+    for node in model.graph.node:
+        node.name = ""
+    found = of(model, FEEDS)
+    assert not set(found.kernel_us) <= {kernel.name for kernel in found.kernels.nodes}
+    assert found.total_us == sum(found.kernel_us.values()) > 0
+
+
 def by_kernel(model: onnx.ModelProto, given: onnx.ModelProto, regions: list[Region]) -> dict[str, list[str]]:
     """Kernels by region, found by giving each in turn a microsecond."""
     kernels = of(model, [{"x": floats(1, 4, 5, 5)}]).kernels

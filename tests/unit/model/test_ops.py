@@ -221,3 +221,12 @@ def test_the_original_of_a_tensor_is_the_first_one_with_the_same_values() -> Non
     graph = graph_of(f"({SQUARE} x) => (float[1,m] y)", body, {"axes": np.zeros(1, np.int64)})
     names = [TensorName(name) for name in "xabcdey"]
     assert [original_of(name, graph) for name in names] == ["x", "a", "a", "a", "a", "e", "e"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"), [("", True), (", dilations=[1,1]", False), (", dilations=[2,2]", False)]
+)
+def test_a_pooling_that_says_dilations_has_no_integer_kernel(attribute: str, expected: bool) -> None:
+    body = f"y = AveragePool<kernel_shape=[2,2]{attribute}>(x)"
+    node, graph = only_node("(float[1,3,8,8] x) => (float[1,3,?,?] y)", body)
+    assert is_quantizable(node, graph) == expected

@@ -118,3 +118,10 @@ def test_what_is_clipped_before_a_masked_tensor_is_masked_too() -> None:
     constants: dict[str, Array | float] = {"low": -65504.0, "w": floats(4, 2)}
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", body, constants))
     assert masked(graph, statistics_of(-1100, 0, "c")) == {"c", "s"}
+
+
+def test_float16_constants_are_compared_without_overflow() -> None:
+    body = "h = Cast<to=10>(x) s = Add(h, b) p = Softmax(s) y = MatMul(p, w)"
+    half = {"b": floats(4).astype(np.float16), "w": floats(4, 2).astype(np.float16)}
+    graph = Graph(model_of("(float[1,4] x) => (float16[1,2] y)", body, half))
+    assert masked(graph, Statistics(tensors={}, digest="", n_samples=1)) == frozenset()
