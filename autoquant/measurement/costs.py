@@ -88,7 +88,7 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
     """Files that further processes go on with.
 
     Spares go where there is no time for as many processes as are wanted with all files. Others go, up to half of all,
-    where there is none for the least number of processes: from two an interval is about twice as wide as from three.
+    where that leaves time for the least number of processes: from two an interval is about twice as wide as from three.
 
     Args:
         n_files: That were measured so far, beside the baseline.
@@ -103,10 +103,9 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
 
     n_wanted = WANTED_SESSIONS - n_done
     found = n_files if n_wanted < 1 else min(n_files, max(fitting(n_wanted), n_files - n_spares))
-    for n_sessions in range(LEAST_SESSIONS - n_done, 0, -1):
-        if 2 * fitting(n_sessions) >= n_files:
-            found = min(found, fitting(n_sessions))
-            break
+    n_least = LEAST_SESSIONS - n_done
+    if n_least >= 1 and 2 * fitting(n_least) >= n_files:
+        found = min(found, fitting(n_least))
     return found if 1 <= found <= fitting(1) else n_files
 
 

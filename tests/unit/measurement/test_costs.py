@@ -64,7 +64,7 @@ def test_what_goes_on_fits_into_another_process_and_is_half_of_all_beside_spares
         (0, 1, 20.0, 9),
         (0, 1, 19.9, 8),
         (0, 1, 10.0, 9),
-        (0, 1, 9.9, 8),
+        (0, 1, 9.9, 9),
         (0, 2, 9.9, 8),
         (0, 2, 4.9, 9),
         (4, 1, 40.0, 9),
