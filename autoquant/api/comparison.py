@@ -311,7 +311,13 @@ def compare(
         samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
         why_no_snr = _why_no_snr(ports)
         joint = JointMeasurement(
-            FileBenchSetup(baseline=paths[0], feeds=samples.feeds, targets=tuple(targets), seed=seed),
+            FileBenchSetup(
+                baseline=paths[0],
+                feeds=samples.feeds,
+                targets=tuple(targets),
+                seed=seed,
+                sample_names=samples.names,
+            ),
             {str(index): path for index, path in enumerate(paths) if index},
             started + seconds,
             n_sessions=_MOST_SESSIONS,

@@ -47,7 +47,8 @@ class SearchData:
     def everything(self) -> Samples:
         """All parts: a dimension is frozen only where they agree on it."""
         parts = [self.calibration, self.search, *self._held_out]
-        return replace(self.calibration, feeds=chain_feeds([part.feeds for part in parts]))
+        names = [name for part in parts for name in part.names]
+        return replace(self.calibration, feeds=chain_feeds([part.feeds for part in parts]), names=names)
 
     @property
     def united(self) -> "SearchData":
@@ -58,6 +59,7 @@ class SearchData:
             self.search,
             feeds=chain_feeds([self.search.feeds, self.held_out.feeds]),
             feed_digests=[*self.search.feed_digests, *self.held_out.feed_digests],
+            names=[*self.search.names, *self.held_out.names],
             labels=self.labels(self.division(len(self.search))),
             digest=self.evaluation_digest,
         )
@@ -77,6 +79,11 @@ class SearchData:
         """Of the last measurement, those of the search first."""
         parts = [self.search.feeds[: division.n_search], *(p.feeds[: division.n_held_out] for p in self._held_out)]
         return tuple(feed for part in parts for feed in part)
+
+    def names(self, division: Division) -> tuple[str, ...]:
+        """What messages call the feeds."""
+        held_out = [name for part in self._held_out for name in part.names[: division.n_held_out]]
+        return *self.search.names[: division.n_search], *held_out
 
     def labels(self, division: Division) -> Mapping[str, npt.NDArray[np.generic]]:
         """In the order of the feeds; only those that both parts have."""

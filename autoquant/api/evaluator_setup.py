@@ -75,7 +75,8 @@ class EvaluatorSetup:
             bench.run_all_samples()
         held_out, held_out_labels = self._held_out(len(bench.feeds))
         with steps.running(self.model):
-            outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out)]
+            held_out_names = () if self.held_out is None else self.held_out.names
+            outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out, held_out_names)]
         if self.signal:
             bench.signal.hear(self.signal)
         float_bytes = size_bytes_of(self.model)

@@ -59,13 +59,15 @@ def refine_of(
     n_calibration = ingredients.statistics.n_samples
     seconds = min(REFINE_SHARE * deadline.limit_s, deadline.left / 2)
     end = deadline.elapsed + seconds
+    judged = spread(data.search, _MOST_JUDGED, "search")
     setup = RefinerSetup(
         ingredients=ingredients,
         calibration=spread(data.calibration, min(n_calibration, _MOST_CALIBRATING), "calibration"),
-        judged=tuple(spread(data.search, _MOST_JUDGED, "search").feeds),
+        judged=tuple(judged.feeds),
         has_plain_sums=has_plain_sums,
         seconds=seconds,
         cache_folder=cache_folder,
+        judged_names=judged.names,
     )
 
     return Refinement(

@@ -48,6 +48,7 @@ class RefinerSetup:
         has_plain_sums: What probing the forms gave.
         seconds: For all finalists.
         cache_folder: Where rounded weights and observed biases are kept; None keeps nothing.
+        judged_names: What messages call the samples of ``judged``; their places by default.
     """
 
     ingredients: Ingredients
@@ -56,6 +57,7 @@ class RefinerSetup:
     has_plain_sums: bool
     seconds: float
     cache_folder: Path | None = None
+    judged_names: Sequence[str] = ()
 
     def __call__(self) -> "Refiner":
         """A refiner that has done nothing so far."""
@@ -188,7 +190,8 @@ class Refiner:
     def _snr_db(self, candidate: Candidate) -> float:
         start = time.perf_counter()
         if self._bench is None:
-            self._bench = Bench(self.setup.ingredients.prepared.source, [Target()], self.setup.judged)
+            path, names = self.setup.ingredients.prepared.source, self.setup.judged_names
+            self._bench = Bench(path, [Target()], self.setup.judged, sample_names=names)
             self.once_s += time.perf_counter() - start
         opened = self._bench.open(candidate.skeleton, candidate.constants)
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db

@@ -66,4 +66,5 @@ def file_bench_setup(asked: Configuration, data: SearchData, division: Division)
         targets=asked.targets,
         seed=asked.seed,
         make_scorer=scorer if asked.metrics else None,
+        sample_names=data.names(division),
     )

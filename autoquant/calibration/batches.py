@@ -41,6 +41,7 @@ def read_samples(
     names = [signature.name for signature in inputs]
     feeds: list[Sequence[Feed]] = []
     digests: list[str] = []
+    sample_names: list[str] = []
     labels: list[Mapping[str, Array]] = []
     for part in read_parts(source, names, role=role, held_bytes=held_bytes):
         if isinstance(part, Arrays):
@@ -49,11 +50,12 @@ def read_samples(
         else:
             part_feeds = _order(part, names)
         digests += _check(part_feeds, inputs, part.where)
+        sample_names += [f"{part.where}, sample {index}" for index in range(len(part_feeds))]
         feeds.append(part_feeds)
     where = f"{role} data {source_name(source)}"
     if not digests:
         raise DataError(f"{where}: holds no samples, give at least one")
-    return _samples(chain_feeds(feeds), digests, _join_labels(labels, where), source_name(source))
+    return _samples(chain_feeds(feeds), digests, sample_names, _join_labels(labels, where), source_name(source))
 
 
 def check_samples(samples: Samples, inputs: Sequence[InputSignature], *, role: str) -> None:
@@ -116,18 +118,20 @@ def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Sa
     n_batches = len(samples) // size
     if n_batches == 0:
         raise DataError(f"data {samples.source}: {len(samples)} samples are no batch of {size}, give more samples")
-    feeds = LazyFeeds([partial(_join, samples.feeds[k * size : (k + 1) * size], k * size) for k in range(n_batches)])
-    return _samples(feeds, [_feed_digest(feed) for feed in feeds], {}, f"{samples.source} (batches of {size})")
+    slices = [slice(k * size, (k + 1) * size) for k in range(n_batches)]
+    feeds = LazyFeeds([partial(_join, samples.feeds[each], samples.names[each]) for each in slices])
+    names = [f"one of the {size} samples from {samples.names[each.start]} on" for each in slices]
+    return _samples(feeds, [_feed_digest(feed) for feed in feeds], names, {}, f"{samples.source} (batches of {size})")
 
 
-def _join(feeds: Sequence[Feed], start: int) -> Feed:
-    """The batch of all of them; ``start`` is the number of the first one."""
+def _join(feeds: Sequence[Feed], names: Sequence[str]) -> Feed:
+    """The batch of all of them; ``names`` are those of the samples."""
     parts = list(feeds)
     for name, first in parts[0].items():
-        for i, part in enumerate(parts, start=start):
+        for sample, part in zip(names, parts, strict=True):
             if part[name].shape != first.shape or len(first) != 1:
                 raise DataError(
-                    f"batch {len(parts)}, sample {i}: '{name}' has the shape {part[name].shape}, but samples are joined"
+                    f"batch {len(parts)}, {sample}: '{name}' has the shape {part[name].shape}, but samples are joined"
                     " only where all are alike and one along the first dimension; leave the batch at 1"
                 )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -145,14 +149,19 @@ def select(samples: Samples, indices: Sequence[int], part: str) -> Samples:
     return _samples(
         LazyFeeds([sources[index] for index in indices]),
         [samples.feed_digests[index] for index in indices],
+        [samples.names[index] for index in indices],
         {name: array[list(indices)] for name, array in samples.labels.items()},
         f"{samples.source} ({part} part)",
     )
 
 
-def _samples(feeds: Sequence[Feed], digests: Sequence[str], labels: Mapping[str, Array], source: str) -> Samples:
+def _samples(
+    feeds: Sequence[Feed], digests: Sequence[str], names: Sequence[str], labels: Mapping[str, Array], source: str
+) -> Samples:
     digest = hashlib.sha256("\n".join([*digests, _feed_digest(labels)]).encode()).hexdigest()
-    return Samples(feeds=feeds, feed_digests=tuple(digests), labels=labels, digest=digest, source=source)
+    return Samples(
+        feeds=feeds, feed_digests=tuple(digests), names=tuple(names), labels=labels, digest=digest, source=source
+    )
 
 
 def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Feed], dict[str, Array]]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.calibration.channels import Channels
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, N_BINS, Statistics, TensorStatistics
 from autoquant.errors import DataError
@@ -37,7 +37,7 @@ def collect(
     digest: str,
     channel_axes: Mapping[TensorName, int] | None = None,
     finite: Collection[TensorName] = (),
-    numbers: Sequence[int] | None = None,
+    names: Sequence[str] = (),
     on_sample: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
@@ -53,7 +53,7 @@ def collect(
         channel_axes: Axis of the channels, of the tensors whose channels are observed one by one, among ``tensors`` or
             not; the number of channels is the same in every sample.
         finite: Outputs of the model that hold finite numbers alone where a sample is sound.
-        numbers: What messages call the samples; their places by default.
+        names: What messages call the samples; their places by default.
         on_sample: Told in the calling thread how many samples the session has run.
 
     Returns:
@@ -76,7 +76,7 @@ def collect(
             if pending is not None:
                 _observe(histograms, channels, left, own_scratch)
                 pending.result()
-            _check_finite(arrays, checked, n_samples if numbers is None else numbers[n_samples])
+            _check_finite(arrays, checked, sample_name(names, n_samples))
             left = arrays
             pending = pool.submit(_observe, histograms, channels, left, its_scratch)
             n_samples += 1
@@ -124,11 +124,11 @@ def _observe(
                 channels[tensor].add(values)
 
 
-def _check_finite(arrays: _Arrays, checked: Collection[TensorName], sample: int) -> None:
+def _check_finite(arrays: _Arrays, checked: Collection[TensorName], sample: str) -> None:
     for tensor, array in arrays:
         if tensor in checked and not np.isfinite(array).all():
             raise DataError(
-                f"calibration sample {sample}: the float model's output '{tensor}' holds NaN or infinity,"
+                f"{sample}: the float model's output '{tensor}' holds NaN or infinity,"
                 " leave the sample out or correct its preprocessing"
             )
 

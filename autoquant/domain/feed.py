@@ -16,6 +16,7 @@ __all__ = [
     "Shapes",
     "chain_feeds",
     "joined_labels",
+    "sample_name",
     "shapes_of",
 ]
 
@@ -90,6 +91,7 @@ class Samples:
         feeds: One per sample; those that stay in files are read whenever they are asked for, and raise DataError where
             a file has changed since.
         feed_digests: Of the content of each, names included.
+        names: What messages call each: the user's file or callable and the number there, whatever part this is.
         labels: Arrays named ``label*``, samples along axis 0.
         digest: Of the content, names included.
         source: Where they come from, for messages.
@@ -97,12 +99,18 @@ class Samples:
 
     feeds: Sequence[Feed]
     feed_digests: Sequence[str]
+    names: Sequence[str]
     labels: Labels
     digest: str
     source: str
 
     def __len__(self) -> int:
         return len(self.feeds)
+
+
+def sample_name(names: Sequence[str], index: int) -> str:
+    """What messages call a sample; its place where there are no names."""
+    return names[index] if names else f"sample {index}"
 
 
 def joined_labels(first: Labels, second: Labels) -> dict[str, npt.NDArray[np.generic]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.feed import Feed
+from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
@@ -73,7 +73,9 @@ _ATTEMPTS = tuple(
 """In this order: whatever one of them leaves out, an earlier one does beside all else that it does."""
 
 
-def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None) -> PreparedModel:
+def prepare(
+    path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None, sample_names: Sequence[str] = ()
+) -> PreparedModel:
     """Freeze shapes, fold, convert to opset 21 and name nodes; the most of it that leaves the outputs as they are.
 
     Args:
@@ -81,6 +83,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         feeds: Real inputs; shapes that all of them share are frozen, and the first few check the result. Without any,
             only ``dims`` are frozen and nothing is checked.
         dims: Sizes of named dynamic dimensions, before those of the feeds.
+        sample_names: What messages call the feeds; their places by default.
 
     Raises:
         ModelError: The model cannot be read or run, is already quantized, or a name in ``dims`` is unknown.
@@ -92,7 +95,7 @@ def prepare(path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
     shapes, reference = _common_shapes(feeds), _outputs(path, feeds[:N_CHECKED], seconds=_CHECKING_S)
     checked = tuple(feeds[: len(reference)])
-    _refuse_non_finite(path, original, reference)
+    _refuse_non_finite(path, original, reference, sample_names)
     plain = _plain(original)
     _refuse_random(path, plain, checked)
     reasons: dict[_Attempt, str] = {}
@@ -262,13 +265,16 @@ def _outputs(
         raise ModelError(f"{where}: onnxruntime cannot run it on these data: {one_line(error)}") from error
 
 
-def _refuse_non_finite(path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]]) -> None:
+def _refuse_non_finite(
+    path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], names: Sequence[str]
+) -> None:
     for i, outputs in enumerate(reference):
         for value, array in zip(model.graph.output, outputs, strict=True):
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ModelError(
-                    f"{path}: output '{value.name}' holds NaN or infinity on sample {i}, so that nothing can be"
-                    " compared with it; remove the sample, or cut the model before that output's mask or logarithm"
+                    f"{path}: output '{value.name}' holds NaN or infinity on {sample_name(names, i)}, so that nothing"
+                    " can be compared with it; remove the sample, or cut the model before that output's mask or"
+                    " logarithm"
                 )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.feed import Feed, Shapes, shapes_of
+from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
@@ -90,6 +90,7 @@ class Bench:
         seed: Of orders and resampling.
         seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
             The first candidates together run them for two fifths of it at most, but 16 each in any case.
+        sample_names: What messages call the samples; their places by default.
         float_s: Seconds of one inference of the float model, by target name.
         names: Of the model's outputs.
         signal: Of its outputs, and which of them judge.
@@ -103,6 +104,7 @@ class Bench:
     feeds: Sequence[Feed]
     seed: int = 0
     seconds: float = math.inf
+    sample_names: Sequence[str] = ()
     float_s: dict[str, float] = field(default_factory=dict)
     opening_s: float = 0.1
     float_opening_s: float = 0.0
@@ -121,7 +123,7 @@ class Bench:
         self.names = [output.name for output in session.get_outputs()]
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
-            _refuse_non_finite(self.names, outputs, i, "evaluation")
+            _refuse_non_finite(self.names, outputs, sample_name(self.sample_names, i))
         self.signal = Signal(self.names, self.reference)
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
@@ -133,8 +135,12 @@ class Bench:
         n_most = _N_LEARNING if math.isinf(self.seconds) else int(_MANY_SHARE * self.seconds / max(each_s, 1e-9))
         return min(len(self.feeds), _N_LEARNING, max(_N_USUAL, n_most))
 
-    def held_out_outputs(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
+    def held_out_outputs(self, feeds: Sequence[Feed], sample_names: Sequence[str] = ()) -> Iterator[Outputs]:
         """Of the float model on samples that only the last measurement will see, one by one; ``signal`` hears them.
+
+        Args:
+            feeds: The samples.
+            sample_names: What messages call them; their places by default.
 
         Raises:
             DataError: An output holds NaN or infinity.
@@ -142,7 +148,7 @@ class Bench:
         session, total = open_session(self.model, _CPU), np.zeros(len(self.names))
         for i, feed in enumerate(feeds):
             outputs: Outputs = session.run(None, feed)
-            _refuse_non_finite(self.names, outputs, i, "held-out")
+            _refuse_non_finite(self.names, outputs, sample_name(sample_names, i))
             total += [signal_of(out) for out in outputs]
             yield outputs
         self.signal.hear(total / (len(self.feeds) + len(feeds)))
@@ -375,12 +381,10 @@ class Bench:
         return values
 
 
-def _refuse_non_finite(names: Sequence[str], outputs: Outputs, sample: int, part: str) -> None:
+def _refuse_non_finite(names: Sequence[str], outputs: Outputs, sample: str) -> None:
     for name, values in zip(names, outputs, strict=True):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise DataError(
-                f"{part} sample {sample}: the float model's output '{name}' holds NaN or infinity; remove the sample"
-            )
+            raise DataError(f"{sample}: the float model's output '{name}' holds NaN or infinity; remove the sample")
 
 
 def _checkpoints(n_first: int, n_rounds: int) -> frozenset[int]:

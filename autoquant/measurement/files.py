@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from autoquant.domain.feed import Feed, Shapes, shapes_of
+from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
@@ -88,6 +88,7 @@ class FileBenchSetup:
         targets: Where files are timed.
         seed: Of orders.
         make_scorer: Given the names of the outputs, makes what takes the outputs that are compared; None for nothing.
+        sample_names: What messages call the samples; their places by default.
     """
 
     baseline: Path
@@ -95,6 +96,7 @@ class FileBenchSetup:
     targets: Sequence[Target]
     seed: int
     make_scorer: Callable[[Sequence[str]], Scorer] | None = None
+    sample_names: Sequence[str] = ()
 
     def __call__(self) -> "FileBench":
         """Nothing is open yet."""
@@ -215,7 +217,8 @@ class FileBench:
                 try:
                     outputs = self._opened[target][key].run(None, feed)
                 except Exception as error:  # onnxruntime raises its own types from run
-                    failed[key] = f"onnxruntime cannot run it on sample {sample}: {one_line(error)}"
+                    where = sample_name(self.setup.sample_names, sample)
+                    failed[key] = f"onnxruntime cannot run it on {where}: {one_line(error)}"
                     continue
                 meter.add(reference, outputs)
                 if scorer is not None:

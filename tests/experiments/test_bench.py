@@ -126,7 +126,8 @@ def test_random_assignments_are_all_different_and_allowed() -> None:
 
 def test_further_samples_are_perturbed_and_the_first_ones_are_not() -> None:
     feeds: tuple[Feed] = ({"x": np.ones(3, np.float32), "n": np.arange(2)},)
-    found = list(perturbed(Samples(feeds=feeds, feed_digests=("",), labels={}, digest="", source=""), 3))
+    samples = Samples(feeds=feeds, feed_digests=("",), names=("",), labels={}, digest="", source="")
+    found = list(perturbed(samples, 3))
     assert found[0] is feeds[0]
     assert not np.array_equal(found[1]["x"], found[2]["x"])
     assert all(feed["x"].dtype == np.float32 and np.array_equal(feed["n"], [0, 1]) for feed in found)

@@ -360,8 +360,23 @@ def test_held_out_samples_that_the_float_model_cannot_take_are_told_before_the_s
 
 
 @pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("bad", [2, 8, 9, 13, 16])
+@pytest.mark.parametrize("role", ["calibration", "evaluation"])
+def test_a_sample_for_which_the_float_model_gives_no_number_is_named_as_the_user_finds_it(
+    command: Command, role: str, bad: int
+) -> None:
+    """Also where the data are divided: what calibrates and evaluates, or what guides the search and is held out."""
+    data = floats(20, 8, seed=3)
+    data[bad] = 3e38
+    np.savez("twenty.npz", x=data)
+    others = [] if role == "calibration" else ["--calibration", "calib.npz"]
+    result = command("search", "model.onnx", *others, f"--{role}", "twenty.npz", "--trials", "3", "--out", "run")
+    assert_refused(result, f"{role} data twenty.npz, sample {bad}", "'y' holds NaN or infinity")
+
+
+@pytest.mark.usefixtures("workplace")
 def test_a_float_model_that_gives_no_number_for_a_held_out_sample_is_told_before_the_search(search: Command) -> None:
     np.savez("huge.npz", x=np.full((1, 8), 3e38, np.float32))
     result = search(held_out="huge.npz", trials="3")
     assert result.exit_code == 2
-    assert "held-out sample 0: the float model's output 'y' holds NaN or infinity" in result.stderr
+    assert "held-out data huge.npz, sample 0: the float model's output 'y' holds NaN or infinity" in result.stderr

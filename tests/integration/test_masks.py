@@ -105,5 +105,7 @@ def test_a_sample_that_the_float_model_cannot_take_is_named(end: str, tmp_path: 
     data[4] = 1e30
     path = saved(model, tmp_path / "model.onnx")
     samples = read_data(path, {"x": data})
-    with pytest.raises(DataError, match="calibration sample 4: the float model's output 'y' holds NaN or infinity"):
+    with pytest.raises(
+        DataError, match="calibration data <dict>, sample 4: the float model's output 'y' holds NaN or infinity"
+    ):
         calibrate(prepare(path, samples), samples, cache_folder=tmp_path)

@@ -109,16 +109,16 @@ def _calibrated(
 ) -> Statistics:
     """Cached where all samples were run; a ``CutOffError`` has what was observed of some."""
     cached = memory_of(cache_folder or user_cache()).cache(
-        _statistics, ignore=["prepared", "feeds", "numbers", "on_sample"]
+        _statistics, ignore=["prepared", "feeds", "names", "on_sample"]
     )
     is_whole = n_samples is None or n_samples == len(samples)
     data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
-    numbers = spread_order(len(samples))[:n_samples]
+    chosen = select(samples, spread_order(len(samples))[:n_samples], "calibration")
     found: Statistics = cached(
         (prepared.digest, data_digest, tensors, made_by(f"{N_BINS} channels finite masks both spread")),
         prepared=prepared,
-        feeds=TimedFeeds(select(samples, numbers, "calibration").feeds, seconds),
-        numbers=numbers,
+        feeds=TimedFeeds(chosen.feeds, seconds),
+        names=chosen.names,
         on_sample=on_sample,
     )
     return found
@@ -133,7 +133,7 @@ def _statistics(
     key: tuple[str, str, tuple[TensorName, ...], str],
     prepared: PreparedModel,
     feeds: TimedFeeds,
-    numbers: Sequence[int],
+    names: Sequence[str],
     on_sample: Callable[[int], None] | None,
 ) -> Statistics:
     model_digest, data_digest, tensors, _ = key
@@ -141,16 +141,16 @@ def _statistics(
     alike = _alike(graph, tensors)
     axes = _channel_axes(graph, tensors)
 
-    def observe(names: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
-        inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in names if n in graph.producer}
+    def observe(fetched: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
+        inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in fetched if n in graph.producer}
         return collect(
             open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION),
-            [name for name in names if alike.get(name) == name],
+            [name for name in fetched if alike.get(name) == name],
             feeds,
             digest=f"{model_digest}-{data_digest}",
-            channel_axes={name: axes[name] for name in names if name in axes},
+            channel_axes={name: axes[name] for name in fetched if name in axes},
             finite=_float_outputs(graph) if is_first else (),
-            numbers=numbers,
+            names=names,
             on_sample=on_sample if is_first else None,
         )
 
@@ -158,8 +158,8 @@ def _statistics(
     timed = TimedFeeds(feeds.feeds, feeds.seconds / len(passes))
     found = observe(first, timed, is_first=True)
     observed, channels = dict(found.tensors), dict(found.channels)
-    for names in others:
-        more = observe(names, feeds.feeds[: found.n_samples], is_first=False)
+    for other in others:
+        more = observe(other, feeds.feeds[: found.n_samples], is_first=False)
         observed.update(more.tensors)
         channels.update(more.channels)
     found = replace(found, tensors={name: observed[alike[name]] for name in tensors}, channels=channels)

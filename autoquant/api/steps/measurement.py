@@ -43,7 +43,7 @@ def open_bench(
     """
     path = model_path(model)
     with running(path):
-        return Bench(path, targets, tuple(samples.feeds), seed, seconds)
+        return Bench(path, targets, tuple(samples.feeds), seed, seconds, samples.names)
 
 
 def measure(

@@ -45,7 +45,7 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
     path = model_path(model)
     _check_dims(path, samples, dims or {})
     with running(path):
-        return preprocess.prepare(path, samples.feeds, dims=dims)
+        return preprocess.prepare(path, samples.feeds, dims=dims, sample_names=samples.names)
 
 
 def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
@@ -81,8 +81,10 @@ def prepare_without_data(
     path = model_path(model)
     if calibration is None and os.fspath(model).startswith("example:"):
         calibration = example(os.fspath(model).removeprefix("example:")).calibration
-    feeds = read_data(path, calibration).feeds if calibration is not None else ()
-    return preprocess.prepare(path, feeds, dims=dims)
+    if calibration is None:
+        return preprocess.prepare(path, (), dims=dims)
+    samples = read_data(path, calibration)
+    return preprocess.prepare(path, samples.feeds, dims=dims, sample_names=samples.names)
 
 
 def find_regions(

@@ -95,6 +95,17 @@ def test_weights_are_not_held_while_models_are_measured(tmp_path: Path, monkeypa
         compare([path, path], [feed_of(a_convnet())])
 
 
+def test_who_measures_knows_what_the_user_calls_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(setup: FileBenchSetup, *_: object, **__: object) -> None:
+        assert list(setup.sample_names) == [f"evaluation data <list>, sample {index}" for index in range(2)]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "JointMeasurement", measure)
+    path = saved(a_convnet(), tmp_path / "model.onnx")
+    with pytest.raises(KeyboardInterrupt):
+        compare([path, path], [feed_of(a_convnet())] * 2)
+
+
 def test_external_data_are_left_to_the_processes_that_measure(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(a_convnet(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)

@@ -93,6 +93,18 @@ def test_labels_go_with_their_samples(tmp_path: Path) -> None:
     assert len(data.feeds(shorter)) == len(data.labels(shorter)["label"]) == 10
 
 
+def test_names_go_with_their_samples(tmp_path: Path) -> None:
+    content = arrays(20, 2)
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=content)
+    where = f"evaluation data {tmp_path / 'evaluation.npz'}, sample "
+    for division in (data.division(99), data.division(5)):
+        for feed, name in zip(data.feeds(division), data.names(division), strict=True):
+            np.testing.assert_array_equal(feed["x"][0], content["x"][int(name.removeprefix(where))])
+    assert tuple(data.united.search.names) == data.names(data.division(99))
+    calibrating = [f"calibration data {tmp_path / 'calibration.npz'}, sample {number}" for number in range(8)]
+    assert list(data.everything.names) == [*calibrating, *data.united.search.names]
+
+
 def test_few_evaluation_samples_are_all_searched_on_and_a_note_says_so(tmp_path: Path) -> None:
     data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(15, 2))
     assert (len(data.search), data.held_out, data.is_pooled) == (15, None, True)

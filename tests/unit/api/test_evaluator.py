@@ -396,8 +396,10 @@ def test_metrics_are_tried_on_what_the_last_measurement_will_run_too(place: Plac
 @pytest.mark.parametrize("seconds", [math.inf, 0.0])
 def test_a_held_out_sample_without_finite_outputs_is_refused(place: Place, seconds: float) -> None:
     """Also where there is no time for all samples: the first held-out one is run in any case."""
-    bad = replace(place.setup.samples, feeds=[{"x": np.full((1, 3, 8, 8), np.nan, np.float32)}])
-    with pytest.raises(DataError, match="held-out sample 0: the float model's output"):
+    data = floats(8, 3, 8, 8)
+    data[5] = 3e38
+    bad = select(steps.read_data(place.setup.model, {"x": data}, role="evaluation"), [5, 2], "held-out")
+    with pytest.raises(DataError, match=r"^evaluation data <dict>, sample 5: the float model's output"):
         replace(place.setup, held_out=bad, seconds=seconds)()
 
 

@@ -147,7 +147,7 @@ def test_the_start_of_a_process_counts_once_where_its_first_call_fails() -> None
 def numbered(*numbers: int) -> Samples:
     """A sample of each number."""
     feeds, digests = [{"x": np.array([number])} for number in numbers], [str(number) for number in numbers]
-    return Samples(feeds=feeds, feed_digests=digests, labels={}, digest="", source="")
+    return Samples(feeds=feeds, feed_digests=digests, names=digests, labels={}, digest="", source="")
 
 
 def refined_on(calibration: Samples, n_calibration: int, search: Samples, folder: Path) -> tuple[list[int], list[int]]:
@@ -177,6 +177,7 @@ def refined_on(calibration: Samples, n_calibration: int, search: Samples, folder
     assert isinstance(found, Refinement)
     setup = found.worker.factory
     assert isinstance(setup, RefinerSetup)
+    assert list(setup.judged_names) == [str(feed["x"].item()) for feed in setup.judged]
     return [feed["x"].item() for feed in setup.calibration.feeds], [feed["x"].item() for feed in setup.judged]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.api.data import read_search_data
-from autoquant.api.setups import evaluator_setup
+from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.domain.feed import InputSignature
 from autoquant.domain.objective import Bounds, Objectives
 from autoquant.domain.target import Target
@@ -47,3 +47,11 @@ def test_a_demanded_snr_binds_candidates_where_it_is_no_objective(has_snr: bool)
     asked = a_configuration(demands=demands, metrics=metrics, objectives=Objectives(has_snr=has_snr, metrics=metrics))
     found = evaluator_setup(asked, read_search_data(asked, SIGNATURES)).bounds
     assert found == Bounds(min_snr_db=None if has_snr else 40, max_size_bytes=9, max_drops={"top1": 0.1})
+
+
+def test_the_last_measurement_knows_what_the_user_calls_its_samples() -> None:
+    asked = a_configuration(32)
+    data = read_search_data(asked, SIGNATURES)
+    found = file_bench_setup(asked, data, data.division(8))
+    assert len(found.sample_names) == len(found.feeds) == 16
+    assert found.sample_names == data.names(data.division(8))

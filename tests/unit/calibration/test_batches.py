@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.calibration.batches import batched, check_samples, overlap, read_samples, split
+from autoquant.calibration.batches import batched, check_samples, overlap, read_samples, select, split
 from autoquant.calibration.files import HELD_BYTES, Array
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
@@ -376,6 +376,26 @@ def test_a_single_sample_cannot_be_split() -> None:
     )
 
 
+def test_a_sample_of_a_part_keeps_the_name_that_it_has_in_the_whole() -> None:
+    samples = read({"image": images(9)})
+    assert list(samples.names) == [f"calibration data <dict>, sample {index}" for index in range(9)]
+    evaluation = split(samples)[1]
+    assert list(evaluation.names) == [samples.names[index] for index in (1, 3, 5, 7)]
+    assert list(select(evaluation, [3, 0], "search").names) == [samples.names[index] for index in (7, 1)]
+
+
+def test_samples_of_a_folder_are_named_after_their_file_and_counted_in_it(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", image=images(2))
+    where = f"calibration data {tmp_path}"
+    assert list(read(tmp_path).names) == [f"{where}/{name}.npz, sample {i}" for name in ("a", "b") for i in (0, 1)]
+
+
+def test_names_are_no_part_of_the_digest(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", image=images(3))
+    assert read(tmp_path).digest == read({"image": images(3)}).digest
+
+
 def test_overlap_counts_the_evaluation_samples_that_calibrate_too() -> None:
     calibration = read({"image": images(4)})
     evaluation = read([{"image": images(4)[1:2]}, {"image": images(4)[1:2]}, {"image": images(9)[8:]}])
@@ -389,6 +409,7 @@ def test_batches_join_samples_in_order_and_leave_the_rest() -> None:
     found = batched(read({"x": values}, signature), [signature], 3)
     assert [feed["x"].tolist() for feed in found.feeds] == [values[:3].tolist(), values[3:6].tolist()]
     assert len(set(found.feed_digests)) == 2
+    assert list(found.names) == [f"one of the 3 samples from calibration data <dict>, sample {i} on" for i in (0, 3)]
 
 
 def test_a_batch_needs_samples_and_a_dynamic_dimension() -> None:
@@ -403,8 +424,8 @@ def test_a_batch_needs_samples_and_a_dynamic_dimension() -> None:
 
 def test_samples_that_are_not_alike_are_no_batch() -> None:
     signature = InputSignature("x", "float32", ("n", "length"))
-    feeds = [{"x": np.zeros((1, n), np.float32)} for n in (3, 4)]
-    with pytest.raises(DataError, match="samples are joined only"):
+    feeds = [{"x": np.zeros((1, n), np.float32)} for n in (3, 3, 3, 4)]
+    with pytest.raises(DataError, match=r"^batch 2, calibration data <list>, sample 3: .* samples are joined only"):
         batched(read(feeds, signature), [signature], 2)
 
 

@@ -184,6 +184,12 @@ def test_an_output_that_is_not_finite_names_itself_and_the_sample(
         collect(Doubling(), observed, feeds, digest="", finite=[DOUBLED])
 
 
+def test_a_sample_that_has_a_name_is_called_by_it() -> None:
+    feeds = [feed_of(floats_of(1)), feed_of(floats_of(np.nan))]
+    with pytest.raises(DataError, match=r"^a\.npz, sample 7: the float model's output 'doubled' holds NaN"):
+        collect(Doubling(), [X], feeds, digest="", finite=[DOUBLED], names=["a.npz, sample 2", "a.npz, sample 7"])
+
+
 @pytest.mark.parametrize("mask", [-np.inf, -LARGEST, -LARGEST / 8, -1e38, np.inf, LARGEST, 1e38, np.nan])
 def test_the_values_of_a_mask_are_counted_apart(mask: float) -> None:
     found = observe(floats_of(1, mask, -2), floats_of(mask, mask))

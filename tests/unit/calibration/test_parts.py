@@ -10,8 +10,8 @@ from autoquant.errors import DataError
 
 def samples(values: list[int]) -> Samples:
     feeds = tuple({"x": np.array([value])} for value in values)
-    digests = tuple(map(str, values))
-    return Samples(feeds=feeds, feed_digests=digests, labels={"label": np.array(values)}, digest="", source="here")
+    digests, labels = tuple(map(str, values)), {"label": np.array(values)}
+    return Samples(feeds=feeds, feed_digests=digests, names=digests, labels=labels, digest="", source="here")
 
 
 def values(part: Samples) -> list[int]:
@@ -34,10 +34,11 @@ def test_the_division_does_not_depend_on_the_order(order: list[int]) -> None:
     assert [set(values(part)) for part in found] == [set(values(part)) for part in expected]
 
 
-def test_labels_stay_with_their_samples_and_the_source_says_which_part() -> None:
+def test_labels_and_names_stay_with_their_samples_and_the_source_says_which_part() -> None:
     parts = hold_out(samples(list(range(10))))
     for part, name in zip(parts, ("search", "held-out"), strict=True):
         assert part.labels["label"].tolist() == values(part)
+        assert list(part.names) == list(map(str, values(part)))
         assert part.source == f"here ({name} part)"
     assert parts[0].digest != parts[1].digest
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.domain.feed import Feed, LazyFeeds, chain_feeds
+from autoquant.domain.feed import Feed, LazyFeeds, chain_feeds, sample_name
 
 
 def feed(index: int) -> Feed:
@@ -69,3 +69,8 @@ def test_chained_feeds_are_those_of_the_parts_in_order(sizes: list[int]) -> None
 def test_another_process_gets_feeds_and_what_makes_them() -> None:
     sent = LazyFeeds([partial(feed, 2), feed(0)])
     assert values(pickle.loads(pickle.dumps(sent))) == [2, 0]
+
+
+def test_a_sample_without_a_name_is_called_by_its_place() -> None:
+    assert sample_name(["a.npz, sample 7", "b.npz, sample 0"], 1) == "b.npz, sample 0"
+    assert sample_name((), 1) == "sample 1"

@@ -366,6 +366,8 @@ def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None
     model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
     with pytest.raises(ModelError, match="output 'y' holds NaN or infinity on sample 0"):
         prepare(saved(model, path), feeds_of(1, 4))
+    with pytest.raises(ModelError, match=r"output 'y' holds NaN or infinity on a\.npz, sample 7, so that"):
+        prepare(path, feeds_of(1, 4), sample_names=[f"a.npz, sample {number}" for number in (7, 2, 5)])
 
 
 def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:

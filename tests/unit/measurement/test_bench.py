@@ -11,7 +11,7 @@ import pytest
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import snr_db
 from autoquant.domain.target import Target
-from autoquant.errors import ModelError, ProfileError
+from autoquant.errors import DataError, ModelError, ProfileError
 from autoquant.measurement.bench import Bench, Opened, Progress
 from autoquant.measurement.latency import Outputs, run_round
 from autoquant.model import fragments
@@ -221,6 +221,18 @@ def test_outputs_that_are_zero_but_on_held_out_samples_are_judged(tmp_path: Path
     assert not bench.signal.silent
     quality, _, _ = bench.measure(noisy(bench, lambda _: 0.5), 0, always)
     assert quality.per_output["z"] == pytest.approx(snr_db(power / 2, N_FEEDS * 192 * 0.5**2))
+
+
+def test_a_sample_without_finite_outputs_is_called_by_its_name(tmp_path: Path) -> None:
+    path, names = saved(a_convnet(), tmp_path / "model.onnx"), ["a.npz, sample 2", "a.npz, sample 7"]
+    feeds: list[Feed] = [FEEDS[0], {"x": np.full((1, 3, 8, 8), np.nan, np.float32)}]
+    with pytest.raises(DataError, match=r"^a\.npz, sample 7: the float model's output"):
+        Bench(path, [Target()], feeds, sample_names=names)
+    bench = Bench(path, [Target()], FEEDS[:1], sample_names=["b.npz, sample 0"])
+    with pytest.raises(DataError, match=r"^a\.npz, sample 7: the float model's output"):
+        list(bench.held_out_outputs(feeds, names))
+    with pytest.raises(DataError, match=r"^sample 1: the float model's output"):
+        list(bench.held_out_outputs(feeds))
 
 
 def test_counted_outputs_judge_beside_one_that_is_zero_on_all_samples(tmp_path: Path) -> None:

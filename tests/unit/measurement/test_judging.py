@@ -111,8 +111,10 @@ def test_a_file_that_fails_on_a_later_sample_is_dropped_with_its_reason(files: d
     constants: dict[str, Array | float] = {"largest": largest, "zero": np.zeros(1, np.float32), "w": floats(3, 5)}
     model = model_of("(float[1,3,8,8] x) => (float[1,5] y)", body, constants)
     final = measurement({**files, "other": saved(model, tmp_path / "late.onnx")})
+    final.setup = replace(final.setup, sample_names=[f"a.npz, sample {10 + index}" for index in range(len(FEEDS))])
     assert final.run().keys() == {"same", REFERENCE}
-    assert "onnxruntime cannot run it on sample" in final.lost["other"]
+    first = next(index for index, feed in enumerate(FEEDS) if feed["x"].max() > largest)
+    assert f"onnxruntime cannot run it on a.npz, sample {10 + first}:" in final.lost["other"]
 
 
 def test_all_files_are_compared_on_as_many_samples_as_their_share_of_the_time_allows(

@@ -10,6 +10,7 @@ from autoquant.metrics.labels import attach_labels, read_labels
 SAMPLES = Samples(
     feeds=({"x": np.zeros(1)}, {"x": np.ones(1)}),
     feed_digests=("0", "1"),
+    names=("here, sample 0", "here, sample 1"),
     labels={"label": np.array([7, 8]), "label_b": np.array([0, 0])},
     digest="d",
     source="here",
