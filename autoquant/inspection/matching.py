@@ -1,13 +1,13 @@
 """Which kernel of the optimised graph computes each node of the given file."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
 from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
-from autoquant.model.optimized import original_name
+from autoquant.model.optimized import ADDED_CAST, original_name
 
 __all__ = ["Matching", "match"]
 
@@ -52,15 +52,16 @@ def _is_reorder(node: Node, optimized: Graph, transposes: Collection[str]) -> bo
 def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[dict[int, Node], dict[int, Node]]:
     """Given nodes that a kernel has the name of, or that write a tensor which a kernel writes."""
     by_name = {node.name: node for node in given.nodes}
+    passing = reorders | {node.index for node in optimized.nodes if _is_added_cast(node, by_name)}
     kernel: dict[int, Node] = {}
     named: dict[int, Node] = {}
     for node in optimized.nodes:
         found = by_name.get(node.name) or by_name.get(NodeName(original_name(node.name)))
-        if found is not None and node.index not in reorders and found.index not in kernel:
+        if found is not None and node.index not in passing and found.index not in kernel:
             named[node.index] = found
             kernel[found.index] = node
     for node in optimized.nodes:
-        computing = _behind_reorders(node, optimized, reorders)
+        computing = _before(node, optimized, passing)
         for tensor in (*node.outputs, original_name(node.name)):
             found = given.producer.get(TensorName(tensor)) or given.producer.get(TensorName(original_name(tensor)))
             if found is not None and computing is not None:
@@ -68,9 +69,14 @@ def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[
     return kernel, named
 
 
-def _behind_reorders(node: Node, optimized: Graph, reorders: frozenset[int]) -> Node | None:
-    """The kernel whose values a reorder passes on."""
-    while node.index in reorders:
+def _is_added_cast(node: Node, given: Container[NodeName]) -> bool:
+    """Whether onnxruntime added it, as no given node has its name."""
+    return node.op_type == "Cast" and node.name.startswith(ADDED_CAST) and node.name not in given
+
+
+def _before(node: Node, optimized: Graph, passing: Container[int]) -> Node | None:
+    """The kernel whose values a reorder or an added Cast passes on."""
+    while node.index in passing:
         source = optimized.producer.get(node.inputs[0])
         if source is None:
             return None

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 from autoquant.model.graph import Graph
 
 __all__ = [
+    "ADDED_CAST",
     "QUANTIZED",
     "RENAMED",
     "SUFFIX",
@@ -24,6 +25,8 @@ __all__ = [
 
 SUFFIX = re.compile(r"(_token_\d+|_nchwc|_nhwc)+$")
 """What onnxruntime appends to names."""
+ADDED_CAST = "InsertedPrecisionFreeCast_"
+"""What it puts before the names of Casts that it adds around float16, and of the tensors that these read or give."""
 QUANTIZED = (
     *("_MatMul_quant", "_quantized", "_quant"),
     *(f"{end}_Q{bits}" for end in ("_matmul", "") for bits in (2, 4, 8)),
@@ -81,8 +84,8 @@ def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
 
 
 def original_name(name: str) -> str:
-    """The name that a node or tensor had before onnxruntime appended to it."""
-    return SUFFIX.sub("", _FUSION.sub("", SUFFIX.sub("", name)))
+    """The name that a node or tensor had before onnxruntime changed it."""
+    return SUFFIX.sub("", _FUSION.sub("", SUFFIX.sub("", name))).removeprefix(ADDED_CAST)
 
 
 def is_integer_op(op_type: str) -> bool:

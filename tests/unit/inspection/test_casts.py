@@ -36,6 +36,17 @@ def test_all_that_is_computed_between_casts_is_one_finding(tmp_path: Path) -> No
     }
 
 
+def test_convolutions_of_a_blocked_layout_are_found_among_the_casts(tmp_path: Path) -> None:
+    signature, body = "(float16[1,16,8,8] x) => (float16[1,16,8,8] y)", "a = Conv(x, w) r = Relu(a) y = Conv(r, v)"
+    weight = floats(16, 16, 1, 1).astype(np.float16)
+    found = inspected(model_of(signature, body, {"w": weight, "v": weight}), tmp_path)
+    assert {str(node.name): node.kernel for node in found.nodes} == dict.fromkeys(
+        ("a", "r", "y"), "com.microsoft.nchwc:Conv"
+    )
+    assert [node.fused_into for node in found.nodes] == [None, "a", None]
+    assert list(computed_in_float32(found)) == ["a", "r", "y"]
+
+
 def test_casts_in_bodies_are_counted_with_all_others(tmp_path: Path) -> None:
     body = """a = Exp(x) b = If(c) <then_branch = t () => (float16[4,8] u) { u = MatMul(a, w) },
               else_branch = e () => (float16[4,8] o) { o = Identity(a) }> y = Identity(b)"""

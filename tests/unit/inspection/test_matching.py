@@ -45,6 +45,21 @@ def test_the_node_of_the_same_operator_leads_although_the_kernel_is_named_after_
     assert found == {"a": ("com.microsoft.nchwc:Conv", "a"), "y": ("com.microsoft.nchwc:Conv", "a")}
 
 
+def test_a_cast_that_onnxruntime_added_computes_nothing() -> None:
+    optimized = """i = Cast<to=1>(x) k = com.microsoft.nchwc.Conv(i, w) o = com.microsoft.nchwc.ReorderOutput(k)
+                   c = Cast<to=10>(o) y = Exp(c)"""
+    added = "InsertedPrecisionFreeCast_"
+    names = {"i": f"{added}x", "k": f"{added}r_nchwc", "o": "ReorderOutput", "c": f"{added}r"}
+    found = kernels("a = Conv(x, w) r = Relu(a) y = Exp(r)", optimized, **names)
+    assert found["a"] == found["r"] == ("com.microsoft.nchwc:Conv", "a")
+
+
+def test_a_cast_of_the_file_keeps_its_kernel_whatever_its_name() -> None:
+    name = "InsertedPrecisionFreeCast_x"
+    body = f"{name} = Cast<to=1>(x) y = Exp({name})"
+    assert kernels(body, body)[name] == ("Cast", name)
+
+
 def test_a_relu_that_is_gone_is_in_the_kernel_before() -> None:
     given = "a = Conv(x, w) r = Relu(a) q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z)"
     found = kernels(given, "k = QLinearConv(x, w) y = DequantizeLinear(k, s, z)", k="a")

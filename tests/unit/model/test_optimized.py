@@ -97,10 +97,12 @@ def test_a_file_that_is_missing_is_reported_as_such(tmp_path: Path) -> None:
         ("conv_nhwc_token_1", "conv"),
         ("fc/MatMul/MatMulAddFusion", "fc/MatMul"),
         ("fc/MatMul/MatMulScaleFusion/", "fc/MatMul"),
+        ("InsertedPrecisionFreeCast_relu:0_nchwc", "relu:0"),
+        ("InsertedPrecisionFreeCast_relu_token_3", "relu"),
         ("a_token", "a_token"),
     ],
 )
-def test_a_name_is_told_without_what_onnxruntime_appends(name: str, expected: str) -> None:
+def test_a_name_is_told_without_what_onnxruntime_adds(name: str, expected: str) -> None:
     assert original_name(name) == expected
 
 
