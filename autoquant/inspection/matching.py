@@ -7,12 +7,13 @@ from autoquant.domain.region import NodeName, TensorName
 from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
 from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
-from autoquant.model.optimized import ADDED_CAST, original_name
+from autoquant.model.optimized import ADDED_CAST, is_integer_op, original_name
 
 __all__ = ["Matching", "match"]
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 _ABSORBED = ("QuantizeLinear", "Relu", "Clip")
+_PRODUCTS = ("Conv", "Gemm", "MatMul")
 _VALUES = INTEGER_DTYPES | {"float16", "bfloat16", "float32", "float64", "int32"}
 """Types of activations and of the sums of integer products, not those of shapes."""
 
@@ -127,10 +128,16 @@ def _leaders(given: Graph, kernel: Mapping[int, Node], named: Mapping[int, Node]
 
 
 def _leader(op: str, nodes: list[Node], named: Node | None) -> Node:
-    """The node of that operator; a kernel of a blocked layout is named after its output, as other nodes may be."""
+    """The product in a product, else the node of that operator: kernels may be named after another one or an output."""
     computing = [node for node in nodes if base_op(node) not in _CONVERSIONS] or nodes
+    if any(product in op for product in _PRODUCTS):
+        computing = [node for node in computing if _is_product(node)] or computing
     alike = [node for node in computing if base_op(node) in op or op in base_op(node)]
-    if named is not None and (named in alike or not alike):
+    if named is not None and named in (alike or computing):
         return named
     linear = [node for node in computing if base_op(node) in LINEAR]
     return (alike or linear or computing[-1:])[0]
+
+
+def _is_product(node: Node) -> bool:
+    return base_op(node) in LINEAR or is_integer_op(base_op(node))

@@ -1,5 +1,6 @@
 import numpy as np
 import onnx
+import pytest
 
 from autoquant.inspection.matching import match
 from autoquant.model.graph import Graph
@@ -7,7 +8,13 @@ from tests.inspected import graph_of
 from tests.models import Array, floats, model_of
 
 IMAGE = "float[1,4,5,5]"
-CONSTANTS: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "s": 0.1, "z": np.array(0, np.uint8)}
+CONSTANTS: dict[str, Array | float] = {
+    "w": floats(4, 4, 1, 1),
+    "i": np.ones((5, 5), np.uint8),
+    "b": 0.2,
+    "s": 0.1,
+    "z": np.array(0, np.uint8),
+}
 
 
 def graph(body: str) -> Graph:
@@ -43,6 +50,25 @@ def test_the_node_of_the_same_operator_leads_although_the_kernel_is_named_after_
                    y = com.microsoft.nchwc.ReorderOutput(k)"""
     found = kernels("a = Conv(x, w) y = Relu(a)", optimized, k="y_nchwc", y="ReorderOutput")
     assert found == {"a": ("com.microsoft.nchwc:Conv", "a"), "y": ("com.microsoft.nchwc:Conv", "a")}
+
+
+@pytest.mark.parametrize("named_after", ["m", "o"])
+def test_the_product_leads_in_a_kernel_that_is_named_after_a_scale(named_after: str) -> None:
+    given = """q, qs, qz = DynamicQuantizeLinear(x) p = MatMulInteger(q, i, qz) c = Cast<to=1>(p)
+               m = Mul(qs, s) o = Mul(c, m) y = Add(o, b)"""
+    found = kernels(given, "y = com.microsoft.DynamicQuantizeMatMul(x, i, s)", y=named_after)
+    expected = ("com.microsoft:DynamicQuantizeMatMul", "p")
+    assert [found[name] for name in "pcmoy"] == [expected] * 5
+
+
+def test_the_product_leads_although_a_mul_is_fused_into_its_kernel() -> None:
+    found = kernels("h = Mul(x, s) y = MatMul(h, x)", "y = com.microsoft.FusedMatMul(x, x)", y="h")
+    assert found == dict.fromkeys(("h", "y"), ("com.microsoft:FusedMatMul", "y"))
+
+
+def test_a_product_kernel_without_a_product_in_the_file_is_led_by_what_it_is_named_after() -> None:
+    found = kernels("a = Exp(x) y = Einsum(a, x)", "y = com.microsoft.FusedMatMul(x, x)")
+    assert found["y"] == ("com.microsoft:FusedMatMul", "y")
 
 
 def test_a_cast_that_onnxruntime_added_computes_nothing() -> None:
