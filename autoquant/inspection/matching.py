@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName, TensorName
-from autoquant.inspection.kernels import INTEGER_DTYPES, Runs, base_op, runs_as
+from autoquant.inspection.kernels import INTEGER_DTYPES, MOVING, Runs, base_op, runs_as
 from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import ADDED_CAST, is_integer_op, original_name
@@ -13,6 +13,15 @@ __all__ = ["Matching", "match"]
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 _ABSORBED = ("QuantizeLinear", "Relu", "Clip")
+_BLOCKED_CONV = "com.microsoft.nchwc:Conv"
+_SUMMED = 3
+"""The input of that kernel which it adds to its result."""
+_SUMS = ("Add", "Sum")
+_UNFUSING = MOVING | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LogSoftmax", "Softmax", "Upsample"}
+"""Kernels that onnxruntime fuses with nothing but what moves values."""
+_MOVED = MOVING | {"Identity", "Pad"}
+_CAST_FROM = ("float16", "float32", None)
+"""What the Casts read that onnxruntime adds around float16."""
 _PRODUCTS = ("Conv", "Gemm", "MatMul")
 _VALUES = INTEGER_DTYPES | {"float16", "bfloat16", "float32", "float64", "int32"}
 """Types of activations and of the sums of integer products, not those of shapes."""
@@ -38,6 +47,7 @@ def match(given: Graph, optimized: Graph) -> Matching:
     transposes = {name for n in given.nodes if n.op_type == "Transpose" for name in (n.name, *n.outputs)}
     reorders = frozenset(node.index for node in optimized.nodes if _is_reorder(node, optimized, transposes))
     kernel, named = _anchors(given, optimized, reorders)
+    _own_what_follows(given, kernel)
     _own_what_is_between(given, kernel)
     _absorb(given, kernel)
     return Matching(kernel=kernel, leader=_leaders(given, kernel, named), reorders=reorders)
@@ -53,7 +63,7 @@ def _is_reorder(node: Node, optimized: Graph, transposes: Collection[str]) -> bo
 def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[dict[int, Node], dict[int, Node]]:
     """Given nodes that a kernel has the name of, or that write a tensor which a kernel writes."""
     by_name = {node.name: node for node in given.nodes}
-    passing = reorders | {node.index for node in optimized.nodes if _is_added_cast(node, by_name)}
+    passing = reorders | {node.index for node in optimized.nodes if _is_added_cast(node, optimized, by_name)}
     kernel: dict[int, Node] = {}
     named: dict[int, Node] = {}
     for node in optimized.nodes:
@@ -70,9 +80,10 @@ def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[
     return kernel, named
 
 
-def _is_added_cast(node: Node, given: Container[NodeName]) -> bool:
-    """Whether onnxruntime added it, as no given node has its name."""
-    return node.op_type == "Cast" and node.name.startswith(ADDED_CAST) and node.name not in given
+def _is_added_cast(node: Node, optimized: Graph, given: Container[NodeName]) -> bool:
+    """Whether onnxruntime added it; one that reads integers does what a Cast of the file did too."""
+    is_named_so = node.name.startswith(ADDED_CAST) and node.name not in given
+    return node.op_type == "Cast" and is_named_so and optimized.dtype(node.inputs[0]) in _CAST_FROM
 
 
 def _before(node: Node, optimized: Graph, passing: Container[int]) -> Node | None:
@@ -85,6 +96,31 @@ def _before(node: Node, optimized: Graph, passing: Container[int]) -> Node | Non
     return node
 
 
+def _own_what_follows(given: Graph, kernel: dict[int, Node]) -> None:
+    """A convolution of a blocked layout may keep its name where a sum and an activation are put into it."""
+    firsts: dict[int, Node] = {}
+    for index in sorted(kernel):
+        firsts.setdefault(kernel[index].index, given.nodes[index])
+    for first in firsts.values():
+        node, conv = first, kernel[first.index]
+        for ops in _fused_behind(conv, base_op(node)) if conv.op_type == _BLOCKED_CONV else ():
+            behind = given.only_reader(node.outputs[0])
+            if behind is None or base_op(behind) not in ops or kernel.setdefault(behind.index, conv) is not conv:
+                break
+            node = behind
+
+
+def _fused_behind(conv: Node, op: str) -> Iterator[tuple[str, ...]]:
+    """Operators that a convolution computes, one after the other, behind a node of the file that it computes."""
+    activation = conv.attributes.get("activation", b"").decode()
+    if op == activation:
+        return
+    if any(conv.inputs[_SUMMED:]) and op not in _SUMS:
+        yield _SUMS
+    if activation:
+        yield (activation,)
+
+
 def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
     """A fused kernel computes all that leads to its outputs, up to what another kernel or a QuantizeLinear writes."""
     for index in list(kernel):
@@ -93,15 +129,18 @@ def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
         waiting = [given.nodes[index]]
         while waiting:
             for before in _producers(waiting.pop(), given):
-                if (
-                    before.index in kernel
-                    or before.index in given.constant_nodes
-                    or base_op(before) == "QuantizeLinear"
-                ):
+                if before.index in given.constant_nodes or not _is_fused(before, kernel[index], kernel):
                     continue
                 if base_op(before) != "Identity":
                     kernel[before.index] = kernel[index]
                 waiting.append(before)
+
+
+def _is_fused(before: Node, into: Node, kernel: Mapping[int, Node]) -> bool:
+    """Whether a node is computed by the kernel of what it leads to."""
+    if before.index in kernel or base_op(before) == "QuantizeLinear":
+        return False
+    return base_op(into) not in _UNFUSING or base_op(before) in _MOVED
 
 
 def _producers(node: Node, given: Graph) -> Iterator[Node]:

@@ -9,7 +9,7 @@ import pytest
 
 from autoquant.inspection.inspection import Inspection
 from autoquant.inspection.types import X86
-from tests.inspected import inspected, inspected_as_on
+from tests.inspected import inspected, inspected_as_on, node_of
 from tests.models import floats, model_of
 
 pytestmark = pytest.mark.skipif(platform.machine() not in X86, reason="elsewhere there are float16 kernels")
@@ -45,6 +45,12 @@ def test_convolutions_of_a_blocked_layout_are_found_among_the_casts(tmp_path: Pa
     )
     assert [node.fused_into for node in found.nodes] == [None, "a", None]
     assert list(computed_in_float32(found)) == ["a", "r", "y"]
+
+
+def test_a_cast_of_integers_is_computed_by_the_cast_to_float32_that_is_left_of_it(tmp_path: Path) -> None:
+    model = model_of("(int64[4] x) => (float16[4] y)", "c = Cast<to=10>(x) y = Exp(c)")
+    found = node_of(inspected(model, tmp_path), "c")
+    assert (found.kernel, found.fused_into) == ("Cast", None)
 
 
 def test_casts_in_bodies_are_counted_with_all_others(tmp_path: Path) -> None:

@@ -86,6 +86,42 @@ def test_a_cast_of_the_file_keeps_its_kernel_whatever_its_name() -> None:
     assert kernels(body, body)[name] == ("Cast", name)
 
 
+def test_a_convolution_with_a_fourth_input_owns_the_sum_and_the_activation_behind_it() -> None:
+    optimized = """i = com.microsoft.nchwc.ReorderInput(x)
+                   k = com.microsoft.nchwc.Conv<activation="HardSwish">(i, w, , i) y = com.microsoft.nchwc.MaxPool(k)"""
+    given = "a = Conv(x, w) t = Add(a, x) h = HardSwish(t) y = MaxPool<kernel_shape=[1,1]>(h)"
+    found = kernels(given, optimized, k="a_nchwc", y="y_nchwc")
+    assert [found[name] for name in "ath"] == [("com.microsoft.nchwc:Conv", "a")] * 3
+    assert found["y"] == ("com.microsoft.nchwc:MaxPool", "y")
+
+
+def test_the_sum_belongs_to_the_later_of_two_convolutions_and_what_is_computed_behind_it_does_not() -> None:
+    optimized = """i = com.microsoft.nchwc.ReorderInput(x) k = com.microsoft.nchwc.Conv(i, w)
+                   l = com.microsoft.nchwc.Conv(i, w, , k) m = com.microsoft.nchwc.ReorderOutput(l) y = Relu(m)"""
+    given = "a = Conv(x, w) c = Conv(x, w) t = Add(a, c) y = Relu(t)"
+    found = kernels(given, optimized, k="a_nchwc", l="c_nchwc", m="ReorderOutput")
+    conv = "com.microsoft.nchwc:Conv"
+    assert found == {"a": (conv, "a"), "c": (conv, "c"), "t": (conv, "c"), "y": ("Relu", "y")}
+
+
+def test_an_activation_that_the_kernel_is_named_after_is_not_looked_for_again() -> None:
+    optimized = """k = com.microsoft.nchwc.Conv<activation="Sigmoid">(x, w)
+                   l = com.microsoft.nchwc.Conv(k, w) y = com.microsoft.nchwc.ReorderOutput(l)"""
+    found = kernels("a = Conv(x, w) r = Sigmoid(a) t = Sigmoid(r) y = Conv(t, w)", optimized, k="r_nchwc", l="y_nchwc")
+    assert (found["r"][1], found["t"][1]) == ("a", "y")
+
+
+@pytest.mark.parametrize("op", ["MaxPool<kernel_shape=[1,1]>", "GlobalAveragePool", "Softmax", "Transpose"])
+def test_a_sum_that_is_gone_is_not_computed_by_what_only_pools_or_moves(op: str) -> None:
+    found = kernels(f"a = Exp(x) t = Add(a, b) y = {op}(t)", f"a = Exp(x) y = {op}(a)")
+    assert set(found) == {"a", "y"}
+
+
+def test_what_moves_values_is_computed_by_what_pools_them() -> None:
+    found = kernels("t = Transpose(x) y = GlobalAveragePool(t)", "y = GlobalAveragePool(x)")
+    assert found["t"] == ("GlobalAveragePool", "y")
+
+
 def test_a_relu_that_is_gone_is_in_the_kernel_before() -> None:
     given = "a = Conv(x, w) r = Relu(a) q = QuantizeLinear(r, s, z) y = DequantizeLinear(q, s, z)"
     found = kernels(given, "k = QLinearConv(x, w) y = DequantizeLinear(k, s, z)", k="a")

@@ -1,10 +1,13 @@
 """What each node of a file became."""
 
+import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autoquant.inspection.kernels import Runs
+from autoquant.inspection.types import X86
 from autoquant.inspection.written import Written
 from tests.inspected import causes_in, inspected, node_of
 from tests.models import a_convnet, a_quantized_chain, floats, model_of
@@ -27,6 +30,29 @@ def test_a_float_model_runs_as_written_and_shows_its_fusions(tmp_path: Path) -> 
     assert found.unlike_written == ()
     assert {node.runs for node in found.nodes} == {Runs.FLOAT}
     assert (node_of(found, "a_relu").fused_into, node_of(found, "a").fused_into) == ("a", None)
+
+
+@pytest.mark.skipif(platform.machine() not in X86, reason="elsewhere there is no blocked layout")
+@pytest.mark.parametrize("op", ["Relu", "HardSwish"])
+def test_a_residual_sum_and_its_activation_are_computed_by_the_convolution_before(op: str, tmp_path: Path) -> None:
+    body = f"a = Conv(x, w) b = Conv(a, w) t = Add(b, a) h = {op}(t) y = GlobalAveragePool(h)"
+    model = model_of("(float[1,16,8,8] x) => (float[1,16,1,1] y)", body, {"w": floats(16, 16, 1, 1)})
+    found = {str(node.name): (node.kernel, node.fused_into) for node in inspected(model, tmp_path).nodes}
+    conv = "com.microsoft.nchwc:Conv"
+    assert found == {
+        "a": (conv, None),
+        "b": (conv, None),
+        "t": (conv, "b"),
+        "h": (conv, "b"),
+        "y": ("com.microsoft.nchwc:GlobalAveragePool", None),
+    }
+
+
+def test_a_sum_with_zero_is_removed(tmp_path: Path) -> None:
+    body = "a = Exp(x) t = Add(a, zero) y = Reshape(t, sizes)"
+    model = model_of("(float[4,8] x) => (float[8,4] y)", body, {"zero": 0.0, "sizes": np.array([8, 4])})
+    found = node_of(inspected(model, tmp_path))
+    assert (found.runs, found.kernel, found.fused_into) == (Runs.REMOVED, None, None)
 
 
 def test_a_float_convolution_that_runs_on_integers_is_found(tmp_path: Path) -> None:
