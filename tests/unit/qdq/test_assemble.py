@@ -214,7 +214,7 @@ def test_what_a_float_operator_between_integers_reads_takes_no_name_that_the_mod
     body = "a = Conv(x, w) f = Conv(a, v) f_float_input = Sigmoid(f) y = Conv(f_float_input, w)"
     constants: dict[str, Array | float] = {"w": floats(4, 4, 1, 1), "v": floats(4, 4, 1, 1, seed=1)}
     case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, constants))
-    model = case.quantized(U8S8_CHANNEL, {"f": None}).model
+    model = case.quantized(exact(U8S8_CHANNEL), {"f": None}).model
     written = [tensor for node in model.graph.node for tensor in node.output]
     assert len(set(written)) == len(written)
     assert snr_db(case, model) > 25
