@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
-from autoquant.study.gaussian import Posterior, condition
+from autoquant.study.gaussian import condition
 from autoquant.study.layout import LINEAR, Codes, Floats, Layout
 from autoquant.study.likeness import Likeness, alike_patterns
 
@@ -58,7 +58,7 @@ class LatencyModel:
         self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
         self._n_seen = self._n_tuned = 0
         self._known: dict[bytes, int] = {}
-        self._means, self._rows, self._products = np.zeros(0), np.zeros((0, self._mean.size)), np.zeros((0, 0))
+        self._means, self._rows = np.zeros(0), np.zeros((0, self._mean.size))
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
     @property
@@ -80,17 +80,18 @@ class LatencyModel:
         References:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
         """
-        self._look_up(codes)
-        observed, believed = ratios - self._means, self._rows @ self._posterior.mean * _SCALES[self._scale]
+        expected, spread = self._known_rows(codes)
+        observed = ratios - expected
+        believed = spread * _SCALES[self._scale] @ self._posterior.mean
         self._n_seen += n_new
         if self._n_seen >= 1.1 * self._n_tuned:
-            self._tune(observed, errors)
+            self._tune(spread, observed, errors)
             self._n_tuned = self._n_seen
-        variances = self.error**2 + errors**2
+        scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
         known = slice(len(codes) - n_new)
         squares = np.square(observed - believed)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
-        self._posterior = self._condition(self._scale, observed, variances)
+        self._posterior = condition(scaled, observed, variances)
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the ratio that would be observed without error; shapes (n,)."""
@@ -128,40 +129,32 @@ class LatencyModel:
         by_format = np.concatenate([np.zeros((1, n_regions)), shares * layout.work])
         return np.concatenate([constant, (by_kind[layout.kinds] + by_format[layout.formats]).T.ravel(), border])
 
-    def _tune(self, observed: Floats, errors: Floats) -> None:
+    def _tune(self, spread: Floats, observed: Floats, errors: Floats) -> None:
         """Move the error and the prior's scale one step where that makes the observations more likely."""
         near = itertools.product(_near(self._error, len(_ERRORS)), _near(self._scale, len(_SCALES)))
         evidence = {
-            (error, scale): self._condition(scale, observed, _ERRORS[error] ** 2 + errors**2).log_evidence
+            (error, scale): condition(spread * _SCALES[scale], observed, _ERRORS[error] ** 2 + errors**2).log_evidence
             for error, scale in near
         }
         self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
 
-    def _condition(self, scale: int, observed: Floats, variances: Floats) -> Posterior:
-        factor = _SCALES[scale]
-        return condition(self._rows * factor, observed, variances, products=self._products * factor**2)
+    def _known_rows(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Ratios by the prior alone, (n,), and their derivatives by the weights at its own scale, (n, U); n may be 0.
 
-    def _look_up(self, codes: Codes) -> None:
-        """Hold what the prior says at its own scale: ratios, (n,), their derivatives, (n, U), and products, (n, n).
-
-        Those of the last call are known: correlating borders takes longer than all else where regions touch many, and
-        products as long where there are many evaluations.
+        Those of the last call are known: correlating borders takes longer than all else where regions touch many.
         """
         keys = [row.tobytes() for row in codes]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
             design, n_before = self._features(codes[new]), len(self._rows)
-            rows = self._alike(design * self._spread)
-            shared = rows @ self._rows.T
-            self._products = np.block([[self._products, shared.T], [shared, rows @ rows.T]])
             self._means = np.concatenate([self._means, design @ self._mean])
-            self._rows = np.concatenate([self._rows, rows])
+            self._rows = np.concatenate([self._rows, self._alike(design * self._spread)])
             self._known |= {keys[i]: n_before + number for number, i in enumerate(new)}
         places = [self._known[key] for key in keys]
         if places != list(range(len(self._rows))):
             self._means, self._rows = self._means[places], self._rows[places]
-            self._products = self._products[np.ix_(places, places)]
             self._known = {key: i for i, key in enumerate(keys)}
+        return self._means, self._rows
 
     def _alike(self, values: Floats) -> Floats:
         """Weights or their design, shape (n, U), those of regions and of borders correlated by pattern."""

@@ -32,16 +32,6 @@ def test_what_the_others_say_of_an_observation_is_said_without_it(n: int, n_weig
         assert np.isclose(found[i], without.variance(design[i : i + 1])[0])
 
 
-@given(st.integers(0, 8), st.integers(0, 99))
-def test_products_that_are_known_say_what_the_design_says(n: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    design, observed, variances = rng.standard_normal((n, 3)), rng.standard_normal(n), rng.uniform(0.1, 2, n)
-    products = design @ design.T
-    found, fresh = condition(design, observed, variances, products=products), condition(design, observed, variances)
-    assert np.allclose(found.mean, fresh.mean)
-    assert np.array_equal(products, design @ design.T), "it is not written to"
-
-
 def test_draws_have_the_posterior_mean_and_covariance() -> None:
     rng = np.random.default_rng(0)
     design = rng.standard_normal((4, 3))
