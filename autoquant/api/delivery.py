@@ -115,12 +115,11 @@ class Delivery:
 
     def _write_finalists(self, evaluations: Sequence[Evaluation], end: float) -> dict[str, Finalist]:
         float_bytes = size_bytes_of(self.prepared.source)
-        schemes = {scheme.name: scheme for scheme in self.finalists.ingredients.definition.schemes}
         outcomes = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
         complete = [outcome for outcome in outcomes if isinstance(outcome, Measurement) and outcome.is_complete]
         errors_db = [outcome.quality.error_db for outcome in complete]
         chosen = choose_finalists(
-            with_known_latencies(evaluations, schemes, self.believed),
+            self._candidates(evaluations),
             most_finalists(errors_db, is_refined=self.finalists.refine is not None),
             float_bytes=float_bytes,
             objectives=self.objectives,
@@ -144,6 +143,13 @@ class Delivery:
                 f" give the search more time, or use {other}"
             )
         return written
+
+    def _candidates(self, evaluations: Sequence[Evaluation]) -> Sequence[Evaluation]:
+        """Untimed ones too whose kernels were timed, unless drops count: in a few samples these look small."""
+        if self.objectives.metrics or self.bounds.max_drops:
+            return evaluations
+        schemes = {scheme.name: scheme for scheme in self.finalists.ingredients.definition.schemes}
+        return with_known_latencies(evaluations, schemes, self.believed)
 
     def _superseded(
         self, finalists: Mapping[str, Finalist], said: list[str], judged: Mapping[str, Judged]

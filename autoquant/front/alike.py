@@ -19,8 +19,8 @@ def with_known_latencies(
 ) -> list[Evaluation]:
     """The same evaluations, untimed ones with what is believed of the latency of the first one with the same kernels.
 
-    They stay untimed: it is what is expected of them, and nothing that was measured. One whose own graph was timed by
-    another trial has none.
+    They stay untimed: it is what is expected of them, and nothing that was measured. One whose own graph was timed or
+    rejected in another trial has none.
 
     Args:
         evaluations: Of a search.
@@ -29,7 +29,7 @@ def with_known_latencies(
     """
     measured = [(e.trial.number, e.outcome) for e in evaluations if isinstance(e.outcome, Measurement)]
     complete = [(number, outcome) for number, outcome in measured if outcome.is_complete]
-    digests = {outcome.digest for _, outcome in complete}
+    digests = {outcome.digest for _, outcome in measured if outcome.state is not State.UNTIMED}
     latencies = {
         _kernels(outcome, schemes): standing_of(outcome, believed.get(number)).latency
         for number, outcome in reversed(complete)

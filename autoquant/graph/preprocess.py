@@ -47,7 +47,7 @@ OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
 _EQUAL_DB = 60.0
 _EQUAL_HALVES_DB = 40.0
-"""Where the file computes in float16, which rounds to 11 bits in every operator."""
+"""Where tensors of the model are float16, which rounds to 11 bits."""
 _EQUAL_LABELS_DB = 40.0
 """One element in ten thousand: where two scores are nearly equal any rounding makes another label."""
 N_CHECKED = 3

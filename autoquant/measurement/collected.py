@@ -43,15 +43,18 @@ class Collected:
     _meters: dict[Pair, QualityMeter] = field(default_factory=dict)
     _scores: dict[Pair, Mapping[str, MemberMetric]] = field(default_factory=dict)
     _footprints: dict[Pair, list[Footprint]] = field(default_factory=dict)
+    _judged: dict[str, Judged] = field(default_factory=dict)
 
     def forget_outputs(self) -> None:
         """Those of a process that did not come to its end."""
         self._meters.clear()
         self._scores.clear()
+        self._judged.clear()
 
     def compare(self, target: str, meters: Mapping[str, QualityMeter]) -> None:
         """Outputs of files on further samples."""
         for key, meter in meters.items():
+            self._judged.pop(key, None)
             if (key, target) in self._meters:
                 self._meters[key, target].merge(meter)
             else:
@@ -59,6 +62,7 @@ class Collected:
 
     def score(self, target: str, key: str, found: Mapping[str, MemberMetric]) -> None:
         """Metrics of a file."""
+        self._judged.pop(key, None)
         self._scores[key, target] = found
 
     def open(self, footprints: Mapping[Pair, Footprint]) -> None:
@@ -92,6 +96,11 @@ class Collected:
 
     def judged(self, key: str) -> Judged:
         """By the SNRs of the target on which it is lowest."""
+        if key not in self._judged:
+            self._judged[key] = self._judge(key)
+        return self._judged[key]
+
+    def _judge(self, key: str) -> Judged:
         metrics = self._metrics(key)
         if not self.has_quality or key == REFERENCE:
             return Judged(metrics=metrics)

@@ -85,10 +85,7 @@ def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float
 
 
 def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, session_s: float) -> int:
-    """Files that further processes go on with.
-
-    Spares go where there is no time for as many processes as are wanted with all files. Others go, up to half of all,
-    where that leaves time for the least number of processes: from two an interval is about twice as wide as from three.
+    """Files that further processes go on with: spares go where not as many processes as are wanted have time for all.
 
     Args:
         n_files: That were measured so far, beside the baseline.
@@ -101,12 +98,10 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
     def fitting(n_sessions: int) -> int:
         return int((1 + n_files) * left_s / (n_sessions * session_s)) - 1
 
-    n_wanted = WANTED_SESSIONS - n_done
-    found = n_files if n_wanted < 1 else min(n_files, max(fitting(n_wanted), n_files - n_spares))
-    n_least = LEAST_SESSIONS - n_done
-    if n_least >= 1 and 2 * fitting(n_least) >= n_files:
-        found = min(found, fitting(n_least))
-    return found if 1 <= found <= fitting(1) else n_files
+    if n_done >= WANTED_SESSIONS:
+        return n_files
+    found = min(n_files, max(fitting(WANTED_SESSIONS - n_done), n_files - n_spares, 1))
+    return found if found <= fitting(1) else n_files
 
 
 def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int) -> float:

@@ -33,7 +33,6 @@ _MOST_UNEXPLAINED = 2
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
-_LATE = "there was no time to measure {} in more processes, which are left out; give more --time"
 
 
 @dataclass(slots=True)
@@ -181,15 +180,15 @@ class JointMeasurement:
             self._collected.ratios(self._roster.kept).values(), self.narrow
         ):
             return False
-        self._leave_out_late(n_done)
+        self._leave_out_beaten(n_done)
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s
         self.is_late = n_affordable < LEAST_ROUNDS
         if not self.is_late:
             self._n_rounds = int(min(self._n_rounds, n_affordable))
         return not self.is_late
 
-    def _leave_out_late(self, n_done: int) -> None:
-        """Files that there is no time for in further processes, first those that others beat by what was measured."""
+    def _leave_out_beaten(self, n_done: int) -> None:
+        """Files that others beat by what was measured so far, where there is no time for them in further processes."""
         kept = self._roster.kept
         if not self.wishes.may_drop or math.isinf(self.deadline):
             return
@@ -197,9 +196,7 @@ class JointMeasurement:
         spares = self.wishes.spares(judged, self._collected.median_ratios(kept))
         session_s = self._opening_s + LEAST_ROUNDS * self._rounds_s
         n = n_continued(len(kept), len(spares), n_done, left_s=self._time.seconds, session_s=session_s)
-        gone = [*(key for key in kept if key not in spares), *spares][n:]
-        self._roster.leave_out([key for key in gone if key in spares], _BEATEN)
-        self._roster.leave_out([key for key in gone if key not in spares], _LATE)
+        self._roster.leave_out(spares[len(spares) - (len(kept) - n) :], _BEATEN)
         share = (1 + n) / (1 + len(kept))
         self._opening_s *= share
         self._round_s = {target: share * seconds for target, seconds in self._round_s.items()}

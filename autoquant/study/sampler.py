@@ -230,10 +230,11 @@ class StructureSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Empty where trials have schemes of another space, which Optuna's samplers do not pass over."""
-        try:
-            return self._generic.sample_relative(study, trial, search_space)
-        except ValueError:
-            return {}
+        choices = self._layout.choices.items()
+        for other in every_trial(study):
+            if any(other.params.get(region, names[0]) not in names for region, names in choices):
+                return {}
+        return self._generic.sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

@@ -11,9 +11,10 @@ from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Believed, Evaluation, Quality, SnrInterval
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Standing
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing
 from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.measured import Judged
+from autoquant.metrics.grammar import parse_metrics
 from autoquant.space.schema import read_space
 from tests.records import a_latency, a_measured, a_metric
 
@@ -119,7 +120,18 @@ def test_places_are_spelled_alike_on_every_system() -> None:
     assert delivery._place(PureWindowsPath("C:/run/models/t1.onnx")) == "models/t1.onnx"
 
 
-def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("objectives", "bounds", "numbers"),
+    [
+        (DEFAULT_OBJECTIVES, NO_BOUNDS, [1, 0]),
+        (Objectives(metrics=(parse_metrics(["top1"])[0],)), NO_BOUNDS, [0]),
+        (DEFAULT_OBJECTIVES, Bounds(max_drops={"top1": 0.1}), [0]),
+    ],
+    ids=["plain", "a metric", "a drop"],
+)
+def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist_unless_drops_count(
+    tmp_path: Path, objectives: Objectives, bounds: Bounds, numbers: list[int]
+) -> None:
     source = tmp_path / "model.onnx"
     source.write_bytes(b"")
     schemes = read_space("default", ep="cpu").schemes
@@ -138,12 +150,12 @@ def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist(tmp_path: 
             write=write,
         ),
         costs=FileCosts(n_samples=4, opening_s=0.1),
-        objectives=DEFAULT_OBJECTIVES,
-        bounds=NO_BOUNDS,
+        objectives=objectives,
+        bounds=bounds,
         believed={},
         notes=[],
     )
-    timed = a_measured(0, snr_db=14.0, assignment={"r0": "u8s8-channel-minmax"})
+    timed = a_measured(0, snr_db=14.0, assignment={"r0": "u8s8-channel-minmax"}, drops={"top1": 0.05})
     untimed = a_measured(1, ratio=None, snr_db=18.0, assignment={"r0": "u8s8-channel-mse"})
     delivery._write_finalists([timed, untimed], math.inf)
-    assert [evaluation.trial.number for evaluation in chosen] == [1, 0]
+    assert [evaluation.trial.number for evaluation in chosen] == numbers

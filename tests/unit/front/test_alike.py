@@ -45,10 +45,12 @@ def test_what_onnxruntime_runs_unasked_counts_as_kernels() -> None:
     assert with_known_latencies(evaluations, SCHEMES) == evaluations
 
 
-def test_a_graph_that_was_timed_by_another_trial_is_left_to_it() -> None:
-    first, second = a_measured(0, assignment={"a": MSE}), untimed(1, a=MSE)
-    assert isinstance(second.outcome, Measurement)
-    evaluations = [first, replace(second, outcome=replace(second.outcome, digest="digest0"))]
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_graph_that_was_timed_or_rejected_in_another_trial_is_left_to_it(is_complete: bool) -> None:
+    mate = a_measured(0, assignment={"a": MINMAX})
+    other, earlier = a_measured(1, assignment={"a": MSE}, is_complete=is_complete), untimed(2, a=MSE)
+    assert isinstance(earlier.outcome, Measurement)
+    evaluations = [mate, replace(earlier, outcome=replace(earlier.outcome, digest="digest1")), other]
     assert with_known_latencies(evaluations, SCHEMES) == evaluations
 
 

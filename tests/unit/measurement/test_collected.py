@@ -65,3 +65,32 @@ def test_a_file_is_judged_by_the_target_of_its_lowest_snr_and_by_the_largest_dro
         assert found is not None
         assert found.worst_db == pytest.approx(20)
     assert judged.metrics == {"top1": a_metric(0.9, 0.2)}
+
+
+def test_what_outputs_say_is_worked_out_again_where_there_are_further_ones() -> None:
+    collected = Collected(TARGETS[:1], seed=0, division=None, has_quality=True)
+    for n_samples in (2, 4):
+        collected.compare(TARGETS[0], {"file": a_meter(20.0)})
+        quality = collected.judged("file").quality
+        assert quality is not None
+        assert quality.n_samples == n_samples
+        assert collected.judged("file").quality is quality
+    collected.score(TARGETS[0], "file", {"top1": a_metric(0.9, 0.1)})
+    assert collected.judged("file").metrics == {"top1": a_metric(0.9, 0.1)}
+    collected.forget_outputs()
+    collected.compare(TARGETS[0], {"file": a_meter(30.0)})
+    again = collected.judged("file")
+    assert again.quality is not None
+    assert again.quality.worst_db == pytest.approx(30)
+    assert not again.metrics
+
+
+def test_ratios_so_far_are_medians_over_sessions() -> None:
+    collected = Collected(TARGETS, seed=0, division=None, has_quality=False)
+    for number in range(3):
+        for target in TARGETS:
+            each = {key: [SECONDS[key, target][number]] for key in ("file", REFERENCE)}
+            collected.count(["file"], number, target, Round(0, each, is_repeated=False))
+    expected = {target: np.median(np.divide(SECONDS["file", target], SECONDS[REFERENCE, target])) for target in TARGETS}
+    assert collected.median_ratios(["file"]) == {"file": pytest.approx(expected)}
+    assert collected.median_ratios([]) == {}
