@@ -9,7 +9,7 @@ import pytest
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
-from autoquant.api.finalists import Finalist, Finalists, Refine, Refined
+from autoquant.api.finalists import Finalist, Finalists, Refine, Refined, _one_a_line
 from autoquant.api.folder import RunFolder
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement, Quality, State, Trial
@@ -249,3 +249,16 @@ def test_a_latency_that_was_not_measured_is_not_written(ingredients: Ingredients
     expected = replace(evaluation, outcome=replace(evaluation.outcome, state=State.UNTIMED))
     found = finalists.write([expected], math.inf, float_s=0.001, costs=COSTS)
     assert json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"])["ratio"] == {}
+
+
+def test_overrides_have_a_line_for_each_tensor(ingredients: Ingredients, folder: RunFolder) -> None:
+    found = written(ingredients, folder, None)
+    for finalist in found.values():
+        text = finalist.path.with_suffix(".overrides.json").read_text()
+        assert json.loads(text)
+        assert len(text.splitlines()) == len(json.loads(text)) + 2
+
+
+@pytest.mark.parametrize("values", [{}, {"a": [{"scale": 0.5}]}, {'"b"': [], "c\n": [1, 2.5]}])
+def test_what_is_written_a_line_for_each_name_is_json(values: dict[str, object]) -> None:
+    assert json.loads(_one_a_line(values)) == values
