@@ -25,8 +25,8 @@ CHUNK_S = 0.5
 TIMING_S = 5e-3
 """Of a round on one target, at least: short inferences are repeated in it."""
 _PLANNED_ROUNDS = 6
-_WARMUPS = 3
-"""Rounds before those that count, in each process, in most cases."""
+_WARMUPS = 4
+"""Rounds before those that count, in each process, in most cases; an inference right after opening is one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

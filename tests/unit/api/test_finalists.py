@@ -193,7 +193,7 @@ def test_no_time_is_kept_for_second_versions_that_will_not_come(
     ingredients: Ingredients, folder: RunFolder, clock: Clock
 ) -> None:
     found = {
-        n_most: list(written(ingredients, folder, Refining(ingredients, clock, 0.0, n_most=n_most), n=5, end=2.8))
+        n_most: list(written(ingredients, folder, Refining(ingredients, clock, 0.0, n_most=n_most), n=5, end=2.9))
         for n_most in (1, 5)
     }
     assert found[1] == ["t0000", "t0000-refined", "t0001", "t0002", "t0003", "t0004"]
@@ -209,7 +209,7 @@ def test_the_first_finalist_is_written_whatever_the_time_and_no_other_one_then(
     assert refining.is_closed
 
 
-@pytest.mark.parametrize(("end", "n_written"), [(0.3, 1), (0.45, 2), (0.6, 3), (2.0, 3), (2.3, 4), (2.7, 5)])
+@pytest.mark.parametrize(("end", "n_written"), [(0.3, 1), (0.45, 2), (0.6, 3), (2.0, 3), (2.3, 4), (2.8, 5)])
 def test_a_few_finalists_are_written_for_one_process_and_more_only_for_several(
     ingredients: Ingredients, folder: RunFolder, clock: Clock, end: float, n_written: int
 ) -> None:

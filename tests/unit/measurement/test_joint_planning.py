@@ -68,7 +68,7 @@ class Process:
     def _open(self, key: str, _: Path) -> Mapping[str, Footprint]:
         if self.n_started - 1 in self.broken:
             raise TargetError("the execution provider does not start here")
-        self.clock.now += OPENING_S
+        self.clock.now += OPENING_S + sum(self.file_s.values())
         self.opened.append(key)
         return {target: Footprint(opening_ms=1e3 * OPENING_S, memory_mb=None) for target in self.file_s}
 
