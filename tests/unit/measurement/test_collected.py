@@ -20,13 +20,18 @@ SECONDS = {
 """By file and target, of the only round of each session."""
 
 
-def test_latencies_say_where_the_next_session_lies_and_ratios_are_as_wide_as_stopping_early_asks_for() -> None:
+def timed() -> Collected:
     collected = Collected(TARGETS, seed=0, division=None, has_quality=False)
-    collected.open(dict.fromkeys(SECONDS, Footprint(opening_ms=1.0, memory_mb=None)))
     for number in range(3):
         for target in TARGETS:
             each = {key: [SECONDS[key, target][number]] for key in ("file", REFERENCE)}
             collected.count(["file"], number, target, Round(0, each, is_repeated=False))
+    return collected
+
+
+def test_latencies_say_where_the_next_session_lies_and_ratios_are_as_wide_as_stopping_early_asks_for() -> None:
+    collected = timed()
+    collected.open(dict.fromkeys(SECONDS, Footprint(opening_ms=1.0, memory_mb=None)))
     found = collected.measured(["file"])
     ratios = {
         (key, target): [a / b for a, b in zip(medians, SECONDS[REFERENCE, target], strict=True)]
@@ -86,11 +91,7 @@ def test_what_outputs_say_is_worked_out_again_where_there_are_further_ones() -> 
 
 
 def test_ratios_so_far_are_medians_over_sessions() -> None:
-    collected = Collected(TARGETS, seed=0, division=None, has_quality=False)
-    for number in range(3):
-        for target in TARGETS:
-            each = {key: [SECONDS[key, target][number]] for key in ("file", REFERENCE)}
-            collected.count(["file"], number, target, Round(0, each, is_repeated=False))
+    collected = timed()
     expected = {target: np.median(np.divide(SECONDS["file", target], SECONDS[REFERENCE, target])) for target in TARGETS}
     assert collected.median_ratios(["file"]) == {"file": pytest.approx(expected)}
     assert collected.median_ratios([]) == {}
