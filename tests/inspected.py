@@ -16,6 +16,7 @@ from tests.models import saved
 
 __all__ = [
     "FLOAT_PRODUCTS",
+    "FROM_1_30",
     "FROM_1_31",
     "FROM_1_32",
     "causes_in",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 _VERSION = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+
+FROM_1_30 = _VERSION >= (1, 30)
+"""Before, a HardSwish in a blocked layout becomes a HardSigmoid and a Mul."""
 
 FROM_1_31 = _VERSION >= (1, 31)
 """Before, scales of onnxruntime's quantizer are wrong in their last bit, as it subtracts in float32."""

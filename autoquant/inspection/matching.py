@@ -77,6 +77,7 @@ def _anchors(given: Graph, optimized: Graph, reorders: frozenset[int]) -> tuple[
             found = given.producer.get(TensorName(tensor)) or given.producer.get(TensorName(original_name(tensor)))
             if found is not None and computing is not None:
                 kernel.setdefault(found.index, computing)
+    _own_what_is_read(given, optimized, kernel, passing)
     return kernel, named
 
 
@@ -94,6 +95,20 @@ def _before(node: Node, optimized: Graph, passing: Container[int]) -> Node | Non
             return None
         node = source
     return node
+
+
+def _own_what_is_read(given: Graph, optimized: Graph, kernel: dict[int, Node], passing: Container[int]) -> None:
+    """Kernels with names of no node, as of a function's body, compute what their readers read in the file."""
+    owned = {node.index for node in kernel.values()}
+    for index in sorted(kernel, reverse=True):
+        reader, reading = given.nodes[index], kernel[index]
+        if base_op(reader) != base_op(reading):
+            continue
+        for tensor, computed in zip(reader.inputs, reading.inputs, strict=False):
+            before, source = given.producer.get(tensor), optimized.producer.get(computed)
+            computing = _before(source, optimized, passing) if source is not None else None
+            if before is not None and computing is not None and computing.index not in owned:
+                kernel.setdefault(before.index, computing)
 
 
 def _own_what_follows(given: Graph, kernel: dict[int, Node]) -> None:

@@ -111,6 +111,14 @@ def test_an_activation_that_the_kernel_is_named_after_is_not_looked_for_again() 
     assert (found["r"][1], found["t"][1]) == ("a", "y")
 
 
+def test_a_kernel_that_has_no_node_s_name_computes_what_its_reader_reads() -> None:
+    optimized = """k = com.microsoft.nchwc.Conv(x, w) g = HardSigmoid(k) m = Mul(k, g)
+                   p = com.microsoft.nchwc.GlobalAveragePool(m) y = com.microsoft.nchwc.ReorderOutput(p)"""
+    names = {"k": "a_nchwc", "g": "gate", "p": "y_nchwc"}
+    found = kernels("a = Conv(x, w) h = HardSwish(a) y = GlobalAveragePool(h)", optimized, **names)
+    assert found["h"] == ("Mul", "h")
+
+
 @pytest.mark.parametrize("op", ["MaxPool<kernel_shape=[1,1]>", "GlobalAveragePool", "Softmax", "Transpose"])
 def test_a_sum_that_is_gone_is_not_computed_by_what_only_pools_or_moves(op: str) -> None:
     found = kernels(f"a = Exp(x) t = Add(a, b) y = {op}(t)", f"a = Exp(x) y = {op}(a)")
