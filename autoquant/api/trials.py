@@ -1,4 +1,4 @@
-"""The trials of a search: what is proposed first, how each is evaluated, when it ends."""
+"""The trials of a search: how each is evaluated, when it ends."""
 
 import logging
 import math
@@ -9,9 +9,9 @@ from typing import Protocol
 
 from autoquant.api.deadline import MOST_SHARE, N_COMPARED, REFINE_SHARE, Deadline, most_finalists
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.first_trials import Key, key_of, probes, recipes_and_warm_start, with_known_kernels
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
-from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import DataError, ModelError, OutputError, SamplerError, TargetError
 from autoquant.measurement.bench import N_FIRST, N_TELLING
@@ -118,8 +118,8 @@ class Trials:
     outlook: Callable[[], Outlook | None] = lambda: None
     n_rounds: int = field(init=False)
     _known: dict[str, State] = field(default_factory=dict)
-    _asked: set[tuple[str, ...]] = field(default_factory=set)
-    _untimed: set[tuple[str, ...]] = field(default_factory=set)
+    _asked: set[Key] = field(default_factory=set)
+    _untimed: set[Key] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
     _seconds: list[float] = field(default_factory=list)
     _usual: list[float] = field(default_factory=list)
@@ -296,85 +296,30 @@ class Trials:
             self._best.update({demand: min(self._best[demand], ratio) for demand in met})
         return True
 
-    def _key(self, assignment: Assignment) -> tuple[str, ...]:
-        return tuple(assignment.get(region, FLOAT) for region in self.space.choices)
+    def _key(self, assignment: Assignment) -> Key:
+        return key_of(assignment, self.space)
 
     def _distinct(self, assignment: Assignment) -> Assignment:
         """With one name for all schemes that quantize a region alike."""
         return {region: self.twins.get(region, {}).get(name, name) for region, name in assignment.items()}
 
     def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
-        """The preprocessed model, uniform recipes, a warm start; a recipe first where there is time for few trials."""
-        recipes = [self.space.uniform(name) for name in self.space.schemes]
+        """Where there is time for few trials a recipe comes first; those with the kernels of another are not timed."""
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
-        has_twins = is_short and self.is_structured and n_trials is None and not has_few
+        has_untimed = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
-        twins = {self._key(twin) for twin in self._twins()} - asked if has_twins else set()
-        n_before = 1 if has_few else 0
-        for assignment in (*recipes[:n_before], {}, *recipes[n_before:], *self.first):
-            if self.study.enqueue(assignment) and self._key(assignment) in twins:
+        untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
+        for assignment in recipes_and_warm_start(self.space, self.first, is_recipe_first=has_few):
+            if self.study.enqueue(assignment) and self._key(assignment) in untimed:
                 self._untimed.add(self._key(assignment))
 
-    def _twins(self) -> list[Assignment]:
-        """Uniform recipes with the kernels of one before them in every region: its latency is known."""
-        found: list[Assignment] = []
-        seen = {tuple[object, ...](None for _ in self.space.choices)}
-        for name, scheme in self.space.schemes.items():
-            assignment = self.space.uniform(name)
-            kernels = tuple(scheme.kernels if region in assignment else None for region in self.space.choices)
-            if assignment and kernels in seen:
-                found.append(assignment)
-            seen.add(kernels)
-        return found
-
     def _enqueue_probes(self, n_left: float) -> None:
-        """One region, or as many neighbours as time and trials ask for, under the uniform recipe with the best SNR.
-
-        That is the better one of the best static and the best dynamic one; where it leaves a region float, the other,
-        and where both do one of blocks. A search that goes on knows the regions that earlier mixes quantized.
-        """
-        best, known = self._best_recipes(), self._mixed_earlier()
-        quantized = [region for region in self.space.choices if region in best and region not in known]
-        if not quantized:
-            return
+        """As many as their share of time and trials allows."""
         room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
-        size = max(1, -(-len(quantized) // max(1, int(min(room, _PROBE_SHARE * n_left)))))
-        for start in range(0, len(quantized), size):
-            probe = {region: best[region] for region in quantized[start : start + size]}
+        n_most = int(min(room, _PROBE_SHARE * n_left))
+        for probe in probes(self.space, self.study.evaluations, n_earlier=self._n_earlier, n_most=n_most):
             if self.study.enqueue(probe) and self.has_prior:
                 self._untimed.add(self._key(probe))
-
-    @property
-    def _recipes(self) -> dict[tuple[str, ...], Scheme]:
-        return {self._key(self.space.uniform(name)): scheme for name, scheme in self.space.schemes.items()}
-
-    def _mixed_earlier(self) -> set[RegionId]:
-        recipes = self._recipes
-        mixes = (
-            evaluation.trial.assignment
-            for evaluation in self.study.evaluations[: self._n_earlier]
-            if isinstance(evaluation.outcome, Measurement) and self._key(evaluation.trial.assignment) not in recipes
-        )
-        return {region for mix in mixes for region, name in mix.items() if name != FLOAT}
-
-    def _best_recipes(self) -> Assignment:
-        """The scheme of each region that the best static or dynamic recipe quantizes; blocks where nothing else does.
-
-        They are always the most accurate, and tell little of the schemes that save more.
-        """
-        recipes = self._recipes
-        recipes.pop(self._key({}), None)  # no region may take it
-        best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
-        for evaluation in self.study.evaluations:
-            recipe, outcome = recipes.get(self._key(evaluation.trial.assignment)), evaluation.outcome
-            if recipe is not None and isinstance(outcome, Measurement):
-                found = outcome.quality.worst_db, evaluation.trial.assignment
-                kind = not recipe.is_blockwise, recipe.is_dynamic
-                best[kind] = max(best.get(kind, found), found, key=lambda pair: pair[0])
-        merged: dict[RegionId, str] = {}
-        for _, (_, assignment) in sorted(best.items(), key=lambda item: (item[0][0], item[1][0])):
-            merged.update({region: name for region, name in assignment.items() if name != FLOAT})
-        return merged
 
     @property
     def _probe_seconds(self) -> float:

@@ -1,0 +1,90 @@
+"""What is tried before the sampler proposes: the uniform recipes, a warm start, one-region probes."""
+
+from collections.abc import Iterable, Sequence
+
+from autoquant.domain.measurement import Evaluation, Measurement
+from autoquant.domain.region import Assignment, RegionId
+from autoquant.domain.scheme import FLOAT, Scheme
+from autoquant.domain.space import SearchSpace
+
+__all__ = ["Key", "key_of", "probes", "recipes_and_warm_start", "with_known_kernels"]
+
+Key = tuple[str, ...]
+"""The schemes of all regions, in the order of the space."""
+
+
+def key_of(assignment: Assignment, space: SearchSpace) -> Key:
+    """What is equal for equal assignments."""
+    return tuple(assignment.get(region, FLOAT) for region in space.choices)
+
+
+def recipes_and_warm_start(
+    space: SearchSpace, warm: Iterable[Assignment], *, is_recipe_first: bool
+) -> Sequence[Assignment]:
+    """The preprocessed model, uniform recipes, a warm start; before them all a recipe where there may be no other."""
+    recipes = [space.uniform(name) for name in space.schemes]
+    n_before = 1 if is_recipe_first else 0
+    return [*recipes[:n_before], {}, *recipes[n_before:], *warm]
+
+
+def with_known_kernels(space: SearchSpace) -> list[Assignment]:
+    """Uniform recipes with the kernels of one before them in every region: its latency is known."""
+    found: list[Assignment] = []
+    seen = {tuple[object, ...](None for _ in space.choices)}
+    for name, scheme in space.schemes.items():
+        assignment = space.uniform(name)
+        kernels = tuple(scheme.kernels if region in assignment else None for region in space.choices)
+        if assignment and kernels in seen:
+            found.append(assignment)
+        seen.add(kernels)
+    return found
+
+
+def probes(space: SearchSpace, evaluations: Sequence[Evaluation], *, n_earlier: int, n_most: int) -> list[Assignment]:
+    """One region, or as many neighbours as it takes, under the uniform recipe with the best SNR.
+
+    That is the better one of the best static and the best dynamic one; where it leaves a region float, the other,
+    and where both do one of blocks. A search that goes on knows the regions that earlier mixes quantized.
+
+    Args:
+        space: Regions and their choices.
+        evaluations: So far, the recipes among them.
+        n_earlier: Of these, those of the search that is gone on with.
+        n_most: Of probes.
+    """
+    recipes = {key_of(space.uniform(name), space): scheme for name, scheme in space.schemes.items()}
+    best, known = _best_recipes(space, recipes, evaluations), _mixed(space, recipes, evaluations[:n_earlier])
+    quantized = [region for region in space.choices if region in best and region not in known]
+    size = max(1, -(-len(quantized) // max(1, n_most)))
+    return [
+        {region: best[region] for region in quantized[start : start + size]} for start in range(0, len(quantized), size)
+    ]
+
+
+def _mixed(space: SearchSpace, recipes: Iterable[Key], evaluations: Iterable[Evaluation]) -> set[RegionId]:
+    """Regions that mixes quantized."""
+    mixes = (
+        evaluation.trial.assignment
+        for evaluation in evaluations
+        if isinstance(evaluation.outcome, Measurement) and key_of(evaluation.trial.assignment, space) not in recipes
+    )
+    return {region for mix in mixes for region, name in mix.items() if name != FLOAT}
+
+
+def _best_recipes(space: SearchSpace, recipes: dict[Key, Scheme], evaluations: Iterable[Evaluation]) -> Assignment:
+    """The scheme of each region that the best static or dynamic recipe quantizes; blocks where nothing else does.
+
+    They are always the most accurate, and tell little of the schemes that save more.
+    """
+    best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
+    for evaluation in evaluations:
+        key, outcome = key_of(evaluation.trial.assignment, space), evaluation.outcome
+        if key not in recipes or not any(name != FLOAT for name in key) or not isinstance(outcome, Measurement):
+            continue  # a recipe that no region may take is the preprocessed model
+        recipe, found = recipes[key], (outcome.quality.worst_db, evaluation.trial.assignment)
+        kind = not recipe.is_blockwise, recipe.is_dynamic
+        best[kind] = max(best.get(kind, found), found, key=lambda pair: pair[0])
+    merged: dict[RegionId, str] = {}
+    for _, (_, assignment) in sorted(best.items(), key=lambda item: (item[0][0], item[1][0])):
+        merged.update({region: name for region, name in assignment.items() if name != FLOAT})
+    return merged
