@@ -89,6 +89,7 @@ class Judging:
 
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
+        n_later = n_samples * (len(self.collected.targets) - 1 - list(self.collected.targets).index(target))
         end = time.perf_counter() + self._comparing_s
         while n_done < n_samples and not (n_done >= self._least_compared and self._why_no_more(end)):
             start = time.perf_counter()
@@ -101,7 +102,7 @@ class Judging:
             self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
             n_done += len(part)
             size = max(1, int(CHUNK_S / max(seconds, 1e-6)))
-            self._leave_out_late(worker, n_samples - n_done, seconds, baseline_s)
+            self._leave_out_late(worker, n_samples - n_done + n_later, seconds, baseline_s)
         said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
@@ -126,12 +127,12 @@ class Judging:
         return len(self.setup.feeds) if self.division is None else self.division.search.stop
 
     def _leave_out_late(self, worker: Worker, n_samples: int, sample_s: float, baseline_s: float) -> None:
-        """Where there is no time for so many samples more of all files, and to time them.
+        """Where there is no time for so many samples more of all files, those of later targets too, and to time them.
 
         Of the seconds of a sample those of the baseline are the same however many files there are.
         """
         kept = self.roster.kept
-        timing_s = LEAST_ROUNDS * max(sample_s, len(kept) * TIMING_S)
+        timing_s = LEAST_ROUNDS * len(self.collected.targets) * max(sample_s, len(kept) * TIMING_S)
         needed_s, left = n_samples * (sample_s - baseline_s), self.time.seconds - timing_s - n_samples * baseline_s
         if not n_samples or needed_s <= left or len(kept) < 2 or not self.wishes.may_drop:
             return

@@ -41,6 +41,7 @@ class Process:
         not_on_cpu: Why the baseline is opened on the targets alone.
         broken: Processes in which the execution provider does not start, by number.
         asked: Rounds that were asked for at once, with their target.
+        compared: Files whose outputs were asked for at once, with their target.
     """
 
     clock: FakeClock
@@ -50,6 +51,7 @@ class Process:
     broken: Sequence[int] = ()
     opened: list[str] = field(default_factory=list)
     asked: list[tuple[str, int]] = field(default_factory=list)
+    compared: list[tuple[str, int]] = field(default_factory=list)
     n_started: int = 0
 
     def __call__(self, *_: object, **__: object) -> "Process":
@@ -87,6 +89,7 @@ class Process:
 
     def _compare(self, target: str, samples: Sequence[int]) -> Compared:
         n_files = len(self.opened) - 1
+        self.compared.append((target, n_files))
         self.clock.now += len(samples) * (self.reference_s + n_files * self.file_s[target])
         meters = {key: QualityMeter(["y"]) for key in self.opened if key != REFERENCE}
         return Compared(meters=meters, failed={}, baseline_s=len(samples) * self.reference_s)
@@ -187,6 +190,15 @@ def test_files_left_out_on_several_targets_are_counted_together(monkeypatch: pyt
     n_left = len(FILES) + 1 - len(process.opened)
     (said,) = final.notes
     assert f" the outputs of {n_left} of 20 files, " in said
+
+
+def test_what_several_targets_take_is_planned_on_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.05, "cpu-2t": 0.05})
+    final = measured(monkeypatch, process, 40.0)
+    assert process.clock.now < 1.1 * final.deadline
+    n_files = [n for target, n in process.compared if target == "cpu-2t"]
+    assert len(set(n_files)) == 1
+    assert n_files[0] < len(FILES)
 
 
 @pytest.mark.parametrize("n_beaten", [0, 15])
