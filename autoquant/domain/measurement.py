@@ -136,7 +136,7 @@ class Believed:
 
     Attributes:
         snr_db: SNR of the worst output.
-        ratios: Latency ratio on each target, in their order.
+        ratios: Latency ratio on each target, in their order; empty where it was not timed.
     """
 
     snr_db: float

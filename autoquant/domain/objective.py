@@ -61,9 +61,11 @@ class Standing:
 def standing_of(measurement: Measurement, believed: Believed | None = None) -> Standing:
     """What the search knows of a candidate, or what it believes of its SNR and ratios in place of that."""
     quality, latency = measurement.quality, measurement.latency
-    if believed is not None and latency:
+    if believed is not None:
+        quality = _moved(quality, believed.snr_db)
+    if believed is not None and believed.ratios:
         pairs = zip(latency.items(), believed.ratios, strict=True)
-        quality, latency = _moved(quality, believed.snr_db), {name: found.moved_to(r) for (name, found), r in pairs}
+        latency = {name: found.moved_to(ratio) for (name, found), ratio in pairs}
     return Standing(quality=quality, latency=latency, size_bytes=measurement.size_bytes, drops=measurement.drops)
 
 

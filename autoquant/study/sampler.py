@@ -152,13 +152,15 @@ class StructureSampler(BaseSampler):
         self._generic.reseed_rng()
 
     def beliefs(self) -> dict[int, Believed]:
-        """What it believes of the trials that it knows, by number; those that were not timed are left out."""
+        """What it believes of the trials that it knows, by number; of those that were not timed the SNR alone."""
         with self._lock:
             found, numbers = self._found, self._numbers
         if found is None:
             return {}
         rows = zip(numbers, found.snr_db[:, 0].tolist(), found.ratios.tolist(), found.is_timed, strict=True)
-        return {n: Believed(snr_db=snr_db, ratios=tuple(ratios)) for n, snr_db, ratios, is_timed in rows if is_timed}
+        return {
+            n: Believed(snr_db=snr_db, ratios=tuple(ratios) if is_timed else ()) for n, snr_db, ratios, is_timed in rows
+        }
 
     def least_ratios(self, assignment: Assignment) -> list[float]:
         """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""

@@ -46,11 +46,17 @@ def test_what_is_believed_moves_the_worst_output_and_the_ratios_with_their_inter
     assert latency.ratio_high - latency.ratio_low == pytest.approx(before.ratio_high - before.ratio_low)
 
 
-def test_an_infinite_snr_and_what_was_not_timed_stay_as_they_were_measured() -> None:
-    for outcome in (a_measured(snr_db=math.inf).outcome, a_measured(ratio=None).outcome):
-        assert isinstance(outcome, Measurement)
-        ratios = tuple(0.9 for _ in outcome.latency)
-        assert standing_of(outcome, Believed(snr_db=30.0, ratios=ratios)).quality == outcome.quality
+def test_an_infinite_snr_stays_as_it_was_measured() -> None:
+    outcome = a_measured(snr_db=math.inf).outcome
+    assert isinstance(outcome, Measurement)
+    assert standing_of(outcome, Believed(snr_db=30.0, ratios=(0.9,))).quality == outcome.quality
+
+
+def test_of_what_was_not_timed_the_snr_alone_is_believed() -> None:
+    outcome = a_measured(ratio=0.6, snr_db=40.0).outcome
+    assert isinstance(outcome, Measurement)
+    standing = standing_of(outcome, Believed(snr_db=37.0, ratios=()))
+    assert (standing.quality.worst_db, standing.latency) == (37.0, outcome.latency)
 
 
 def test_metrics_are_spelled_with_what_they_are() -> None:
