@@ -30,7 +30,7 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
         is that of ``run.json``, with digests of what was given.
 
     Raises:
-        UsageError: The folder holds no run, one that is not finished, or damaged files.
+        UsageError: The folder holds no run, one that is not finished, damaged files, or trials of other code.
     """
     folder = Path(run)
     if not os.path.exists(folder / "run.json"):  # that of Path raises where a folder is closed or a name too long

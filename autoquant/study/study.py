@@ -29,7 +29,7 @@ from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError, SamplerError
+from autoquant.errors import OutputError, SamplerError, UsageError
 from autoquant.study.sampler import SAMPLER_ATTRIBUTES, StructureSampler
 
 __all__ = ["Study", "quiet", "read_evaluations"]
@@ -54,12 +54,13 @@ def read_evaluations(path: Path) -> list[Evaluation]:
 
     Raises:
         OutputError: There is no such file.
+        UsageError: It has trials of other code.
         Exception: Whatever json and Optuna raise on a damaged one.
     """
     if not path.exists():  # Optuna would begin one
         raise OutputError(f"{path}: there is no such study")
     stored = optuna.load_study(study_name=_NAME, storage=JournalStorage(JournalFileBackend(str(path))))
-    return [_evaluation(trial) for trial in stored.get_trials(deepcopy=False)]
+    return [_evaluation(trial, path) for trial in stored.get_trials(deepcopy=False)]
 
 
 class Study:
@@ -125,11 +126,12 @@ class Study:
             self._take_over(trial, path)
 
     def _take_over(self, trial: FrozenTrial, path: Path) -> None:
+        told = _evaluation(trial, path)
         if dict(trial.distributions) != self._distributions:
             raise OutputError(
                 f"{path}: its trials have other regions or schemes; use the same --space and --regions or another --out"
             )
-        evaluation = self._as_of_now(_evaluation(trial), trial.constraints)
+        evaluation = self._as_of_now(told, trial.constraints)
         self._asked.add_trial(self._frozen(evaluation))
         self.evaluations.append(evaluation)
 
@@ -279,8 +281,13 @@ def _plain(value: Quality | Latency) -> dict[str, object]:
     return {k: dict(v) if isinstance(v, Mapping) else v for k, v in fields.items()}
 
 
-def _evaluation(trial: FrozenTrial) -> Evaluation:
+def _evaluation(trial: FrozenTrial, path: Path) -> Evaluation:
     found = trial.user_attrs
+    if "state" not in found:
+        raise UsageError(
+            f"{path}: trial {trial.number} was added by other code than a search;"
+            " take another run, or begin one with another --out"
+        )
     assignment = {RegionId(k): str(v) for k, v in trial.params.items()}
     asked = Trial(number=trial.number, assignment=assignment)
     state = State(found["state"])

@@ -9,6 +9,9 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from optuna import load_study
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from typer.testing import Result
 
 import autoquant
@@ -178,6 +181,14 @@ def test_a_damaged_study_is_refused(search: Command, run: dict[Path, bytes]) -> 
     assert result.exit_code == 2
     assert "the study cannot be read" in result.stderr
     assert {**contents(), Path("run/study.journal"): b""} == {**run, Path("run/study.journal"): b""}
+
+
+def test_a_study_with_trials_of_other_code_is_refused(search: Command, run: dict[Path, bytes]) -> None:
+    storage = JournalStorage(JournalFileBackend("run/study.journal"))
+    load_study(study_name="autoquant", storage=storage).enqueue_trial({})
+    result = search("--resume")
+    assert result.exit_code == 2
+    assert "trial 3 was added by other code than a search" in result.stderr
 
 
 def test_a_run_that_was_killed_goes_on(search: Command, run: dict[Path, bytes]) -> None:

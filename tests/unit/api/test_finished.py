@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from optuna import load_study
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import create_trial
 
 from autoquant import Budget, SearchResult, load_result, search
 from autoquant.errors import UsageError
@@ -61,6 +65,16 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_without_a_front_is_not_finished(run: Path) -> None:
     (run / "front.json").unlink()
     with pytest.raises(UsageError, match=r"run: its run is not finished; go on with it by autoquant\.search"):
+        load_result(run)
+
+
+def test_a_run_with_trials_of_other_code_is_refused_with_the_first_of_them(run: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(run / "study.journal")))
+    study = load_study(study_name="autoquant", storage=storage)
+    study.add_trial(study.trials[0])
+    study.add_trial(create_trial(values=study.trials[0].values))
+    said = rf"^{re.escape(str(run / 'study.journal'))}: trial 4 was added by other code than a search; take another run"
+    with pytest.raises(UsageError, match=said):
         load_result(run)
 
 
