@@ -219,7 +219,7 @@ class Evaluator:
                 break
             try:
                 candidate = self._builder.build(space.uniform(scheme.name))
-                opened = self.bench.open(candidate.skeleton, candidate.constants)
+                opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
                 measured.append(self.bench.untimed_quality(opened, N_FORM_SAMPLES).worst_db)
             except Exception as error:  # onnxruntime raises its own types from run
                 _LOG.warning("the uniform recipe %s doesn't run: %s", scheme.name, error)
@@ -260,14 +260,16 @@ class Evaluator:
             raise
         except Exception as error:  # a fault of ours must not end the search
             _LOG.warning("a candidate cannot be built", exc_info=True)
-            return Evaluated(Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opening_s)
+            return Evaluated(
+                Failure(stage="build", reason=f"{type(error).__name__}: {error}"), self.bench.opener.seconds
+            )
         found = self._built.get(candidate.digest)
         if found is None or (isinstance(found, Measurement) and not self._is_answer(found, n_rounds)):
             found = self._measured(candidate, assignment, n_rounds, least_ratios)
             self._built[candidate.digest] = found
             if isinstance(found, Measurement):
                 self._known[found.digest] = found
-        return Evaluated(found, self.bench.opening_s)
+        return Evaluated(found, self.bench.opener.seconds)
 
     def _measured(
         self, candidate: Candidate, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float]

@@ -193,7 +193,7 @@ class Refiner:
             path, names = self.setup.ingredients.prepared.source, self.setup.judged_names
             self._bench = Bench(path, [Target()], self.setup.judged, sample_names=names)
             self.once_s += time.perf_counter() - start
-        opened = self._bench.open(candidate.skeleton, candidate.constants)
+        opened = self._bench.opener.open(candidate.skeleton, candidate.constants)
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db
         self.judging_s = time.perf_counter() - start
         return found

@@ -1,10 +1,8 @@
 """Measures candidates against the pinned float model."""
 
-import contextlib
 import math
 import random
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,24 +10,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ProfileError
-from autoquant.isolation.process import memory_folder
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
+from autoquant.measurement.opening import Constants, Opened, Opener
 from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
-from autoquant.model.optimized import OptimizedGraph, read_optimized, unknown_graph
 from autoquant.runtime.binding import on_device
-from autoquant.runtime.session import CompiledError, Initializers, Session, open_session, ort_values
+from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
 
-__all__ = ["N_FIRST", "N_TELLING", "Bench", "Observer", "Opened", "Progress", "warm_up", "worst"]
+__all__ = ["N_FIRST", "N_TELLING", "Bench", "Observer", "Progress", "warm_up", "worst"]
 
 _WARMUP_S = 5e-3
 _LONG_S = 0.3
@@ -48,8 +44,6 @@ N_FIRST = 4
 N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
 _CPU = Target()
-Constants = Mapping[str, npt.NDArray[np.generic]]
-"""What a skeleton leaves out, by initializer name."""
 Observer = Callable[[int, Outputs], None]
 """Told a sample and a candidate's outputs."""
 
@@ -71,14 +65,6 @@ class Progress:
     n_rounds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A candidate's sessions, by target name, and the graph that the first target runs."""
-
-    sessions: Mapping[str, Session]
-    optimized: OptimizedGraph
-
-
 @dataclass(slots=True)
 class Bench:
     """The float model, open on every target, and its outputs on the evaluation samples.
@@ -95,7 +81,7 @@ class Bench:
         names: Of the model's outputs.
         signal: Of its outputs, and which of them judge.
         reference: Outputs of the float model, by sample.
-        opening_s: Seconds that opening a candidate takes on all targets; the latest one.
+        opener: Of candidates.
         float_opening_s: Seconds that opening the float model's file takes on all targets; 0 until it is timed.
     """
 
@@ -106,19 +92,18 @@ class Bench:
     seconds: float = math.inf
     sample_names: Sequence[str] = ()
     float_s: dict[str, float] = field(default_factory=dict)
-    opening_s: float = 0.1
     float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
     names: list[str] = field(init=False)
     signal: Signal = field(init=False)
+    opener: Opener = field(init=False)
     _telling: TellingSamples = field(init=False)
     _pinned: dict[str, Session] = field(init=False)
     _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
     _repeats: Repeats = field(init=False, default_factory=Repeats)
-    _is_compiled: bool = field(init=False, default=False)
-    _values: dict[int, tuple[npt.NDArray[np.generic], Initializers]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.opener = Opener(self.targets)
         session = open_session(self.model, _CPU)
         self.names = [output.name for output in session.get_outputs()]
         self._run_reference(session)
@@ -190,34 +175,6 @@ class Bench:
             self.reference.append(session.run(None, feed))
         self.feeds = self.feeds[: len(self.reference)]
 
-    def open(self, skeleton: bytes, constants: Constants) -> Opened:
-        """Open a candidate on every target; the first one also says what it really runs.
-
-        Raises:
-            ModelError: onnxruntime refuses the candidate.
-        """
-        values = self._ort_values(constants)
-        start = time.perf_counter()
-        first, optimized = self._open_first(skeleton, values)
-        others = [open_session(skeleton, target, initializers=values) for target in self.targets[1:]]
-        self.opening_s = time.perf_counter() - start
-        opened = zip(self.targets, (first, *others), strict=True)
-        return Opened(
-            {target.name: in_streams(on_device(session), target.streams) for target, session in opened}, optimized
-        )
-
-    def _open_first(self, skeleton: bytes, values: Initializers) -> tuple[Session, OptimizedGraph]:
-        if not self._is_compiled:
-            with (
-                contextlib.suppress(CompiledError),
-                tempfile.TemporaryDirectory(prefix="autoquant-", dir=memory_folder()) as folder,
-            ):
-                path = Path(folder) / "optimized.onnx"
-                session = open_session(skeleton, self.targets[0], initializers=values, optimized_path=path)
-                return session, read_optimized(path)
-            self._is_compiled = True
-        return open_session(skeleton, self.targets[0], initializers=values), unknown_graph(skeleton)
-
     def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
         """Latencies of the second against the first, interleaved, by target name."""
         rng = random.Random(self.seed)
@@ -248,10 +205,12 @@ class Bench:
             ProfileError: There is no time for it, or the times cannot be had.
         """
         target = self.targets[0]
-        least_s = (1 + len(candidates)) * (self.opening_s / len(self.targets) + LEAST_RUNS * self.float_s[target.name])
+        least_s = (1 + len(candidates)) * (
+            self.opener.seconds / len(self.targets) + LEAST_RUNS * self.float_s[target.name]
+        )
         if least_s > most_s:
             raise ProfileError(f"there is no time for profiles: they would take {least_s:.1f} s")
-        models = [(skeleton, self._ort_values(constants)) for skeleton, constants in candidates]
+        models = [(skeleton, self.opener.ort_values(constants)) for skeleton, constants in candidates]
         return take_profiles([(self.model, {}), *models], target, self.feeds, seconds)
 
     def measure(
@@ -371,14 +330,6 @@ class Bench:
     def _add(self, meters: Mapping[str, QualityMeter], sample: int, outputs: Mapping[str, Outputs]) -> None:
         for name, meter in meters.items():
             meter.add(self.reference[sample], outputs[name])
-
-    def _ort_values(self, constants: Constants) -> Initializers:
-        values: dict[str, object] = {}
-        for name, array in constants.items():
-            if id(array) not in self._values:
-                self._values[id(array)] = (array, ort_values({"": array}))
-            values[name] = self._values[id(array)][1][""]
-        return values
 
 
 def _refuse_non_finite(names: Sequence[str], outputs: Outputs, sample: str) -> None:

@@ -168,7 +168,7 @@ class Enumeration:
 
     def _open(self, candidate: Candidate, assignment: Assignment) -> int:
         """Measure the graph, unless it is known."""
-        opened = self.bench.open(candidate.skeleton, candidate.constants)
+        opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
         digest = _number(f"{opened.optimized.digest}-{candidate.variants_digest}")
         if digest not in self._measured:
             quality, latency, _ = self.bench.measure(opened.sessions, self.n_rounds, lambda _: True)
@@ -189,7 +189,7 @@ class Enumeration:
         """In more rounds, which replace the few."""
         digest = list(self._measured)[self._graph[row]]
         candidate = self.builder.build(assignment)
-        opened = self.bench.open(candidate.skeleton, candidate.constants)
+        opened = self.bench.opener.open(candidate.skeleton, candidate.constants)
         _, latency, _ = self.bench.measure(opened.sessions, self.n_final_rounds, lambda _: True)
         (found,) = latency.values()
         ratio = [found.ratio, found.ratio_low, found.ratio_high]

@@ -156,7 +156,7 @@ def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
     builder.write_plain_sums(True)
     plain = builder.build({})
     try:
-        pair = (bench.open(fused.skeleton, fused.constants), bench.open(plain.skeleton, plain.constants))
+        pair = (bench.opener.open(fused.skeleton, fused.constants), bench.opener.open(plain.skeleton, plain.constants))
     except ModelError:
         builder.write_plain_sums(False)
         return None

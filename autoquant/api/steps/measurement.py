@@ -71,7 +71,7 @@ def measure(
         observe: Told the outputs of each sample.
     """
     try:
-        opened = bench.open(candidate.skeleton, candidate.constants)
+        opened = bench.opener.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"
         if known is not None and digest in known:
             return replace(known[digest], size_bytes=candidate.size_bytes)

@@ -35,7 +35,7 @@ def test_uniform_recipes_run_on_integers_and_leave_an_snr_of_use(tmp_path: Path)
     builder = steps.builder_of(prepared, regions, steps.calibrate(prepared, data), space=space)
     candidate = builder.build({region.id: "u8s8-channel-minmax" for region in regions})
     bench = steps.open_bench(model, data)
-    opened = bench.open(candidate.skeleton, candidate.constants)
+    opened = bench.opener.open(candidate.skeleton, candidate.constants)
     expected = {node.name for node in prepared.graph.nodes if node.op_type in ("Conv", "Add")}
     assert len(expected) == 80
     assert expected <= opened.optimized.integer_nodes

@@ -387,7 +387,7 @@ def test_schemes_that_the_opset_cannot_express_are_left_out_with_a_note(
     bench, builder = steps.open_bench(preparing.configuration.model, preparing.data.calibration), found.builder()
     for scheme in kept:
         candidate = builder.build({region.id: scheme for region in found.regions})
-        bench.open(candidate.skeleton, candidate.constants)
+        bench.opener.open(candidate.skeleton, candidate.constants)
 
 
 def test_an_opset_that_can_express_no_scheme_is_an_error_that_says_which_one_could(make: Make, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_saved_candidate_gives_the_outputs_that_were_measured(model: Path, sam
     candidate.save(tmp_path / "made.onnx")
     session, opened = (
         open_session(tmp_path / "made.onnx", Target()),
-        bench.open(candidate.skeleton, candidate.constants),
+        bench.opener.open(candidate.skeleton, candidate.constants),
     )
     for feed in samples.feeds:
         found, expected = session.run(None, feed), opened.sessions["cpu-1t"].run(None, feed)

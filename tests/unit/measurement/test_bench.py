@@ -11,13 +11,14 @@ import pytest
 from autoquant.domain.feed import Feed
 from autoquant.domain.quality import snr_db
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError, ProfileError
-from autoquant.measurement.bench import Bench, Opened, Progress
+from autoquant.errors import DataError, ProfileError
+from autoquant.measurement.bench import Bench, Progress
 from autoquant.measurement.latency import Outputs, run_round
+from autoquant.measurement.opening import Opened
 from autoquant.model import fragments
 from tests.compiling import compile_graphs
 from tests.fakes import FakeClock, FakeSession, watch_threads
-from tests.models import a_convnet, a_quantized_chain, constants_of, floats, model_of, saved
+from tests.models import a_convnet, constants_of, floats, model_of, saved
 
 N_FEEDS = 24
 NAME = Target().name
@@ -318,7 +319,7 @@ def test_the_float_model_itself_is_equal(bench: Bench) -> None:
     for name, array in constants_of(model).items():
         skeleton += (fragments.external if name in arrays else fragments.initializer)(name, array)
     skeleton += b"".join(fragments.rewired(node, node.input, node.output) for node in model.graph.node)
-    opened = bench.open(skeleton, arrays)
+    opened = bench.opener.open(skeleton, arrays)
     quality, latency, is_complete = bench.measure(opened.sessions, 4, always)
     assert quality.worst_db == math.inf
     assert is_complete
@@ -326,25 +327,9 @@ def test_the_float_model_itself_is_equal(bench: Bench) -> None:
     assert 0 < latency[NAME].ratio_low <= latency[NAME].ratio <= latency[NAME].ratio_high
 
 
-def test_opening_the_same_constants_twice_converts_them_once_and_gives_the_same_graph(tmp_path: Path) -> None:
-    model = a_quantized_chain()
-    feeds = [{"x": floats(1, 4, 5, 5)}]
-    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
-
-    def opened() -> Opened:
-        return bench.open(model.SerializeToString(), {})
-
-    first, second = opened(), opened()
-    assert first.optimized == second.optimized
-    assert first.optimized.integer_nodes == {"a", "b", "c"}
-    assert bench.opening_s > 0
+def test_what_opening_the_float_model_takes_is_known(bench: Bench) -> None:
     bench.time_opening()
     assert bench.float_opening_s > 0
-
-
-def test_a_candidate_that_onnxruntime_refuses_is_a_model_error(bench: Bench) -> None:
-    with pytest.raises(ModelError, match="onnxruntime cannot open it"):
-        bench.open(b"nothing of the kind", {})
 
 
 def test_every_target_is_measured_and_the_worst_quality_counts(tmp_path: Path) -> None:
@@ -431,7 +416,7 @@ def test_candidates_and_the_float_model_run_in_all_streams_of_their_target(
 ) -> None:
     opened = watch_threads(monkeypatch)
     bench = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target(streams=2)], FEEDS[:1])
-    for session in bench.open(skeleton_of(a_convnet()), {}).sessions.values():
+    for session in bench.opener.open(skeleton_of(a_convnet()), {}).sessions.values():
         session.run(None, FEEDS[0])
     _, float_model, candidate = opened
     for is_main in (float_model, candidate):
@@ -445,7 +430,7 @@ def test_profiles_are_of_the_users_model_and_of_the_candidates(bench: Bench) -> 
 
 
 def test_profiles_that_there_is_no_time_for_are_not_begun(bench: Bench) -> None:
-    bench.opening_s = 2.0
+    bench.opener.seconds = 2.0
     with pytest.raises(ProfileError, match=r"they would take 4\.\d s"):
         bench.profile([(skeleton_of(a_convnet()), {})], 0.0, 3.0)
 
@@ -454,15 +439,8 @@ def skeleton_of(model: onnx.ModelProto) -> bytes:
     return model.SerializeToString()
 
 
-def test_a_candidate_of_a_provider_that_compiles_graphs_is_opened_without_its_graph(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = compile_graphs(monkeypatch)
-    for _ in range(2):
-        opened = bench.open(skeleton_of(a_convnet()), {})
-        assert not opened.optimized.is_known
-        assert opened.sessions[NAME].run(None, FEEDS[0])
-    assert len(refused) == 1
+def test_where_graphs_are_compiled_there_are_no_profiles(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_graphs(monkeypatch)
     with pytest.raises(ProfileError, match="compiles graphs"):
         bench.profile([], 0.0, 60.0)
 
