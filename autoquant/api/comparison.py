@@ -217,7 +217,7 @@ def _samples(data: DataSource, signatures: Sequence[tuple[InputSignature, ...]],
     samples = batched(read_samples(data, first, role="evaluation"), first, batch)
     for inputs in dict.fromkeys(others):
         if inputs != first:
-            check_samples(samples, inputs, role="evaluation")
+            check_samples(samples, inputs)
     return samples
 
 

@@ -49,8 +49,9 @@ def read_samples(
             labels.append(part_labels)
         else:
             part_feeds = _order(part, names)
-        digests += _check(part_feeds, inputs, part.where)
-        sample_names += [f"{part.where}, sample {index}" for index in range(len(part_feeds))]
+        part_names = [f"{part.where}, sample {index}" for index in range(len(part_feeds))]
+        digests += _check(part_feeds, inputs, part_names)
+        sample_names += part_names
         feeds.append(part_feeds)
     where = f"{role} data {source_name(source)}"
     if not digests:
@@ -58,21 +59,20 @@ def read_samples(
     return _samples(chain_feeds(feeds), digests, sample_names, _join_labels(labels, where), source_name(source))
 
 
-def check_samples(samples: Samples, inputs: Sequence[InputSignature], *, role: str) -> None:
+def check_samples(samples: Samples, inputs: Sequence[InputSignature]) -> None:
     """Check samples that were read for one model against the inputs of another one.
 
     Args:
         samples: As they are fed.
         inputs: What the other model wants.
-        role: ``"calibration"`` or ``"evaluation"``, for messages.
 
     Raises:
         DataError: They do not fit.
     """
-    names, where = [signature.name for signature in inputs], f"{role} data {samples.source}"
-    for index, feed in enumerate(samples.feeds):
-        _check_names(feed, names, where)
-        _check_feed(feed, inputs, where, index)
+    names = [signature.name for signature in inputs]
+    for sample, feed in zip(samples.names, samples.feeds, strict=True):
+        _check_names(feed, names, sample)
+        _check_feed(feed, inputs, sample)
 
 
 def split(samples: Samples) -> tuple[Samples, Samples]:
@@ -242,13 +242,13 @@ def _column(array: Array | FileArray, signature: InputSignature, where: str) -> 
 def _order(part: Feeds, names: Sequence[str]) -> list[Feed]:
     feeds: list[Feed] = []
     for index, feed in enumerate(part.feeds):
-        where = f"{part.where}, sample {index}"
+        sample = f"{part.where}, sample {index}"
         if not isinstance(feed, Mapping):
             raise DataError(
-                f"{where}: is of type '{type(feed).__name__}', give a dict with an array for each input of the model"
+                f"{sample}: is of type '{type(feed).__name__}', give a dict with an array for each input of the model"
             )
-        _check_names(feed, names, where)
-        feeds.append({name: as_array(feed[name], f"{part.where}, array '{name}', sample {index}") for name in names})
+        _check_names(feed, names, sample)
+        feeds.append({name: as_array(feed[name], f"{sample}, array '{name}'") for name in names})
     return feeds
 
 
@@ -262,20 +262,20 @@ def _check_names(given: Collection[str], wanted: Sequence[str], where: str) -> N
             raise DataError(f"{where}: there is no array '{name}', add it, the model wants {', '.join(wanted)}")
 
 
-def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], where: str) -> list[str]:
+def _check(feeds: Sequence[Feed], inputs: Sequence[InputSignature], names: Sequence[str]) -> list[str]:
     """Check one sample after the other; their digests."""
     digests: list[str] = []
-    for index, feed in enumerate(feeds):
-        _check_feed(feed, inputs, where, index)
+    for feed, sample in zip(feeds, names, strict=True):
+        _check_feed(feed, inputs, sample)
         digests.append(_feed_digest(feed))
     return digests
 
 
-def _check_feed(feed: Feed, inputs: Sequence[InputSignature], where: str, index: int) -> None:
+def _check_feed(feed: Feed, inputs: Sequence[InputSignature], sample: str) -> None:
     if inputs and not any(feed[signature.name].size for signature in inputs):
-        raise DataError(f"{where}, sample {index}: its arrays hold no value, leave the sample out")
+        raise DataError(f"{sample}: its arrays hold no value, leave the sample out")
     for signature in inputs:
-        _check_array(feed[signature.name], signature, f"{where}, array '{signature.name}', sample {index}")
+        _check_array(feed[signature.name], signature, f"{sample}, array '{signature.name}'")
 
 
 def _check_array(array: Array, signature: InputSignature, where: str) -> None:

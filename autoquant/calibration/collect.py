@@ -13,6 +13,7 @@ from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, N_BINS, Statistics, TensorStatistics
 from autoquant.errors import DataError
+from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session
 
 __all__ = ["collect"]
@@ -61,7 +62,7 @@ def collect(
         below ``MASK`` in magnitude they are those of a tensor without values: minimum, maximum and limit are 0.
 
     Raises:
-        DataError: There is no sample, or one of ``finite`` holds NaN or infinity.
+        DataError: There is no sample, onnxruntime cannot run one, or one of ``finite`` holds NaN or infinity.
     """
     histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}
@@ -72,11 +73,12 @@ def collect(
     left: _Arrays = deque()
     with ThreadPoolExecutor(max_workers=1) as pool:
         for feed in feeds:
-            arrays = _run(session, observed, feed)
+            sample = sample_name(names, n_samples)
+            arrays = _run(session, observed, feed, sample)
             if pending is not None:
                 _observe(histograms, channels, left, own_scratch)
                 pending.result()
-            _check_finite(arrays, checked, sample_name(names, n_samples))
+            refuse_non_finite(((name, array) for name, array in arrays if name in checked), sample)
             left = arrays
             pending = pool.submit(_observe, histograms, channels, left, its_scratch)
             n_samples += 1
@@ -94,10 +96,11 @@ def collect(
     )
 
 
-def _run(session: Session, tensors: Sequence[TensorName], feed: Feed) -> _Arrays:
+def _run(session: Session, tensors: Sequence[TensorName], feed: Feed, sample: str) -> _Arrays:
     fetched = [tensor for tensor in tensors if tensor not in feed]
     # onnxruntime takes an empty list of outputs for all of them.
-    arrays = dict(zip(fetched, session.run(fetched, feed), strict=True)) if fetched else {}
+    found = run_sample(session, feed, sample, output_names=fetched) if fetched else []
+    arrays = dict(zip(fetched, found, strict=True))
     return deque((tensor, arrays[tensor] if tensor in arrays else feed[tensor]) for tensor in tensors)
 
 
@@ -122,15 +125,6 @@ def _observe(
         if tensor in channels:
             with np.errstate(invalid="ignore"):  # the mean of a channel that holds infinities is none
                 channels[tensor].add(values)
-
-
-def _check_finite(arrays: _Arrays, checked: Collection[TensorName], sample: str) -> None:
-    for tensor, array in arrays:
-        if tensor in checked and not np.isfinite(array).all():
-            raise DataError(
-                f"{sample}: the float model's output '{tensor}' holds NaN or infinity,"
-                " leave the sample out or correct its preprocessing"
-            )
 
 
 def _count(histogram: "_Histogram", values: npt.NDArray[np.float32], scratch: "_Scratch") -> None:

@@ -177,7 +177,7 @@ def _kept(feeds: Iterable[Feed], where: str) -> Iterator[Feed]:
         if not isinstance(feed, Mapping):  # which is refused where feeds are checked
             yield feed
             continue
-        yield {name: _owned(value, f"{where}, array '{name}', sample {index}") for name, value in feed.items()}
+        yield {name: _owned(value, f"{where}, sample {index}, array '{name}'") for name, value in feed.items()}
 
 
 def _owned(value: object, where: str) -> Array:

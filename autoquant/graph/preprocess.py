@@ -1,6 +1,5 @@
 """From the user's file to the float model that every candidate is made from."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from autoquant.model.rewrite import (
     with_outputs,
     with_types,
 )
+from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import open_session, optimize_basic
 
 __all__ = ["compared", "keeps_outputs", "prepare"]
@@ -86,16 +86,19 @@ def prepare(
         sample_names: What messages call the feeds; their places by default.
 
     Raises:
-        ModelError: The model cannot be read or run, is already quantized, or a name in ``dims`` is unknown.
+        DataError: onnxruntime cannot run the model on one of the first few, or an output holds NaN or infinity.
+        ModelError: The model cannot be read, is already quantized, or a name in ``dims`` is unknown.
     """
     original = load_model(path)
     unknown = sorted(set(dims or {}) - free_dimensions(original))
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
-    shapes, reference = _common_shapes(feeds), _outputs(path, feeds[:N_CHECKED], seconds=_CHECKING_S)
+    shapes, reference = _common_shapes(feeds), _reference(path, feeds, sample_names)
     checked = tuple(feeds[: len(reference)])
-    _refuse_non_finite(path, original, reference, sample_names)
+    for i, outputs in enumerate(reference):
+        names = (value.name for value in original.graph.output)
+        refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
     plain = _plain(original)
     _refuse_random(path, plain, checked)
     reasons: dict[_Attempt, str] = {}
@@ -135,9 +138,10 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
         feeds: Real inputs; the first few are run.
 
     Raises:
-        ModelError: It cannot be run.
+        DataError: The user's file cannot be run.
+        ModelError: The model cannot be run.
     """
-    reference = _outputs(prepared.source, feeds[:N_CHECKED], seconds=_CHECKING_S)
+    reference = _reference(prepared.source, feeds)
     difference_db = _difference_db(prepared.graph.model, reference, feeds[: len(reference)])
     return replace(prepared, difference_db=difference_db)
 
@@ -247,35 +251,16 @@ def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def _outputs(
-    model: Path | bytes, feeds: Sequence[Feed], *, seconds: float = math.inf
-) -> list[list[npt.NDArray[np.generic]]]:
-    """Of each feed; none is run after these seconds, apart from the first."""
-    session = open_session(model, Target())
+def _reference(path: Path, feeds: Sequence[Feed], names: Sequence[str] = ()) -> list[list[npt.NDArray[np.generic]]]:
+    """Outputs of the user's file on the first few feeds; after some seconds on fewer, but not on none."""
+    session = open_session(path, Target())
     found: list[list[npt.NDArray[np.generic]]] = []
-    end = time.perf_counter() + seconds
-    try:
-        for feed in feeds:
-            if found and time.perf_counter() > end:
-                break
-            found.append(session.run(None, feed))
-        return found
-    except Exception as error:  # onnxruntime raises its own types from run
-        where = "model" if isinstance(model, bytes) else str(model)
-        raise ModelError(f"{where}: onnxruntime cannot run it on these data: {one_line(error)}") from error
-
-
-def _refuse_non_finite(
-    path: Path, model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], names: Sequence[str]
-) -> None:
-    for i, outputs in enumerate(reference):
-        for value, array in zip(model.graph.output, outputs, strict=True):
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ModelError(
-                    f"{path}: output '{value.name}' holds NaN or infinity on {sample_name(names, i)}, so that nothing"
-                    " can be compared with it; remove the sample, or cut the model before that output's mask or"
-                    " logarithm"
-                )
+    end = time.perf_counter() + _CHECKING_S
+    for i, feed in enumerate(feeds[:N_CHECKED]):
+        if found and time.perf_counter() > end:
+            break
+        found.append(run_sample(session, feed, sample_name(names, i)))
+    return found
 
 
 def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
@@ -283,7 +268,7 @@ def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
     if not drawing or not feeds:
         return
     meter = QualityMeter([value.name for value in model.graph.output])
-    meter.add(*_outputs(path, [feeds[0]] * 2))
+    meter.add(*_reference(path, [feeds[0]] * 2))
     if not keeps_outputs(model, meter.quality().worst_db):
         raise ModelError(
             f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be compared;"
@@ -294,8 +279,11 @@ def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
 def _difference_db(
     model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], feeds: Sequence[Feed]
 ) -> float:
-    outputs = _outputs(to_bytes(model), feeds)
+    session = open_session(to_bytes(model), Target())
     meter = QualityMeter([value.name for value in model.graph.output])
-    for ref, out in zip(reference, outputs, strict=True):
-        meter.add(ref, out)
+    for expected, feed in zip(reference, feeds, strict=True):
+        try:
+            meter.add(expected, session.run(None, feed))
+        except Exception as error:  # onnxruntime raises its own types from run
+            raise ModelError(f"model: onnxruntime cannot run it on these data: {one_line(error)}") from error
     return meter.quality().worst_db

@@ -15,13 +15,14 @@ from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, signal_of
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ProfileError
+from autoquant.errors import ProfileError
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
 from autoquant.measurement.opening import Constants, Opened, Opener
 from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
 from autoquant.runtime.binding import on_device
+from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
 
@@ -108,7 +109,7 @@ class Bench:
         self.names = [output.name for output in session.get_outputs()]
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
-            _refuse_non_finite(self.names, outputs, sample_name(self.sample_names, i))
+            refuse_non_finite(zip(self.names, outputs, strict=True), sample_name(self.sample_names, i))
         self.signal = Signal(self.names, self.reference)
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
@@ -128,12 +129,13 @@ class Bench:
             sample_names: What messages call them; their places by default.
 
         Raises:
-            DataError: An output holds NaN or infinity.
+            DataError: onnxruntime cannot run the model on one of them, or an output holds NaN or infinity.
         """
         session, total = open_session(self.model, _CPU), np.zeros(len(self.names))
         for i, feed in enumerate(feeds):
-            outputs: Outputs = session.run(None, feed)
-            _refuse_non_finite(self.names, outputs, sample_name(sample_names, i))
+            sample = sample_name(sample_names, i)
+            outputs: Outputs = run_sample(session, feed, sample)
+            refuse_non_finite(zip(self.names, outputs, strict=True), sample)
             total += [signal_of(out) for out in outputs]
             yield outputs
         self.signal.hear(total / (len(self.feeds) + len(feeds)))
@@ -172,7 +174,7 @@ class Bench:
             limit_s = self.seconds if k < _N_USUAL else _MANY_SHARE * self.seconds
             if k >= 2 and time.perf_counter() - start > limit_s:
                 break
-            self.reference.append(session.run(None, feed))
+            self.reference.append(run_sample(session, feed, sample_name(self.sample_names, k)))
         self.feeds = self.feeds[: len(self.reference)]
 
     def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
@@ -330,12 +332,6 @@ class Bench:
     def _add(self, meters: Mapping[str, QualityMeter], sample: int, outputs: Mapping[str, Outputs]) -> None:
         for name, meter in meters.items():
             meter.add(self.reference[sample], outputs[name])
-
-
-def _refuse_non_finite(names: Sequence[str], outputs: Outputs, sample: str) -> None:
-    for name, values in zip(names, outputs, strict=True):
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise DataError(f"{sample}: the float model's output '{name}' holds NaN or infinity; remove the sample")
 
 
 def _checkpoints(n_first: int, n_rounds: int) -> frozenset[int]:

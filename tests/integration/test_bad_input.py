@@ -125,7 +125,7 @@ def with_value(value: float) -> np.ndarray:
         ({"z": SAMPLES}, ["array 'z'", "wants x"]),
         ({"x": SAMPLES, "y": SAMPLES}, ["array 'y'", "leave it out"]),
         ({}, ["there is no array 'x'"]),
-        ({"x": SAMPLES[:, :5]}, ["array 'x', sample 0", "(1, 5)", "(N, 8)"]),
+        ({"x": SAMPLES[:, :5]}, ["sample 0, array 'x'", "(1, 5)", "(N, 8)"]),
         ({"x": SAMPLES.astype(np.float64)}, ["float64", "float32"]),
         ({"x": with_value(np.nan)}, ["sample 4", "NaN"]),
         ({"x": with_value(-np.inf)}, ["sample 4", "infinity"]),
@@ -162,9 +162,11 @@ def test_data_that_the_model_cannot_run_on_are_refused(search: Command) -> None:
     onnx.save(
         model_of("(int64[N,4] ids) => (float[N,4,2] y)", "y = Gather(w, ids)", {"w": floats(5, 2)}), "gather.onnx"
     )
-    np.savez("a.npz", ids=np.arange(8).reshape(2, 4))
-    np.savez("b.npz", ids=np.arange(16).reshape(4, 4) % 3)
-    assert_refused(search(model="gather.onnx", calibration="a.npz", evaluation="b.npz"), "cannot run it on these data")
+    np.savez("good.npz", ids=np.arange(16).reshape(4, 4) % 3)
+    np.savez("bad.npz", ids=np.arange(32).reshape(8, 4) % np.array([[3]] * 7 + [[50]]))
+    for calibration, evaluation in (("bad.npz", "good.npz"), ("good.npz", "bad.npz")):
+        refused = search(model="gather.onnx", calibration=calibration, evaluation=evaluation)
+        assert_refused(refused, "data bad.npz, sample 7: onnxruntime cannot run")
 
 
 OVERFLOWING = "a = Mul(x, big) b = Mul(a, big) y = MatMul(b, w)"
@@ -225,7 +227,7 @@ def test_an_execution_provider_that_is_not_installed_is_refused(search: Command)
         ("dim", "N=0", "--dim N=0"),
         ("dim", "N=x", "--dim N=x"),
         ("dim", "M=1", "--dim M: there is no such dynamic dimension, the model has: N"),
-        ("dim", "N=2", "--dim N=2: but samples of 'x'"),
+        ("dim", "N=2", "--dim N=2: but 'x' has the shape"),
     ],
 )
 def test_an_option_out_of_its_range_is_refused(search: Command, option: str, value: str, phrase: str) -> None:
@@ -355,7 +357,7 @@ def test_held_out_samples_that_the_float_model_cannot_take_are_told_before_the_s
     np.savez("wrong.npz", x=np.array([[99]]))
     result = search(model="gather.onnx", calibration="ids.npz", evaluation="more.npz", held_out="wrong.npz", trials="3")
     assert result.exit_code == 2
-    assert "onnxruntime cannot run it on these data" in result.stderr
+    assert "data wrong.npz, sample 0: onnxruntime cannot run the float model on it" in result.stderr
     assert not Path("run").exists()
 
 

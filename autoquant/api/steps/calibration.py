@@ -56,7 +56,7 @@ def calibrate(
         n_samples: So many of the samples, evenly spread, e.g. those that an earlier call had time for; all by default.
 
     Raises:
-        DataError: An output of the float model holds NaN or infinity.
+        DataError: onnxruntime cannot run the float model on a sample, or an output of it holds NaN or infinity.
         SpaceError: The space cannot be read.
     """
     tensors = _observed(prepared, definition_of(space, ep))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.feed import Samples
+from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region, RegionId
 from autoquant.domain.space import SearchSpace, SpaceDefinition
 from autoquant.domain.target import Target
@@ -53,11 +53,12 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
         for axis, name in enumerate(signature.shape or ()):
             if not isinstance(name, str) or name not in dims:
                 continue
-            for feed in samples.feeds:
-                if feed[signature.name].shape[axis] != dims[name]:
+            for i, feed in enumerate(samples.feeds):
+                shape = feed[signature.name].shape
+                if shape[axis] != dims[name]:
                     raise DataError(
-                        f"--dim {name}={dims[name]}: but samples of '{signature.name}' in {samples.source} have the"
-                        f" shape {feed[signature.name].shape}; leave out --dim or give data of that size"
+                        f"--dim {name}={dims[name]}: but '{signature.name}' has the shape {shape} in"
+                        f" {sample_name(samples.names, i)}; leave out --dim or give data of that size"
                     )
 
 
@@ -76,6 +77,7 @@ def prepare_without_data(
     """Preprocess with the data's shapes where there are data, otherwise with those of ``dims`` alone, unchecked.
 
     Raises:
+        DataError: The data do not fit the model, or are of another size than ``dims`` says.
         ModelError: The model cannot be read or preprocessed.
     """
     path = model_path(model)
@@ -83,8 +85,7 @@ def prepare_without_data(
         calibration = example(os.fspath(model).removeprefix("example:")).calibration
     if calibration is None:
         return preprocess.prepare(path, (), dims=dims)
-    samples = read_data(path, calibration)
-    return preprocess.prepare(path, samples.feeds, dims=dims, sample_names=samples.names)
+    return prepare(path, read_data(path, calibration), dims=dims)
 
 
 def find_regions(

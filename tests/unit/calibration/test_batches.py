@@ -107,7 +107,7 @@ def test_strings_are_samples_too() -> None:
 
 def test_numbers_for_an_input_of_strings_are_refused() -> None:
     assert refused({"text": np.array([1])}, InputSignature("text", "object", ("n",))) == (
-        "calibration data <dict>, array 'text', sample 0: its dtype is int64, but the model wants str_,"
+        "calibration data <dict>, sample 0, array 'text': its dtype is int64, but the model wants str_,"
         " use .astype(numpy.str_)"
     )
 
@@ -239,33 +239,33 @@ def test_names_and_numbers_that_do_not_fit_are_refused(source: DataSource, expec
     [
         (
             np.zeros(3, np.float32),
-            ": its shape is (3,), but the model's input is (batch, 3), reshape it to rank 2,"
+            ", array 'image': its shape is (3,), but the model's input is (batch, 3), reshape it to rank 2,"
             " samples along the first dimension",
         ),
         (
             np.zeros((2, 4), np.float32),
-            ", sample 0: its shape is (1, 4), but the model's input is (batch, 3), reshape it",
+            ", sample 0, array 'image': its shape is (1, 4), but the model's input is (batch, 3), reshape it",
         ),
         (
             np.zeros((2, 3)),
-            ", sample 0: its dtype is float64, but the model wants float32, use .astype(numpy.float32)",
+            ", sample 0, array 'image': its dtype is float64, but the model wants float32, use .astype(numpy.float32)",
         ),
         (
             np.zeros((2, 3), ">f4"),
-            ", sample 0: its dtype is >f4, but the model wants float32, use .astype(numpy.float32)",
+            ", sample 0, array 'image': its dtype is >f4, but the model wants float32, use .astype(numpy.float32)",
         ),
         (
             np.array([[0, 1, 2], [3, np.nan, 5]], np.float32),
-            ", sample 1: it holds NaN, repair the sample or leave it out",
+            ", sample 1, array 'image': it holds NaN, repair the sample or leave it out",
         ),
         (
             np.array([[0, 1, -np.inf]], np.float32),
-            ", sample 0: it holds an infinity, repair the sample or leave it out",
+            ", sample 0, array 'image': it holds an infinity, repair the sample or leave it out",
         ),
     ],
 )
 def test_an_array_that_does_not_fit_is_refused(array: Array, expected: str) -> None:
-    assert refused({"image": array}) == f"calibration data <dict>, array 'image'{expected}"
+    assert refused({"image": array}) == f"calibration data <dict>{expected}"
 
 
 def test_axes_in_another_order_are_to_be_transposed() -> None:
@@ -301,7 +301,7 @@ def test_a_number_is_no_sample_of_a_scalar_input() -> None:
 @pytest.mark.parametrize("feed", [{"image": np.zeros((2, 1, 3), np.float32)}, {"image": np.zeros((1, 4), np.float32)}])
 def test_a_feed_of_another_shape_is_refused(feed: dict[str, Array]) -> None:
     assert refused([{"image": images(1)}, feed]) == (
-        f"calibration data <list>, array 'image', sample 1: its shape is {feed['image'].shape}, but the model's"
+        f"calibration data <list>, sample 1, array 'image': its shape is {feed['image'].shape}, but the model's"
         " input is (batch, 3), reshape it"
     )
 
@@ -431,11 +431,11 @@ def test_samples_that_are_not_alike_are_no_batch() -> None:
 
 def test_samples_of_one_model_are_checked_against_the_inputs_of_another_one() -> None:
     samples = read({"image": images(2)})
-    check_samples(samples, [InputSignature("image", "float32", ("n", "k"))], role="evaluation")
-    with pytest.raises(DataError, match=r"evaluation data <dict>: array 'image' is no input of the model"):
-        check_samples(samples, [MASK], role="evaluation")
-    with pytest.raises(DataError, match=r"array 'image', sample 0: its shape is \(1, 3\)"):
-        check_samples(samples, [InputSignature("image", "float32", (1, 4))], role="evaluation")
+    check_samples(samples, [InputSignature("image", "float32", ("n", "k"))])
+    with pytest.raises(DataError, match=r"calibration data <dict>, sample 0: array 'image' is no input of the model"):
+        check_samples(samples, [MASK])
+    with pytest.raises(DataError, match=r"sample 0, array 'image': its shape is \(1, 3\)"):
+        check_samples(samples, [InputSignature("image", "float32", (1, 4))])
 
 
 def test_a_type_that_numpy_lacks_is_refused_with_what_can_be_done() -> None:

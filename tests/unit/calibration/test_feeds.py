@@ -35,14 +35,14 @@ def refused(source: DataSource) -> str:
     ],
 )
 def test_what_is_no_array_is_refused(value: np.ndarray, expected: str) -> None:
-    assert refused([{"x": value}]).startswith(f"calibration data <list>, array 'x', sample 0: {expected}")
+    assert refused([{"x": value}]).startswith(f"calibration data <list>, sample 0, array 'x': {expected}")
     assert refused({"x": value}).startswith(f"calibration data <dict>, array 'x': {expected}")
 
 
 def test_what_a_callable_yields_is_refused_in_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reader_of_ragged_lists.py").write_text("def feeds():\n    yield {'x': [[1.0], [2.0, 3.0]]}\n")
-    where = "calibration data reader_of_ragged_lists:feeds, array 'x', sample 0"
+    where = "calibration data reader_of_ragged_lists:feeds, sample 0, array 'x'"
     assert refused("reader_of_ragged_lists:feeds").startswith(f"{where}: type 'list' is no array")
 
 
