@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoquant.domain.region import N_REGIONS
+from autoquant.domain.sampler import MAX_SEED
+from autoquant.domain.target import MAX_THREADS
 from autoquant.errors import AutoquantError, DiskFullError, UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from autoquant.api.inspect import InspectedModel
     from autoquant.api.result import SearchResult
     from autoquant.api.trials import SearchProgress
+    from autoquant.domain.target import Target
 
 __all__ = ["app"]
 
@@ -37,7 +40,7 @@ Dims = Annotated[
     typer.Option(metavar="NAME=N", help="Size of a dynamic dimension; may be given several times."),
 ]
 Threads = Annotated[
-    int, typer.Option(min=1, max=1024, help="Intra-op threads; onnxruntime's own default is all cores.")
+    int, typer.Option(min=1, max=MAX_THREADS, help="Intra-op threads; onnxruntime's own default is all cores.")
 ]
 
 _RESUMED = "; a search that has trials goes on with --resume"
@@ -53,6 +56,9 @@ def _errors(advice: str = "") -> Iterator[None]:
         yield
     except AutoquantError as error:
         typer.echo(f"autoquant: {error}{advice if isinstance(error, DiskFullError) else ''}", err=True)
+        raise typer.Exit(2) from None
+    except MemoryError:
+        typer.echo("autoquant: there is not enough memory; use a larger machine", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo(f"autoquant: interrupted{advice}", err=True)
@@ -118,7 +124,7 @@ def search(
     threads: Threads = 1,
     affinity: Affinity = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
-    streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
+    streams: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Inferences that run at once.")] = 1,
     time_: Annotated[
         str | None,
         typer.Option(
@@ -156,7 +162,7 @@ def search(
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = N_REGIONS,
     dim: Dims = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of every random choice.")] = 0,
     sampler: Annotated[
         str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
     ] = "structure",
@@ -174,10 +180,11 @@ def search(
     """Search the mixed-precision models that no other one beats in latency, SNR or what else is asked for."""
     started = time.perf_counter()
     with _errors(_RESUMED):
-        from autoquant import Budget, Demands, Target
-        from autoquant.api.configuration import DEFAULT_SECONDS, bytes_of, cores_of, drops_of, seconds_of
+        from autoquant import Budget, Demands
+        from autoquant.api.configuration import DEFAULT_SECONDS
         from autoquant.api.objectives import objective_names
         from autoquant.api.search import search as run
+        from autoquant.api.spelling import bytes_of, drops_of, seconds_of
 
         seconds = None if time_ is None else seconds_of(time_, "--time")
         if seconds is None and trials is None:
@@ -192,9 +199,7 @@ def search(
                 labels=labels,
                 metrics=metric or (),
                 objectives=objective_names(minimize, maximize, metric or ()),
-                targets=[
-                    Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
-                ],
+                targets=[_target(ep, threads, batch, streams, affinity)],
                 budget=Budget(
                     seconds=seconds,
                     trials=trials,
@@ -245,8 +250,8 @@ def resolve(
     """Give the fastest model that a finished run predicts to keep another SNR, and measure only that one, or a few."""
     started = time.perf_counter()
     with _errors():
-        from autoquant.api.configuration import seconds_of
         from autoquant.api.resolve import resolve as solve
+        from autoquant.api.spelling import seconds_of
 
         with _prints_aside(as_json), _progress_line(quiet or as_json) as show:
             result = solve(
@@ -328,29 +333,27 @@ def bench(
     threads: Threads = 1,
     affinity: Affinity = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples of one inference.")] = 1,
-    streams: Annotated[int, typer.Option(min=1, max=1024, help="Inferences that run at once.")] = 1,
+    streams: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Inferences that run at once.")] = 1,
     time_: Annotated[
         str, typer.Option("--time", metavar="TIME", help="Most time that it takes, but for the first process.")
     ] = "60s",
     precision: Annotated[
         float, typer.Option(min=1e-4, max=0.5, help="Half the interval of a ratio, as a share, that is enough.")
     ] = 0.01,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of orders.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of orders.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure models against the first one, with intervals and a verdict."""
     with _errors():
-        from autoquant import Target, compare
-        from autoquant.api.configuration import cores_of, seconds_of
+        from autoquant import compare
+        from autoquant.api.spelling import seconds_of
         from autoquant.report.terminal import print_table
 
         with _prints_aside(as_json):
             found = compare(
                 models,
                 data,
-                targets=[
-                    Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
-                ],
+                targets=[_target(ep, threads, batch, streams, affinity)],
                 seconds=seconds_of(time_, "--time"),
                 precision=precision,
                 seed=seed,
@@ -376,6 +379,13 @@ def run_experiment(
         outcome = run_job(file, smoke=smoke, reports=reports, on_line=typer.echo)
         typer.echo(f"{outcome.summary_path}")
     raise typer.Exit(1 if outcome.is_missed else 0)
+
+
+def _target(ep: str, threads: int, batch: int, streams: int, affinity: str | None) -> "Target":
+    from autoquant import Target
+    from autoquant.api.spelling import cores_of
+
+    return Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
 
 
 def _dims(texts: list[str]) -> dict[str, int]:

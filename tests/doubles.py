@@ -31,6 +31,7 @@ __all__ = [
     "crash",
     "eat_memory",
     "hang",
+    "lack_memory",
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from autoquant.api import steps
-from autoquant.api.configuration import check_targets
+from autoquant.api.configuration import check_seed, check_targets
 from autoquant.api.folder import enough_room
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
@@ -34,6 +34,7 @@ __all__ = ["Comparison", "Verdict", "compare"]
 
 _LEAST_SESSIONS = 5
 _MOST_SESSIONS = 40
+_MOST_PRECISION = 0.5
 _COMPARING_SHARE = 0.25
 """Of the time, for comparing outputs."""
 
@@ -303,6 +304,11 @@ def compare(
     paths = tuple(steps.model_path(model) for model in models)
     if len(paths) < 2:
         raise UsageError(f"there is {len(paths)} model to compare, give at least two")
+    if not 0 < seconds <= math.inf:
+        raise UsageError(f"the time is {seconds} s, it must be positive")
+    if not 0 < precision <= _MOST_PRECISION:
+        raise UsageError(f"the precision is {precision}, it must lie above 0 and at most at {_MOST_PRECISION}")
+    check_seed(seed)
     check_targets(targets)
     for target in targets:
         provider_of(target.ep)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,35 +14,25 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
-from autoquant.domain.sampler import SamplerName
-from autoquant.domain.target import Target
+from autoquant.domain.sampler import MAX_SEED, SamplerName
+from autoquant.domain.target import MAX_THREADS, Target
 from autoquant.errors import UsageError
-from autoquant.metrics.grammar import parse_drop, parse_metrics
 
 if TYPE_CHECKING:  # Optuna is heavy, and a budget needs none
     from autoquant.study.samplers import SamplerChoice
 
 __all__ = [
     "DEFAULT_SECONDS",
-    "MAX_SEED",
-    "MAX_THREADS",
     "Budget",
     "Configuration",
     "Demands",
-    "bytes_of",
+    "check_cores",
     "check_seed",
     "check_targets",
-    "cores_of",
-    "drops_of",
     "parse_accuracy",
-    "seconds_of",
 ]
 
 DEFAULT_SECONDS = 120.0
-MAX_SEED = 2**32 - 1
-MAX_THREADS = 1024
-_BYTES = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
-_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +272,19 @@ def check_targets(targets: Sequence[Target]) -> None:
             count = getattr(target, name)
             if count > MAX_THREADS:
                 raise UsageError(f"target {target.name} has {count} {name}, at most {MAX_THREADS} can be used")
-    _check_cores(targets[0].affinity, "affinity")
+    check_cores(targets[0].affinity, "affinity")
 
 
-def _check_cores(cores: Sequence[int], where: str) -> None:
+def check_cores(cores: Sequence[int], where: str) -> None:
+    """Whether a process may be bound to them; to none it is not bound.
+
+    Args:
+        cores: By number.
+        where: Begins the message.
+
+    Raises:
+        UsageError: This system cannot bind processes, or this one may not use them.
+    """
     if not cores:
         return
     if not hasattr(os, "sched_getaffinity"):
@@ -300,81 +298,6 @@ def _check_cores(cores: Sequence[int], where: str) -> None:
 def _plain_target(target: Target) -> dict[str, object]:
     found: dict[str, object] = {"ep": target.ep, "threads": target.threads, "options": dict(target.options)}
     return {**found, "batch": target.batch, "streams": target.streams, "affinity": list(target.affinity)}
-
-
-def cores_of(text: str) -> tuple[int, ...]:
-    """Read cores such as ``0,2-3``.
-
-    Raises:
-        UsageError: They cannot be read, or this machine does not have them.
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if not match:
-            raise UsageError(f"--affinity {text}: write cores with commas and ranges, e.g. 0,2-3")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    if not found:
-        raise UsageError(f"--affinity {text}: the range is empty, write the lower core first, e.g. 0-1")
-    _check_cores(found, f"--affinity {text}")
-    return tuple(dict.fromkeys(found))
-
-
-def drops_of(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float] | None:
-    """Read largest drops such as ``0.5%``, for every metric, or ``NAME=0.5%``, for one.
-
-    Args:
-        texts: What the user wrote; a drop with a name counts before one without.
-        metrics: As the user spells them.
-
-    Returns:
-        By metric; None where none is given.
-
-    Raises:
-        AutoquantError: One is no drop, or a metric is spelled wrong.
-    """
-    named = {name: parse_drop(drop) for name, _, drop in (text.rpartition("=") for text in texts)}
-    if not texts:
-        return None
-    default = named.pop("", None)
-    every = {} if default is None else {metric.name: default for metric in parse_metrics(metrics)}
-    return every | named
-
-
-def seconds_of(text: str, where: str) -> float:
-    """Read a time such as ``120s``, ``5m`` or ``1h``.
-
-    Args:
-        text: What the user wrote.
-        where: Begins the message, e.g. ``"--time"``.
-
-    Raises:
-        UsageError: It is no time, or none at all.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
-    if not match:
-        raise UsageError(f"{where} {text}: write a number with a unit, e.g. 120s, 5m or 1h")
-    seconds = float(match[1]) * _UNITS[match[2] or "s"]
-    if seconds == 0:
-        raise UsageError(f"{where} {text}: the time budget must be positive, e.g. 120s")
-    return seconds
-
-
-def bytes_of(text: str, where: str) -> int:
-    """Read a size such as ``800kB`` or ``4MB``, in powers of ten.
-
-    Args:
-        text: What the user wrote.
-        where: Begins the message, e.g. ``"--max-size"``.
-
-    Raises:
-        UsageError: It is no size, or none at all.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b)?", text.strip(), re.IGNORECASE)
-    size = round(float(match[1]) * _BYTES[(match[2] or "B").lower()]) if match else 0
-    if size < 1:
-        raise UsageError(f"{where} {text}: write a positive number with a unit, e.g. 800kB or 4MB")
-    return size
 
 
 def _unwrap(arguments: "Budget | Demands | Configuration") -> None:

@@ -1,5 +1,6 @@
 """The folder that a search writes."""
 
+import errno
 import itertools
 import json
 import logging
@@ -310,15 +311,24 @@ def read_json(path: Path) -> dict[str, object]:
 
 @contextmanager
 def enough_room(path: Path) -> Iterator[None]:
-    """Too little disk or memory is for the user to put right, wherever it shows."""
+    """Too little disk or memory is for the user to put right, wherever it shows, and so is a folder that is gone."""
     try:
         yield
     except OSError as error:
-        if not is_disk_full(error):
+        if is_disk_full(error):
+            raise _disk_full(path) from error
+        if not _concerns(error, path):
             raise
-        raise _disk_full(path) from error
+        raise OutputError(f"{path}: cannot be written any more ({error.strerror}); choose another --out") from error
     except MemoryError as error:
         raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
+
+
+def _concerns(error: OSError, path: Path) -> bool:
+    """Whether it is about a file in that folder, or about the device of any."""
+    if error.errno in (errno.EIO, errno.EROFS):
+        return True
+    return isinstance(error.filename, str) and Path(error.filename).is_relative_to(path)
 
 
 def _disk_full(path: Path) -> DiskFullError:

@@ -13,7 +13,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.errors import ModelError, ProfileError
+from autoquant.errors import ModelError, ProfileError, UsageError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.qdq.own_errors import OwnErrors
 
@@ -66,7 +66,15 @@ class IsolatedEvaluator:
         Raises:
             AutoquantError: It cannot be opened or run.
         """
-        found: BenchFacts = self._own("facts")
+        try:
+            found: BenchFacts = self._own("facts")
+        except (MemoryError, ModelError) as error:
+            if self.memory_bytes is None or not _is_about_memory(error):
+                raise
+            raise UsageError(
+                f"{self.setup.model}: {self.memory_bytes // 1_000_000} MB are not enough for the process that measures;"
+                " give more --trial-memory, or use a larger machine"
+            ) from error
         self.setup = self._worker.factory = replace(
             self.setup.pinned(found.n_samples), held_out=None, signal=found.signal
         )
@@ -192,8 +200,8 @@ class IsolatedEvaluator:
             return self._lost[key]
         end = time.perf_counter() + left_s
         try:
-            if not self._worker.is_running:
-                self._restart(left_s)
+            if not self._worker.is_running and not self._restart(left_s):
+                return None
             left_s = end - time.perf_counter()
             limit = min(left_s, math.inf if self.trial_s is None else self.trial_s)
             found: Evaluated = self._worker.call(
@@ -216,9 +224,17 @@ class IsolatedEvaluator:
         """End the process."""
         self._worker.close()
 
-    def _restart(self, left_s: float) -> None:
+    def _restart(self, left_s: float) -> bool:
+        """Begin another process; whether there was time for it."""
         seconds = None if math.isinf(left_s) else left_s
-        self._send(self._has_plain_sums, tuple(self._known.values()), seconds=seconds)
+        try:
+            self._send(self._has_plain_sums, tuple(self._known.values()), seconds=seconds)
+        except WorkerLostError:  # late: a crash here is about the float model
+            return False
+        except MemoryError:  # it has nothing loaded
+            self._worker.close()
+            raise
+        return True
 
     def _own(self, method: str, *arguments: object, seconds: float | None = None) -> Any:
         """Calls that involve the float model alone."""
@@ -231,3 +247,8 @@ class IsolatedEvaluator:
             raise ModelError(
                 f"{self.setup.model}: running it on {names} failed, {lost}; try another execution provider or version"
             ) from lost
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Onnxruntime says it in words."""
+    return isinstance(error, MemoryError) or any(text in str(error) for text in ("bad_alloc", "Failed to allocate"))

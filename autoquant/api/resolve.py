@@ -146,8 +146,9 @@ class _Resolution:
 
     def resolved(self) -> SearchResult:
         """All of it; where it fails, nothing is left."""
-        self.run.check()
-        self.run.learn_of(self.source)
+        with enough_room(self.run.configuration.out):
+            self.run.check()
+            self.run.learn_of(self.source)
         with closing(RunFolder(self.run.configuration.out, resume=False, advice="choose another --out")) as place:
             try:
                 place.take_journal(self.source)

@@ -399,7 +399,7 @@ class Run:
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
             "seconds_saved": None if trials is None else trials.seconds_saved,
-            "n_evaluations": 0 if trials is None else trials.n_evaluations,
+            "n_evaluations": 0 if trials is None else len(trials.study.evaluations),
             **ingredients_document(ingredients),
             "n_evaluation_samples": facts.n_samples,
             "plain_sums": self.has_plain_sums,

@@ -129,7 +129,8 @@ def search(
 
 def _searched(run: Run) -> SearchResult:
     asked = run.configuration
-    run.check()
+    with enough_room(asked.out):
+        run.check()
     with closing(RunFolder(asked.out, resume=asked.resume)) as folder:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1), quiet():

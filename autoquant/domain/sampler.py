@@ -2,7 +2,10 @@
 
 from enum import StrEnum
 
-__all__ = ["SamplerName"]
+__all__ = ["MAX_SEED", "SamplerName"]
+
+MAX_SEED = 2**32 - 1
+"""Largest one that numpy's and Optuna's generators take."""
 
 
 class SamplerName(StrEnum):

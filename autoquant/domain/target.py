@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from autoquant.errors import UsageError
 
-__all__ = ["Target"]
+__all__ = ["MAX_THREADS", "Target"]
+
+MAX_THREADS = 1024
+"""Most threads or streams."""
 
 
 @dataclass(frozen=True, slots=True)

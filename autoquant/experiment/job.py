@@ -11,22 +11,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
-from autoquant.api.configuration import (
-    DEFAULT_SECONDS,
-    MAX_SEED,
-    MAX_THREADS,
-    Budget,
-    Configuration,
-    Demands,
-    bytes_of,
-    seconds_of,
-)
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.objectives import objectives_of
+from autoquant.api.spelling import bytes_of, seconds_of
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.metric import Custom
 from autoquant.domain.mistakes import Location, first_mistake, unknown
 from autoquant.domain.region import N_REGIONS
-from autoquant.domain.target import Target
+from autoquant.domain.sampler import MAX_SEED
+from autoquant.domain.target import MAX_THREADS, Target
 from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
 from autoquant.metrics.custom import load

@@ -14,6 +14,7 @@ from functools import partial
 from typing import IO, Any
 
 from autoquant.domain.reason import temporary_files
+from autoquant.errors import OutputError
 from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 from autoquant.isolation.patience import Patience
 from autoquant.isolation.scratch import Scratch
@@ -78,21 +79,28 @@ class Worker:
         """Begin to make the object; the next call waits for it.
 
         Raises:
-            OutputError: There is no place for temporary files.
+            OutputError: There is no place for temporary files, or for another process.
         """
         if self._process is not None:
             return
         with temporary_files():
             self._errors, self._n_old = tempfile.TemporaryFile(), 0  # noqa: SIM115 - closed with the process
             self._scratch = _make_scratch()
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "autoquant.isolation.child"],  # whatever lies in the folder where it is begun
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**_environment(), SCRATCH: str(self._scratch.path)},
-            process_group=0 if os.name == "posix" else None,
-        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "autoquant.isolation.child"],  # whatever lies in the current folder
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**_environment(), SCRATCH: str(self._scratch.path)},
+                process_group=0 if os.name == "posix" else None,
+            )
+        except OSError as error:  # too many processes, or no memory for another one
+            self.close()
+            raise OutputError(
+                f"a process that measures cannot be started ({error.strerror}); end other programs, or use a larger"
+                " machine"
+            ) from error
         self._patience = Patience(None, partial(_kill_group, process))
         self._process = process
         try:

@@ -344,9 +344,25 @@ def test_too_little_memory_is_one_sentence(search: Command, workplace: Path, mon
     assert_refused(search(), "not enough memory")
 
 
-@pytest.mark.parametrize("arguments", [["regions", "gone.onnx"], ["regions", "model.onnx", "--dim", "M=3"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["regions", "gone.onnx"],
+        ["regions", "model.onnx", "--dim", "M=3"],
+        ["regions", "model.onnx", "--calibration", "calib.npz", "--dim", "N=3"],
+    ],
+)
 def test_regions_refuses_what_search_refuses(command: Command, arguments: list[str]) -> None:
     assert_refused(command(*arguments))
+
+
+def test_the_file_of_another_size_is_named(search: Command) -> None:
+    model = model_of("(float[1,M] x) => (float[1,M] y)", "y = Relu(x)", {})
+    onnx.save(model, "dynamic.onnx")
+    np.savez("four.npz", x=floats(3, 4, seed=1))
+    np.savez("five.npz", x=floats(3, 5, seed=2))
+    refused = search("--dim", "M=4", model="dynamic.onnx", calibration="four.npz", evaluation="five.npz")
+    assert_refused(refused, "--dim M=4: but 'x' has the shape (1, 5) in evaluation data five.npz, sample 0")
 
 
 @pytest.mark.usefixtures("workplace")

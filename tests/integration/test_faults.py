@@ -1,6 +1,7 @@
 """Providers that crash, hang or eat memory cost a trial, not the study."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from autoquant import Budget
 from autoquant.api.data import SearchData
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Run
+from autoquant.api.trials import SearchProgress
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Region
+from autoquant.errors import OutputError
 from tests.doubles import MisbehavingSetup
 
 ALL_U8 = "u8s8-channel-minmax"
@@ -45,6 +48,23 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(failures[0].trial.assignment.values()) == {ALL_U8}
     assert sum(isinstance(e.outcome, Measurement) for e in result.record.evaluations) == 9
     assert json.loads(Path("run/front.json").read_text())["members"][-1]["id"] == "float"
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_folder_that_is_removed_during_a_search_ends_it_with_one_sentence() -> None:
+    def remove(progress: SearchProgress) -> None:
+        if progress.n_evaluations == 2:
+            shutil.rmtree("run", ignore_errors=True)
+
+    with pytest.raises(OutputError, match=r"^run: cannot be written any more \(No such file or directory\); choose"):
+        autoquant.search(
+            "model.onnx",
+            calibration="calib.npz",
+            evaluation="eval.npz",
+            budget=Budget(trials=10),
+            out="run",
+            on_progress=remove,
+        )
 
 
 @pytest.mark.usefixtures("workplace")

@@ -1,6 +1,9 @@
+import math
 import pickle
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +12,7 @@ import pytest
 from autoquant.api import comparison
 from autoquant.api.comparison import _ports, _why_imprecise, _why_no_snr, compare
 from autoquant.domain.measurement import Latency
-from autoquant.errors import ModelError, OutputError
+from autoquant.errors import ModelError, OutputError, UsageError
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.intervals import SessionInterval
 from autoquant.measurement.latency import REFERENCE
@@ -145,3 +148,17 @@ def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
     path = saved(a_convnet(), tmp_path / "model.onnx")
     with pytest.raises(OutputError, match=r"model\.onnx: there is not enough memory; use fewer samples"):
         compare([path, path], [feed_of(a_convnet())])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seconds": math.nan}, "the time is nan s, it must be positive"),
+        ({"seconds": -1.0}, "the time is -1.0 s"),
+        ({"precision": 0.0}, "the precision is 0.0, it must lie above 0"),
+        ({"seed": -1}, "the seed is -1"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(arguments: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compare(["a.onnx", "b.onnx"], [], **arguments)

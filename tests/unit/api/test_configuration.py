@@ -1,6 +1,5 @@
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,21 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoquant.api.configuration import (
-    MAX_SEED,
-    MAX_THREADS,
-    Budget,
-    Configuration,
-    Demands,
-    bytes_of,
-    check_targets,
-    cores_of,
-    drops_of,
-    seconds_of,
-)
+from autoquant.api.configuration import Budget, Configuration, Demands, check_targets
 from autoquant.domain.objective import Bounds
-from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError, UsageError
+from autoquant.domain.sampler import MAX_SEED
+from autoquant.domain.target import MAX_THREADS, Target
+from autoquant.errors import UsageError
 from autoquant.metrics.grammar import parse_metrics
 
 VALID: Mapping[str, Any] = {
@@ -102,39 +91,6 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
     assert demands.max_drop == {"top1": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("120s", 120), ("120", 120), (" 90 s ", 90), ("1.5m", 90), ("2min", 120), ("1h", 3600), ("0.5h", 1800)],
-)
-def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--time") == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5s", "5 days", "1e3s", "0s", "s"])
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--time .*120s"):
-        seconds_of(text, "--time")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1,", "write cores with commas"),
-        ("3-1", "the range is empty"),
-        ("100000", "choose among them"),
-        ("a", "write cores"),
-    ],
-)
-def test_cores_that_are_none_are_refused(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        cores_of(text)
-
-
-def test_cores_are_listed_once() -> None:
-    core = min(os.sched_getaffinity(0))
-    assert cores_of(f"{core}-{core},{core}") == (core,)
-
-
 def test_what_a_run_has_once_is_the_same_for_all_targets() -> None:
     with pytest.raises(UsageError, match="the targets differ in batch"):
         check_targets([Target(), Target(threads=2, batch=4)])
@@ -169,33 +125,9 @@ def test_a_drop_that_is_no_share_is_refused(drop: float) -> None:
             Demands(max_drop=demand)
 
 
-def test_drops_are_read_with_and_without_a_name() -> None:
-    metrics = ["top1", "cosine@y", "ocr=tasks:score:min"]
-    assert drops_of([], metrics) is None
-    assert drops_of(["ocr=2%"], metrics) == {"ocr": 0.02}
-    assert drops_of(["1%", "cosine@y=0.1"], metrics) == {"top1": 0.01, "cosine@y": 0.1, "ocr": 0.01}
-
-
-@pytest.mark.parametrize("text", ["much", "top1=", "120%", "top1=-1"])
-def test_what_is_no_drop_is_refused(text: str) -> None:
-    with pytest.raises(AutoquantError, match="give a share such as"):
-        drops_of([text], ["top1"])
-
-
 def test_metrics_are_of_single_samples() -> None:
     with pytest.raises(UsageError, match="leave the batch at 1"):
         Configuration(**{**VALID, "targets": (Target(batch=2),), "metrics": parse_metrics(["top1"])})
-
-
-@pytest.mark.parametrize(("text", "size"), [("4MB", 4_000_000), ("0.5 kb", 500), ("1.5GB", 1_500_000_000), ("12", 12)])
-def test_sizes_are_read_with_their_unit(text: str, size: int) -> None:
-    assert bytes_of(text, "--max-size") == size
-
-
-@pytest.mark.parametrize("text", ["", "small", "-4MB", "0MB", "0.3", "4MiB", "30%"])
-def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--max-size .*4MB"):
-        bytes_of(text, "--max-size")
 
 
 def test_a_size_below_one_byte_is_refused() -> None:

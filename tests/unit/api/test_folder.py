@@ -375,6 +375,21 @@ def test_a_full_disk_is_said_to_be_full(number: int) -> None:
             raise OSError(number, "full")
 
 
+@pytest.mark.parametrize(("number", "file"), [(errno.ENOENT, "run/study.journal"), (errno.EIO, None)])
+def test_a_folder_that_is_gone_is_one_sentence(number: int, file: str | None) -> None:
+    with (
+        pytest.raises(OutputError, match=r"^run: cannot be written any more \(gone\); choose another --out$"),
+        enough_room(Path("run")),
+    ):
+        raise OSError(number, "gone", file)
+
+
+@pytest.mark.parametrize("file", ["other/study.journal", None, 3])
+def test_failures_elsewhere_are_not_blamed_on_the_folder(file: str | int | None) -> None:
+    with pytest.raises(FileNotFoundError), enough_room(Path("run")):
+        raise FileNotFoundError(errno.ENOENT, "gone", file)
+
+
 def test_any_other_failure_to_write_has_its_reason() -> None:
     refused = PermissionError(errno.EACCES, "denied")
     with (

@@ -17,9 +17,9 @@ from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, ModelError, ProfileError
+from autoquant.errors import DataError, ModelError, ProfileError, UsageError
 from autoquant.space.schema import read_space
-from tests.doubles import MisbehavingSetup, crash
+from tests.doubles import MisbehavingSetup, crash, lack_memory
 from tests.models import a_convnet, floats, saved
 
 SCHEME = "u8s8-channel-minmax"
@@ -130,6 +130,34 @@ def test_a_trial_that_the_search_has_no_time_for_is_no_failure(place: Place) -> 
     assert evaluator.evaluate(place.deadly, 6, left_s=0.3) is None
     assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
     evaluator.close()
+
+
+def test_a_process_that_there_is_no_time_to_begin_again_is_no_failure(place: Place) -> None:
+    evaluator = place.evaluator("crash")
+    assert isinstance(evaluator.evaluate(place.deadly, 6, left_s=60), Failure)
+    evaluator.trial_s = 1e-3
+    assert evaluator.evaluate(place.quantized, 6, left_s=1e-2) is None
+    evaluator.trial_s = None
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
+    evaluator.close()
+
+
+def test_a_process_without_the_memory_to_load_the_model_is_begun_anew(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = place.evaluator("crash")
+    assert isinstance(evaluator.evaluate(place.deadly, 6, left_s=60), Failure)
+    with monkeypatch.context() as patch:
+        patch.setattr(IsolatedEvaluator, "_send", lambda *_, **__: lack_memory())
+        assert isinstance(evaluator.evaluate({}, 6, left_s=60), Failure)
+    assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
+    evaluator.close()
+
+
+def test_memory_that_the_float_model_does_not_fit_in_is_asked_for(place: Place) -> None:
+    evaluator = IsolatedEvaluator(place.setup, memory_bytes=1_000_000)
+    with closing(evaluator), pytest.raises(UsageError, match=r"model\.onnx: 1 MB are not enough .* --trial-memory"):
+        evaluator.facts()
 
 
 def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Place) -> None:

@@ -1,3 +1,4 @@
+import errno
 import logging
 import os
 import pickle
@@ -358,5 +359,18 @@ def test_where_no_folder_can_be_made_in_memory_one_among_temporary_files_will_do
 ) -> None:
     monkeypatch.setenv(SCRATCH, str(tmp_path / "gone"))
     worker = Worker(Servant)
+    assert worker.call("count") == 1
+    worker.close()
+
+
+def test_a_process_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    worker = Worker(Servant)
+    with monkeypatch.context() as patch:
+        patch.setattr("autoquant.isolation.process.subprocess.Popen", refuse)
+        with pytest.raises(OutputError, match=r"cannot be started \(Resource temporarily unavailable\); end other"):
+            worker.start()
     assert worker.call("count") == 1
     worker.close()
