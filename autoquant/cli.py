@@ -162,7 +162,7 @@ def search(
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
     regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = N_REGIONS,
     dim: Dims = None,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of every random choice.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of proposals, orders and resampling.")] = 0,
     sampler: Annotated[
         str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
     ] = "structure",

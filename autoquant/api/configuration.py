@@ -127,7 +127,7 @@ class Configuration:
         space: Name or path of the search space.
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
-        seed: Of every random choice.
+        seed: Of proposals, orders and resampling.
         resume: Whether ``out`` holds a run that goes on.
         cache: Where a folder ``autoquant`` keeps what is the same whenever it is made anew, None for the user's own.
         sampler: What proposes, as ``autoquant.study.samplers.parse_sampler`` gives it.

@@ -31,8 +31,8 @@ _WRITTEN_BYTES_PER_S = 1.5e8
 _WRITING_S, _WRITING_EACH_S = 0.5, 2e-3
 """For what follows the last measurement, tables and the report, and of each evaluation in them."""
 N_FINALISTS, N_COMPARED = 20, 40
-"""Candidates that are measured again as files at most: timed, and compared by their outputs. More than are timed are
-compared where the samples of the search leave SNRs open: which of them are good is seen on all samples."""
+"""Candidates that are measured again as files at most: usually, and where the samples of the search leave SNRs open,
+as which of them are good is seen on all samples then. Time is planned for timing the first number of them."""
 _LARGE_ERROR_DB = 1.0
 LEAST_TRIAL_S, _PATIENCE = 20.0, 20.0
 """A candidate may take this long, or so many times what the first one should take, where the user does not say."""

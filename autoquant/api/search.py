@@ -76,7 +76,7 @@ def search(
             ``autoquant.domain.accuracy``; what the space says by default, which is ``fast`` for those that are shipped.
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
-        seed: Of every random choice.
+        seed: Of proposals, orders and resampling.
         sampler: What proposes: ``structure``, or to compare with ``tpe``, ``tpe-univariate``, ``nsga2``, ``random`` or
             an Optuna sampler for several objectives. Each is given the uniform recipes first; the one-region probes
             that follow are the structure sampler's own. A resumed run may take another one.

@@ -40,15 +40,15 @@ class Latency:
     """Latency on one target, against the float model, from interleaved rounds.
 
     Attributes:
-        median_ms: Median of the candidate's own latencies.
-        low_ms: Lower end of the 95 % bootstrap interval of ``median_ms``.
+        median_ms: Median of the candidate's own latencies; of several processes the geometric mean of theirs.
+        low_ms: Lower end of the 95 % interval of ``median_ms``.
         high_ms: Upper end.
-        ratio: Median of the paired ratios candidate / float.
-        ratio_low: Lower end of the 95 % bootstrap interval of ``ratio``.
+        ratio: Median of the paired ratios candidate / float; of several processes the geometric mean of theirs.
+        ratio_low: Lower end of the 95 % interval of ``ratio``.
         ratio_high: Upper end.
         n_rounds: Paired rounds behind the numbers.
         n_sessions: Fresh processes that they were run in. From two on, the intervals say where the median of a further
-            one lies with 95 %; from one process they say what a repetition in it would give.
+            one lies with 95 % (Student's t); from one process what a repetition in it would give (bootstrap).
         p90_ms: So many of the candidate's single inferences took no longer; None where they were not kept.
         p99_ms: The same for 99 %.
     """
@@ -75,7 +75,7 @@ class Footprint:
     """What a session costs on one target before it runs.
 
     Attributes:
-        opening_ms: Seconds that opening the file takes, in ms; the median over fresh processes.
+        opening_ms: What opening the file takes; the median over fresh processes.
         memory_mb: Peak of resident memory that opening and the first inference add; None where the system doesn't tell.
     """
 

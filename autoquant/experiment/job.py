@@ -56,7 +56,7 @@ class ModelSearch:
         accuracy: What is done for accuracy; None as the space says.
         n_regions: Largest number of regions.
         dims: Sizes of named dynamic dimensions.
-        seed: Of every random choice.
+        seed: Of proposals, orders and resampling.
         demands: Largest ratio that is accepted, by SNR in dB.
     """
 

@@ -67,7 +67,7 @@ def make_sampler(
         asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it learned of
             another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
-        seed: Of every random choice; an instance has its own.
+        seed: Of proposals; an instance has its own.
         min_snr_db: Lowest SNR of interest, for the structure sampler.
         max_latency_ratio: Highest ratio of interest, for the structure sampler.
         max_size_bytes: Largest file of interest, for the structure sampler.

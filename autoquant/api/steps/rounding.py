@@ -80,7 +80,6 @@ def rounder_of(
     *,
     seconds: float = math.inf,
     without: Collection[Asked] = (),
-    seed: int = 0,
 ) -> WeightRounder:
     """A rounder that has done nothing so far, for ``builder_of``.
 
@@ -89,7 +88,6 @@ def rounder_of(
         samples: Calibration samples.
         seconds: For all weights together.
         without: Weights that are rounded to the nearest integers.
-        seed: Of the choice among the products of an operator, where there are very many.
     """
     graph = prepared.graph
 
@@ -98,4 +96,4 @@ def rounder_of(
         session: Session = open_session(to_bytes(model), _CALIBRATION)
         return session
 
-    return WeightRounder(graph, Moments(graph, open_with, samples.feeds, seed), seconds, without=without)
+    return WeightRounder(graph, Moments(graph, open_with, samples.feeds), seconds, without=without)
