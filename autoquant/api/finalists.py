@@ -246,7 +246,7 @@ def _measuring_seconds(
 ) -> float:
     """What the last measurement takes of float and finalists of these latencies, some of which have two versions.
 
-    Both are run on every sample, one is timed. Beyond ``N_FINALISTS`` no time is planned for timing: those that are good
+    Both are run on every sample, one is timed. Beyond ``N_FINALISTS`` none is planned to be timed: those that are good
     take the places of some of the others.
     """
     timed_s = sum(costs.seconds(latency_s, is_rough=is_rough) for latency_s in latencies[: 1 + N_FINALISTS])
