@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.errors import UsageError
 from autoquant.front.selection import keeps_drops
-from autoquant.report.summary import best_member_at
 from autoquant.report.tables import front_table, trials_table
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class SearchResult:
         front: Front = self.record.front
         name = target or front.targets[0].name
         if min_snr_db is not None:
-            found = best_member_at(front, min_snr_db, target)
+            found = front.best_member_at(min_snr_db, target)
         elif max_latency_ratio is not None:
             found = _most_accurate(front, max_latency_ratio, name)
         else:

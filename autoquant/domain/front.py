@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 from autoquant.domain.ledger import Ledger
 from autoquant.domain.measurement import Evaluation, Footprint, Latency, Quality, SnrInterval
 from autoquant.domain.metric import MemberMetric
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
+from autoquant.errors import UsageError
 
-__all__ = ["FLOAT_ID", "Front", "Member", "RunRecord"]
+__all__ = ["DEMANDS_DB", "FLOAT_ID", "Front", "Member", "RunRecord"]
 
+DEMANDS_DB = (30, 40, 50)
+"""SNR demands at which fronts are compared."""
 FLOAT_ID = "float"
 """Id of the member that is the user's own model."""
+_DROPS = (0.0, 0.005, 0.01)
+"""Demands of a metric where it takes the place of SNR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,65 @@ class Front:
     targets: tuple[Target, ...]
     members: tuple[Member, ...]
     objectives: Mapping[str, Goal] = field(default_factory=lambda: DEFAULT_OBJECTIVES.goals)
+
+    @property
+    def quality_metric(self) -> str | None:
+        """The metric by which members are good where SNR is no objective, else None."""
+        if SNR in self.objectives:
+            return None
+        return next(name for name in self.objectives if name not in (LATENCY, SIZE))
+
+    def best_member_at(self, demand_db: float, target: str | None = None) -> Member:
+        """Find the fastest member whose SNR is at least ``demand_db``; the float model meets every demand.
+
+        Args:
+            demand_db: The least SNR of the worst output.
+            target: Name of the target whose latency counts, by default the first.
+
+        Raises:
+            UsageError: The front has no such target.
+        """
+        name = self._target_name(target)
+        return min(
+            (member for member in self.members if member.quality is None or member.quality.worst_db >= demand_db),
+            key=lambda member: member.latency[name].ratio,
+        )
+
+    def best_ratio_at(self, demand_db: float, target: str | None = None) -> float:
+        """Lowest latency ratio among members with at least ``demand_db``; 1.0 where only the float model meets it.
+
+        Raises:
+            UsageError: The front has no such target.
+        """
+        member = self.best_member_at(demand_db, target)
+        return 1.0 if member.id == FLOAT_ID else member.latency[self._target_name(target)].ratio
+
+    def best_members(self, target: str | None = None) -> dict[str, Member]:
+        """The fastest member at each of some demands, by the demand in words.
+
+        They are of SNR or, where that is no objective, of the metric that is one.
+
+        Raises:
+            UsageError: The front has no such target.
+        """
+        metric = self.quality_metric
+        if metric is None:
+            return {f"{demand} dB": self.best_member_at(demand, target) for demand in DEMANDS_DB}
+        name = self._target_name(target)
+        found = {}
+        for drop in _DROPS:
+            kept = (member for member in self.members if member.metrics[metric].drop.all.value <= drop)
+            demand = f"{metric} worse by {100 * drop:g} %" if drop else f"{metric} no worse"
+            found[demand] = min(kept, key=lambda member: member.latency[name].ratio)
+        return found
+
+    def _target_name(self, target: str | None) -> str:
+        names = [known.name for known in self.targets]
+        if target is None:
+            return names[0]
+        if target not in names:
+            raise UsageError(f"target '{target}' is not in this front, it has {', '.join(names)}")
+        return target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, 
 from autoquant.api.objectives import objectives_of
 from autoquant.api.spelling import bytes_of, seconds_of
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.front import DEMANDS_DB
 from autoquant.domain.metric import Custom
 from autoquant.domain.mistakes import Location, first_mistake, unknown
 from autoquant.domain.region import N_REGIONS
@@ -24,7 +25,6 @@ from autoquant.errors import AutoquantError, UsageError
 from autoquant.examples import EXAMPLES
 from autoquant.metrics.custom import load
 from autoquant.metrics.grammar import parse_metrics
-from autoquant.report.summary import DEMANDS_DB
 from autoquant.runtime.providers import known
 from autoquant.space.schema import read_space
 

@@ -16,12 +16,12 @@ from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
 from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, failure_sentences
-from autoquant.domain.front import Front, RunRecord
+from autoquant.domain.front import DEMANDS_DB, Front, RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
-from autoquant.report.summary import DEMANDS_DB, JobRow, best_ratio_at
+from autoquant.report.job_report import JobRow
 from autoquant.runtime.environment import describe_environment, differences
 
 __all__ = ["JobOutcome", "run_job"]
@@ -176,7 +176,7 @@ def _failed(rows: Rows, error: str, seconds: float = 0.0, *, is_ended: bool = Fa
 
 
 def _ratios(front: Front, target: str) -> Ratios:
-    return {demand: best_ratio_at(front, demand, target) for demand in DEMANDS_DB}
+    return {demand: front.best_ratio_at(demand, target) for demand in DEMANDS_DB}
 
 
 def _fault(error: Exception, file: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autoquant.errors import OutputError
-from autoquant.report.summary import JobRow, job_summary_markdown
+from autoquant.report.job_report import JobRow, job_summary_markdown
 
 __all__ = ["JobSummary", "read_summary"]
 

@@ -16,7 +16,6 @@ from autoquant.report.ledger import ledger_view, signed_text
 from autoquant.report.plot import plot_of
 from autoquant.report.prices import decibel_prices
 from autoquant.report.summary import (
-    best_members,
     evaluations_sentence,
     headline,
     interval_text,
@@ -95,7 +94,7 @@ def report_html(record: RunRecord) -> str:
         front=front,
         headline=headline(record),
         objectives=objectives_sentence(front),
-        demands=best_members(front),
+        demands=front.best_members(),
         quantized=[member for member in front.members if member.quality is not None],
         ms_digits={target.name: _ms_digits(front, target) for target in front.targets},
         metrics=list(front.members[-1].metrics),

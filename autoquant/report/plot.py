@@ -11,12 +11,7 @@ from autoquant.domain.front import Member, RunRecord
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, Quality
 from autoquant.domain.objective import Goal
 from autoquant.domain.target import Target
-from autoquant.report.summary import (
-    interval_text,
-    quality_metric,
-    ratio_text,
-    schemes_text,
-)
+from autoquant.report.summary import interval_text, ratio_text, schemes_text
 from autoquant.report.texts import LONGEST_LABEL, snr_text
 
 __all__ = ["Plot", "plot_of"]
@@ -88,7 +83,7 @@ class _Axis:
 
 def plot_of(record: RunRecord, target: Target) -> Plot:
     """Of one target: what is upwards is the SNR, or the metric where that is the objective."""
-    metric = quality_metric(record.front)
+    metric = record.front.quality_metric
     axis = _Axis(metric, -1 if metric and record.front.objectives[metric] is Goal.MINIMIZE else 1)
     members = sorted(
         (member for member in record.front.members if axis.of_member(member) is not None),

@@ -1,37 +1,25 @@
-"""What came out, in words: for the terminal, for the head of the report, for nightly jobs."""
+"""What came out, in words: for the terminal and for the head of the report."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.ledger import Foresight
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, LATENCY, SIZE, SNR, Goal
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
-from autoquant.errors import UsageError
 
 __all__ = [
-    "DEMANDS_DB",
-    "JobRow",
-    "best_members",
-    "best_member_at",
-    "best_ratio_at",
     "evaluations_sentence",
     "foresight_sentence",
     "headline",
     "interval_text",
-    "job_summary_markdown",
     "objectives_sentence",
-    "quality_metric",
     "ratio_text",
     "run_sentences",
     "schemes_text",
 ]
-
-DEMANDS_DB = (30, 40, 50)
-"""SNR demands at which fronts are compared."""
 
 _HEADLINE_DEMAND_DB = 40.0
 _DEMANDS = ("min_snr_db", "max_latency_ratio", "max_size_bytes")
@@ -42,92 +30,6 @@ _STATES = {
     State.FAILED: "failed",
 }
 _LEAST_SAVED_S = 0.05
-_DROPS = (0.0, 0.005, 0.01)
-"""Demands of a metric where it takes the place of SNR."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
-    """One model of a nightly job on one target.
-
-    Attributes:
-        model: Its name in the job.
-        target: Its name, like ``cpu-1t``.
-        best_ratio: By demand in dB, 1.0 where only float meets it; None where there is no result.
-        previous: The same of the last run here that has a result and was not cut short by the user; None without one.
-        previous_date: Of that run.
-        n_evaluations: Made in this run.
-        seconds: Wall-clock of the search.
-        error: Why there is no result, one sentence.
-        missed: A sentence for each stated demand that was missed.
-        is_ended: Whether the user ended the search.
-    """
-
-    model: str
-    target: str
-    best_ratio: Mapping[int, float | None]
-    previous: Mapping[int, float | None] | None
-    n_evaluations: int
-    seconds: float
-    error: str | None
-    missed: tuple[str, ...]
-    previous_date: str | None = None
-    is_ended: bool = False
-
-
-def best_member_at(front: Front, demand_db: float, target: str | None = None) -> Member:
-    """Find the fastest member whose SNR is at least ``demand_db``; the float model meets every demand.
-
-    Args:
-        front: With the float model among its members.
-        demand_db: The least SNR of the worst output.
-        target: Name of the target whose latency counts, by default the first.
-
-    Raises:
-        UsageError: The front has no such target.
-    """
-    name = _target_name(front, target)
-    return min(
-        (member for member in front.members if member.quality is None or member.quality.worst_db >= demand_db),
-        key=lambda member: member.latency[name].ratio,
-    )
-
-
-def best_ratio_at(front: Front, demand_db: float, target: str | None = None) -> float:
-    """Lowest latency ratio among members with at least ``demand_db``; 1.0 where only the float model meets it.
-
-    Raises:
-        UsageError: The front has no such target.
-    """
-    member = best_member_at(front, demand_db, target)
-    return 1.0 if member.id == FLOAT_ID else member.latency[_target_name(front, target)].ratio
-
-
-def best_members(front: Front, target: str | None = None) -> dict[str, Member]:
-    """The fastest member at each of some demands, by the demand in words.
-
-    They are of SNR or, where that is no objective, of the metric that is one.
-
-    Raises:
-        UsageError: The front has no such target.
-    """
-    metric = quality_metric(front)
-    if metric is None:
-        return {f"{demand} dB": best_member_at(front, demand, target) for demand in DEMANDS_DB}
-    name = _target_name(front, target)
-    found = {}
-    for drop in _DROPS:
-        kept = (member for member in front.members if member.metrics[metric].drop.all.value <= drop)
-        demand = f"{metric} worse by {100 * drop:g} %" if drop else f"{metric} no worse"
-        found[demand] = min(kept, key=lambda member: member.latency[name].ratio)
-    return found
-
-
-def quality_metric(front: Front) -> str | None:
-    """The metric by which members are good where SNR is no objective, else None."""
-    if SNR in front.objectives:
-        return None
-    return next(name for name in front.objectives if name not in (LATENCY, SIZE))
 
 
 def objectives_sentence(front: Front) -> str:
@@ -152,11 +54,11 @@ def headline(record: RunRecord) -> str:
     drops = record.configuration.get("max_drop")
     if isinstance(drops, Mapping) and drops:
         return _fastest_within(record, fastest, drops)
-    asked, metric = record.configuration.get("min_snr_db"), quality_metric(front)
+    asked, metric = record.configuration.get("min_snr_db"), front.quality_metric
     if metric is not None and asked is None:
         return _fastest(record, fastest, metric)
     demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
-    member = best_member_at(front, demand)
+    member = front.best_member_at(demand)
     start = f"Fastest model that keeps {demand:g} dB"
     if member.id == FLOAT_ID:
         member = fastest
@@ -181,7 +83,7 @@ def run_sentences(record: RunRecord) -> list[str]:
     lines = [
         (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
         for target in record.front.targets
-        for demand, member in best_members(record.front, target.name).items()
+        for demand, member in record.front.best_members(target.name).items()
     ]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
     return [*objectives, *asked, *lines, *_evaluations_lines(record)]
@@ -223,39 +125,6 @@ def schemes_text(assignment: Assignment, n_regions: int) -> str:
         return "float in all regions"
     parts = [f"{scheme} in {n}" for scheme, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     return f"{', '.join(parts)} of {n_regions} region{'' if n_regions == 1 else 's'}"
-
-
-def job_summary_markdown(
-    rows: Sequence[JobRow],
-    *,
-    job: str,
-    date: str,
-    previous_date: str | None = None,
-    job_changed_since: str | None = None,
-    environment_changes: Sequence[str] = (),
-) -> str:
-    """Render ``summary.md`` of a nightly job.
-
-    Args:
-        rows: One per model and target.
-        job: Name of the job.
-        date: Day of this run.
-        previous_date: Day of the latest run that ``JobRow.previous`` comes from.
-        job_changed_since: Day of the latest of these runs whose job file was another one.
-        environment_changes: Why the latest run was measured in another environment, so that no change can be told.
-    """
-    against = _against(rows, previous_date, job_changed_since, environment_changes)
-    table = [_job_row(row, is_comparable=not environment_changes) for row in rows]
-    return "\n".join([*_job_head(rows, job, date, against), *table, *_job_remarks(rows), ""])
-
-
-def _target_name(front: Front, target: str | None) -> str:
-    names = [known.name for known in front.targets]
-    if target is None:
-        return names[0]
-    if target not in names:
-        raise UsageError(f"target '{target}' is not in this front, it has {', '.join(names)}")
-    return target
 
 
 def _ratio_phrase(latency: Latency) -> str:
@@ -315,74 +184,3 @@ def _evaluations_lines(record: RunRecord) -> list[str]:
         lines.append(f"Stopping candidates early saved about {record.seconds_saved:.1f} s.")
     foresight = None if record.ledger is None else record.ledger.foresight
     return lines if foresight is None else [*lines, foresight_sentence(foresight)]
-
-
-def _against(
-    rows: Sequence[JobRow], previous_date: str | None, job_changed_since: str | None, environment_changes: Sequence[str]
-) -> str:
-    if previous_date is None:
-        return ""
-    if environment_changes:
-        changes = _one_line("; ".join(environment_changes))
-        return f"; {previous_date} was measured in another environment ({changes}), so that no change is told"
-    others = [row for row in rows if row.error is None and row.previous_date not in (None, previous_date)]
-    of_others = dict.fromkeys(f", of {_one_line(row.model)} against {row.previous_date}" for row in others)
-    job = "" if job_changed_since is None else f"; the job file has changed since {job_changed_since}"
-    return f"; in brackets the change against {previous_date}{''.join(of_others)}{job}"
-
-
-def _job_head(rows: Sequence[JobRow], job: str, date: str, against: str) -> list[str]:
-    demands = ", ".join(f"{demand}" for demand in DEMANDS_DB[:-1]) + f" and {DEMANDS_DB[-1]} dB"
-    return [
-        f"# {_one_line(job)}, {date}",
-        "",
-        f"{_job_count(rows)} Latency ratio against the float model, lower is better, of the fastest model that keeps "
-        f"{demands} of SNR{against}.",
-        "",
-        f"| model | target | {' | '.join(f'{demand} dB' for demand in DEMANDS_DB)} | evaluations | seconds | result |",
-        f"|:--|:--|{'--:|' * len(DEMANDS_DB)}--:|--:|:--|",
-    ]
-
-
-def _job_count(rows: Sequence[JobRow]) -> str:
-    models = {row.model for row in rows}
-    failed = {row.model for row in rows if row.error is not None}
-    missed = {row.model for row in rows if row.missed} - failed
-    s = "" if len(models) == 1 else "s"
-    return f"{len(models)} model{s}, {len(failed)} failed, {len(missed)} missed a demand."
-
-
-def _job_row(row: JobRow, *, is_comparable: bool) -> str:
-    ratios = [_ratio_cell(row, demand, is_comparable=is_comparable) for demand in DEMANDS_DB]
-    result = "failed" if row.error is not None else "missed" if row.missed else "ok"
-    cells = [_cell(row.model), _cell(row.target), *ratios, str(row.n_evaluations), f"{row.seconds:.0f}", result]
-    return f"| {' | '.join(cells)} |"
-
-
-def _ratio_cell(row: JobRow, demand: int, *, is_comparable: bool) -> str:
-    ratio = row.best_ratio.get(demand)
-    if ratio is None:
-        return "-"
-    if not is_comparable:
-        return f"{ratio:.3f}"
-    before = None if row.previous is None else row.previous.get(demand)
-    if before is None:
-        return f"{ratio:.3f} (new)"
-    change = round(round(ratio, 3) - round(before, 3), 3)
-    return f"{ratio:.3f} ({change:+.3f})" if change else f"{ratio:.3f} (0)"
-
-
-def _job_remarks(rows: Sequence[JobRow]) -> Iterator[str]:
-    failed = [f"- {_one_line(row.model)}: {_one_line(row.error)}" for row in rows if row.error is not None]
-    missed = [f"- {_one_line(row.model)}: {_one_line(sentence)}" for row in rows for sentence in row.missed]
-    for title, lines in (("Failed", failed), ("Missed demands", missed)):
-        if lines:
-            yield from ("", f"## {title}", "", *dict.fromkeys(lines))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _cell(text: str) -> str:
-    return _one_line(text).replace("|", r"\|")

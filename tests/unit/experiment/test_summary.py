@@ -5,7 +5,7 @@ import pytest
 
 from autoquant.errors import OutputError
 from autoquant.experiment.summary import JobSummary, read_summary
-from autoquant.report.summary import JobRow
+from autoquant.report.job_report import JobRow
 
 REPORTS = Path(__file__).parents[3] / "reports"
 

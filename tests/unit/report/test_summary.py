@@ -1,24 +1,17 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from autoquant.domain.front import Front, Member
 from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
-from autoquant.errors import UsageError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.report.summary import (
-    JobRow,
-    best_member_at,
-    best_ratio_at,
     evaluations_sentence,
     foresight_sentence,
     headline,
     interval_text,
-    job_summary_markdown,
     objectives_sentence,
-    quality_metric,
     ratio_text,
     run_sentences,
     schemes_text,
@@ -34,31 +27,8 @@ from tests.records import (
     a_record,
 )
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "job_summary.md"
 TWO_TARGETS = (Target("cpu", 1), Target("cpu", 2))
 FRONT = a_front(a_member("m1", ratio=0.4, snr_db=28.0), a_member("m2", ratio=0.55, snr_db=41.0))
-
-
-@pytest.mark.parametrize(
-    ("demand", "member", "ratio"), [(20, "m1", 0.4), (28, "m1", 0.4), (30, "m2", 0.55), (41.5, "float", 1.0)]
-)
-def test_the_fastest_member_that_keeps_a_demand_is_found(demand: float, member: str, ratio: float) -> None:
-    assert best_member_at(FRONT, demand).id == member
-    assert best_ratio_at(FRONT, demand) == ratio
-
-
-def test_each_target_has_its_own_best_ratio() -> None:
-    member = a_member(targets=TWO_TARGETS)
-    slow_on_two = replace(member, latency={"cpu-1t": a_latency(0.5), "cpu-2t": a_latency(1.2)})
-    front = a_front(slow_on_two, targets=TWO_TARGETS)
-
-    assert best_ratio_at(front, 40, "cpu-1t") == 0.5
-    assert best_ratio_at(front, 40, "cpu-2t") == 1.0
-
-
-def test_an_unknown_target_is_refused() -> None:
-    with pytest.raises(UsageError, match="target 'gpu' is not in this front, it has cpu-1t"):
-        best_ratio_at(FRONT, 30, "gpu")
 
 
 def test_ratios_and_their_intervals_are_rounded_alike() -> None:
@@ -166,64 +136,6 @@ def test_no_evaluations_are_told_as_such() -> None:
     assert evaluations_sentence([]) == "No evaluations."
 
 
-def a_row(model: str = "digits", **changes: object) -> JobRow:
-    row = JobRow(
-        model=model,
-        target="cpu-1t",
-        best_ratio={30: 0.521, 40: 0.609, 50: 1.0},
-        previous={30: 0.551, 40: 0.609, 50: None},
-        n_evaluations=312,
-        seconds=118.4,
-        error=None,
-        missed=(),
-    )
-    return replace(row, **changes)  # type: ignore[arg-type]
-
-
-def test_the_job_summary_is_the_golden_one() -> None:
-    missed = ("At 40 dB the ratio on cpu-1t is 0.609, 0.600 was demanded.",)
-    failed = {"best_ratio": {}, "n_evaluations": 0, "seconds": 2.2, "error": "The file is\nno ONNX model."}
-    rows = [
-        a_row("digits"),
-        a_row("opennsfw", previous=None, missed=missed),
-        a_row("opennsfw", target="cpu-4t"),
-        a_row("slower", best_ratio={30: 0.6, 40: 0.7001, 50: 0.9}, previous={30: 0.55, 40: 0.7, 50: 1.0}),
-        a_row("odd | name", **failed),
-        a_row("odd | name", target="cpu-4t", **failed),
-    ]
-
-    text = job_summary_markdown(rows, job="nightly", date="2026-07-02", previous_date="2026-07-01")
-
-    assert text == GOLDEN.read_text(encoding="utf-8")
-
-
-def test_a_first_job_has_no_changes() -> None:
-    text = job_summary_markdown([a_row(previous=None)], job="nightly", date="2026-07-02")
-
-    assert "change against" not in text
-    assert "| digits | cpu-1t | 0.521 (new) | 0.609 (new) | 1.000 (new) | 312 | 118 | ok |" in text
-    assert "## " not in text
-
-
-def test_a_model_that_is_compared_with_an_older_run_is_named() -> None:
-    older, failed = (a_row(name, previous_date="2026-06-30") for name in ("opennsfw", "broken"))
-    rows = [a_row(previous_date="2026-07-01"), older, replace(failed, error="It is no ONNX model.")]
-
-    text = job_summary_markdown(
-        rows, job="nightly", date="2026-07-02", previous_date="2026-07-01", job_changed_since="2026-06-30"
-    )
-
-    against = "in brackets the change against 2026-07-01, of opennsfw against 2026-06-30"
-    assert f"; {against}; the job file has changed since 2026-06-30.\n" in text
-
-
-def test_a_job_without_models_is_still_a_table() -> None:
-    lines = job_summary_markdown([], job="nightly", date="2026-07-02").splitlines()
-
-    assert lines[2].startswith("0 models, 0 failed, 0 missed a demand.")
-    assert lines[-1].startswith("|:--|")
-
-
 def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
     front = a_front(a_member(snr_db=25.0, ratio=0.4), a_member("m2", snr_db=45.0, ratio=0.6))
     record = a_record(front, configuration={"max_drop": {"top1": 0.005}})
@@ -278,10 +190,8 @@ def test_a_front_of_smaller_models_alone_is_not_called_fast() -> None:
 
 def test_objectives_are_told() -> None:
     assert objectives_sentence(FRONT) == "Objectives: higher snr, lower latency."
-    assert quality_metric(FRONT) is None
     front = of_a_metric(a_member(drops={"top1": 0.0}))
     assert objectives_sentence(front) == "Objectives: higher top1, lower latency, lower size."
-    assert quality_metric(front) == "top1"
 
 
 def test_how_well_evaluations_were_predicted_is_told_last() -> None:
