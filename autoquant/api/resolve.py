@@ -292,16 +292,14 @@ class _Resolution:
         return [*notes, f"measured: {_measured(member)}", *self._missed(member)]
 
     def _missed(self, member: Member) -> list[str]:
-        snr_db = math.inf if member.quality is None else member.quality.worst_db
         ratio = max(latency.ratio for latency in member.latency.values())
-        missed = [f"{snr_db:.2f} dB, not {self.min_snr_db:g}"] if snr_db < self.min_snr_db else []
+        missed = [f"{member.worst_db:.2f} dB, not {self.min_snr_db:g}"] if member.worst_db < self.min_snr_db else []
         if self.max_latency_ratio is not None and ratio > self.max_latency_ratio:
             missed.append(f"a ratio of {ratio:.3f}, not {self.max_latency_ratio:g}")
         return [f"the demand is missed: {' and '.join(missed)}; demand a bit more to have more room"] if missed else []
 
 
 def _measured(member: Member) -> str:
-    snr_db = math.inf if member.quality is None else member.quality.worst_db
     search = member.snr_search
     known = (
         ""
@@ -312,7 +310,7 @@ def _measured(member: Member) -> str:
         f"{found.ratio:.3f} ({found.ratio_low:.3f} to {found.ratio_high:.3f}) on {name}"
         for name, found in member.latency.items()
     )
-    return f"{snr_db:.1f} dB{known}, ratio {ratios}"
+    return f"{member.worst_db:.1f} dB{known}, ratio {ratios}"
 
 
 def _ratio(value: float, error: float) -> str:

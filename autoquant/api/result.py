@@ -122,4 +122,4 @@ def _most_accurate(front: Front, ratio: float, target: str) -> Member:
     quick = [m for m in front.members if m.id != FLOAT_ID and m.latency[target].ratio <= ratio and m.quality]
     if not quick:
         return next(m for m in front.members if m.id == FLOAT_ID)
-    return max(quick, key=lambda m: m.quality.worst_db if m.quality else float("inf"))
+    return max(quick, key=lambda m: m.worst_db)

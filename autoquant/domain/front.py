@@ -1,5 +1,6 @@
 """What a search delivers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -55,6 +56,11 @@ class Member:
     snr_held_out: SnrInterval | None = None
     metrics: Mapping[str, MemberMetric] = field(default_factory=dict)
 
+    @property
+    def worst_db(self) -> float:
+        """SNR of the worst output; ``inf`` for the float model."""
+        return math.inf if self.quality is None else self.quality.worst_db
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
@@ -93,7 +99,7 @@ class Front:
         """
         name = self._target_name(target)
         return min(
-            (member for member in self.members if member.quality is None or member.quality.worst_db >= demand_db),
+            (member for member in self.members if member.worst_db >= demand_db),
             key=lambda member: member.latency[name].ratio,
         )
 

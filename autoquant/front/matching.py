@@ -1,7 +1,5 @@
 """Whether one front gives what another one gave."""
 
-import math
-
 from autoquant.domain.front import Front, Member
 from autoquant.domain.objective import LATENCY, SIZE, SNR
 
@@ -31,10 +29,6 @@ def _keeps(new: Member, old: Member, objective: str) -> bool:
     if objective == SIZE:
         return new.size_bytes <= old.size_bytes
     if objective == SNR:
-        return _worst_db(new) >= _worst_db(old) - _EQUAL_DB
+        return new.worst_db >= old.worst_db - _EQUAL_DB
     known = objective in new.metrics and objective in old.metrics
     return not known or new.metrics[objective].drop.all.value <= old.metrics[objective].drop.all.value
-
-
-def _worst_db(member: Member) -> float:
-    return math.inf if member.quality is None else member.quality.worst_db

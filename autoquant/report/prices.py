@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from autoquant.domain.front import Front, Member
+from autoquant.domain.front import Front
 
 __all__ = ["DecibelPrice", "decibel_prices"]
 
@@ -34,12 +34,8 @@ def decibel_prices(front: Front) -> Mapping[str, DecibelPrice]:
     ordered = sorted(front.members, key=lambda member: member.latency[target].ratio)
     prices = {}
     for faster, slower in pairwise(ordered):
-        gained_db = _snr_db(slower) - _snr_db(faster)
+        gained_db = slower.worst_db - faster.worst_db
         if math.isfinite(gained_db) and gained_db > 0:
             paid_us = float_us * (slower.latency[target].ratio - faster.latency[target].ratio)
             prices[slower.id] = DecibelPrice(paid_us / gained_db, faster.id)
     return prices
-
-
-def _snr_db(member: Member) -> float:
-    return math.inf if member.quality is None else member.quality.worst_db

@@ -39,7 +39,7 @@ def front_table(front: Front) -> "pd.DataFrame":
         {
             "id": member.id,
             "path": member.path,
-            "snr_db": _member_snr(member),
+            "snr_db": member.worst_db,
             **_snr_cells(member),
             **_metric_cells(member.metrics),
             **_cells(names, member.latency.get, _MEMBER_LATENCY),
@@ -68,7 +68,7 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
     rows = []
     for member in front.members:
         latency, quality = member.latency[target], member.quality
-        row = [member.id, f"{_member_snr(member):.1f}"]
+        row = [member.id, f"{member.worst_db:.1f}"]
         row += [f"{member.snr_held_out.worst_db:.1f}" if member.snr_held_out else ""] * has_held_out
         if name is not None:
             row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
@@ -145,10 +145,6 @@ def ledger_table(ledger: Ledger) -> "pd.DataFrame":
         for cost in ledger.borders
     ]
     return _table([*regions, *borders])
-
-
-def _member_snr(member: Member) -> float:
-    return math.inf if member.quality is None else member.quality.worst_db
 
 
 def _snr_cells(member: Member) -> dict[str, float]:

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,10 @@ FRONT = a_front(a_member("m1", ratio=0.4, snr_db=28.0), a_member("m2", ratio=0.5
 def test_the_fastest_member_that_keeps_a_demand_is_found(demand: float, member: str, ratio: float) -> None:
     assert FRONT.best_member_at(demand).id == member
     assert FRONT.best_ratio_at(demand) == ratio
+
+
+def test_the_float_model_keeps_every_snr() -> None:
+    assert [member.worst_db for member in FRONT.members] == [28.0, 41.0, math.inf]
 
 
 def test_each_target_has_its_own_best_ratio() -> None:
