@@ -3,9 +3,7 @@
 import importlib
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -17,6 +15,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.mistakes import did_you_mean
 from autoquant.domain.reason import one_line
 from autoquant.errors import DataError
+from autoquant.runtime.modules import importable
 
 __all__ = [
     "Arrays",
@@ -186,7 +185,7 @@ def _owned(value: object, where: str) -> Array:
 
 
 def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
-    with _importable(Path.cwd()):
+    with importable(Path.cwd()):
         try:
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
@@ -197,12 +196,3 @@ def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
             raise
         except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise DataError(f"{where}: it raised {type(error).__name__}, put it right: {one_line(error)}") from error
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))

@@ -16,9 +16,8 @@ processes too, so its import should only define.
 
 import importlib
 import numbers
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +29,7 @@ from autoquant.domain.metric import Custom, Metric
 from autoquant.domain.mistakes import did_you_mean
 from autoquant.domain.reason import one_line
 from autoquant.errors import MetricError
+from autoquant.runtime.modules import importable
 
 __all__ = ["FLOAT_PREFIX", "Labels", "MetricFunction", "OutputsByName", "call", "load"]
 
@@ -48,7 +48,7 @@ def load(metric: Metric, source: Custom) -> MetricFunction:
     Raises:
         MetricError: The module cannot be imported or has no such function.
     """
-    with _importable(Path.cwd()):
+    with importable(Path.cwd()):
         try:
             module = importlib.import_module(source.module)
         except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -73,7 +73,7 @@ def call(
     """
     where = f"metric '{metric.name}': {metric.source}"
     try:
-        with _importable(Path.cwd()):
+        with importable(Path.cwd()):
             value = function(outputs, feeds, labels)
     except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise MetricError(f"{where} raised on {len(outputs)} samples, put it right ({_reason(error)})") from error
@@ -111,15 +111,6 @@ def _shape(value: object) -> str:
 
 def _functions(module: ModuleType) -> list[str]:
     return [name for name, value in vars(module).items() if callable(value)]
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
 
 
 def _reason(error: BaseException) -> str:

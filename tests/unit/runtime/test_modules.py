@@ -1,0 +1,25 @@
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoquant.runtime.modules import importable
+
+
+def test_modules_of_a_folder_are_imported_inside_alone(tmp_path: Path) -> None:
+    for name in ("first_of_a_user", "second_of_a_user"):
+        (tmp_path / f"{name}.py").write_text("ANSWER = 42\n", encoding="utf-8")
+    before = list(sys.path)
+    with importable(tmp_path):
+        assert importlib.import_module("first_of_a_user").ANSWER == 42
+    assert sys.path == before
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("second_of_a_user")
+
+
+def test_a_folder_is_forgotten_after_an_error_too(tmp_path: Path) -> None:
+    before = list(sys.path)
+    with pytest.raises(ValueError, match="of the user"), importable(tmp_path):
+        raise ValueError("of the user")
+    assert sys.path == before
