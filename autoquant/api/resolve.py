@@ -24,6 +24,7 @@ from autoquant.calibration.sources import DataSource, is_missing
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
+from autoquant.domain.share import Z_95
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.metrics.grammar import parse_metrics
@@ -35,7 +36,6 @@ __all__ = ["resolve"]
 
 _SOLVE_S, _SOLVE_SHARE = 20.0, 0.25
 """For solving, and the share of the budget."""
-_TWO_SIDED_95 = 1.96
 _MOST_ATTEMPTS = 4
 """Predictions that are measured at most, as long as they miss the demand."""
 
@@ -249,7 +249,7 @@ class _Resolution:
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
             raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; demand less")
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])
-        low = found.ratios[worst] - _TWO_SIDED_95 * found.ratio_errors[worst]
+        low = found.ratios[worst] - Z_95 * found.ratio_errors[worst]
         if self.max_latency_ratio is not None and low > self.max_latency_ratio:
             raise UsageError(
                 f"{self.source}: what is predicted to keep {min_snr_db:g} dB takes"
@@ -319,7 +319,7 @@ def _ratio(value: float, error: float) -> str:
 
 def _interval(value: float, error: float, n_digits: int) -> str:
     """With its 95 % interval."""
-    low, high = value - _TWO_SIDED_95 * error, value + _TWO_SIDED_95 * error
+    low, high = value - Z_95 * error, value + Z_95 * error
     return f"{value:.{n_digits}f} ({low:.{n_digits}f} to {high:.{n_digits}f})"
 
 

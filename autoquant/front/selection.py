@@ -10,6 +10,7 @@ import numpy.typing as npt
 from autoquant.domain.measurement import Believed, Evaluation, Measurement, State
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing, standing_of
+from autoquant.domain.share import Z_95
 from autoquant.front.coverage import Demands, covering
 from autoquant.front.dominance import layers
 
@@ -29,7 +30,6 @@ _SNR_ERROR_DB = 1.0
 _USUAL_SHARE = 0.75
 """Of all candidates: the others may have drops that nobody asks for."""
 _MOST_COMPARED = 500
-_Z95 = 1.96
 Floats = npt.NDArray[np.float64]
 _Candidate = tuple[Evaluation, Standing]
 
@@ -140,7 +140,7 @@ def _errors(standing: Standing, objectives: Objectives, bounds: Bounds) -> list[
     return [
         *([math.hypot(common_db, standing.quality.error_db)] if objectives.has_snr else []),
         *(0.0 for _ in objectives.metrics),
-        *((latency.ratio_high - latency.ratio_low) / (2 * _Z95) for latency in standing.latency.values()),
+        *((latency.ratio_high - latency.ratio_low) / (2 * Z_95) for latency in standing.latency.values()),
         *([0.0] if objectives.has_size else []),
     ]
 

@@ -28,6 +28,7 @@ from autoquant.domain.objective import (
 from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT
+from autoquant.domain.share import Z_95
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import OutputError, SamplerError, UsageError
 from autoquant.study.sampler import SAMPLER_ATTRIBUTES, StructureSampler
@@ -268,7 +269,7 @@ def _attributes(outcome: Measurement | Failure) -> dict[str, object]:
         "ratios": [latency.ratio for latency in outcome.latency.values()],
         "snr_error_db": outcome.quality.error_db,
         "snr_by_output": [clamped_db(snr) for snr in outcome.quality.per_output.values()],
-        "ratio_error": [(found.ratio_high - found.ratio_low) / 3.92 for found in outcome.latency.values()],
+        "ratio_error": [(found.ratio_high - found.ratio_low) / (2 * Z_95) for found in outcome.latency.values()],
         "digest": outcome.digest,
         "effective": dict(outcome.effective),
         "size_bytes": outcome.size_bytes,

@@ -6,6 +6,7 @@ from optuna.samplers import RandomSampler
 
 from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement, Quality, State, Trial
 from autoquant.domain.region import RegionId
+from autoquant.domain.share import Z_95
 from autoquant.domain.space import SearchSpace
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.landscape import Landscape
@@ -186,5 +187,5 @@ def test_a_measurement_counts_once(tmp_path: Path) -> None:
     codes = layout.encode(dict.fromkeys(map(str, layout.regions), "b"))
     surrogate, _ = believe(layout, observe(layout, study.told), None)
     with_it = surrogate.predict(codes[None]).ratio_errors[0, 0]
-    twice = 1 / np.sqrt(with_it**-2 + (half_width / 1.96) ** -2)
+    twice = 1 / np.sqrt(with_it**-2 + (half_width / Z_95) ** -2)
     assert found.ratio_errors[0] > 1.05 * twice

@@ -10,6 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autoquant.domain.measurement import Evaluation, Measurement, Quality, State
+from autoquant.domain.share import Z_95
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import UsageError
 from autoquant.study.observed import Reader, effective, is_measured, observe
@@ -265,7 +266,7 @@ def test_a_study_says_what_ran_and_what_was_measured_while_it_runs_and_when_it_i
         assert found.codes.tolist() == [[0, 2, 2]]
         assert found.snr_db.tolist() == [[50, 30]]
         assert found.ratios.tolist() == [[0.7, 0.9]]
-        assert found.errors == pytest.approx(np.array([[half_width, 2 * half_width]]) / 1.96)
+        assert found.errors == pytest.approx(np.array([[half_width, 2 * half_width]]) / Z_95)
 
 
 def test_what_an_untimed_trial_has_for_a_ratio_is_none() -> None:
