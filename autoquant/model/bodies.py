@@ -7,6 +7,7 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.rewrite import Model, constants_as_initializers, infer_shapes
+from autoquant.model.subgraphs import bodies_of, graphs_of, named_bodies_of
 
 __all__ = ["body_graphs", "n_body_nodes"]
 
@@ -19,7 +20,7 @@ def body_graphs(graph: Graph, node: Node) -> Iterator[tuple[str, Graph]]:
     Constants of the graphs around it that a body reads are its constants too, as they are for onnxruntime; all else
     that it reads from there are inputs, behind its own. Constant nodes are initializers, types are inferred.
     """
-    for name, body in _bodies(graph.model.graph.node[node.index]):
+    for name, body in named_bodies_of(graph.model.graph.node[node.index]):
         captured = sorted(map(TensorName, _captured(body)))
         model = infer_shapes(constants_as_initializers(_closed(body, graph, captured)))
         yield name, Graph(model, {tensor: graph.constants[tensor] for tensor in captured if graph.is_constant(tensor)})
@@ -27,15 +28,8 @@ def body_graphs(graph: Graph, node: Node) -> Iterator[tuple[str, Graph]]:
 
 def n_body_nodes(graph: Graph, node: Node) -> int:
     """Nodes inside the bodies of a node, at any depth."""
-    return _n_nodes(graph.model.graph.node[node.index])
-
-
-def _bodies(proto: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    return ((attribute.name, attribute.g) for attribute in proto.attribute if attribute.HasField("g"))
-
-
-def _n_nodes(proto: onnx.NodeProto) -> int:
-    return sum(len(body.node) + sum(map(_n_nodes, body.node)) for _, body in _bodies(proto))
+    bodies = bodies_of(graph.model.graph.node[node.index])
+    return sum(len(inner.node) for body in bodies for inner in graphs_of(body))
 
 
 def _closed(body: onnx.GraphProto, around: Graph, captured: Iterable[TensorName]) -> Model:
@@ -70,6 +64,6 @@ def _captured(graph: onnx.GraphProto) -> set[str]:
     own |= {name for node in graph.node for name in node.output}
     read = {value.name for value in graph.output} | {name for node in graph.node for name in node.input if name}
     for node in graph.node:
-        for _, body in _bodies(node):
+        for body in bodies_of(node):
             read |= _captured(body)
     return read - own

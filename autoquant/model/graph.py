@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.model.sizes import size_tensors
+from autoquant.model.subgraphs import bodies_of
 
 __all__ = ["Graph", "Node", "subgraph_reads"]
 
@@ -112,7 +113,7 @@ class Graph:
     @cached_property
     def has_bodies(self) -> bool:
         """Whether there are If, Loop or Scan."""
-        return any(attribute.HasField("g") for node in self.model.graph.node for attribute in node.attribute)
+        return any(True for node in self.model.graph.node for _ in bodies_of(node))
 
     @cached_property
     def float_tensors(self) -> frozenset[TensorName]:
@@ -204,7 +205,7 @@ def _consumers(nodes: tuple[Node, ...]) -> dict[TensorName, tuple[Node, ...]]:
 
 def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
     """What the bodies of If, Loop and Scan read, names of their own among it."""
-    for graph in _bodies(proto):
+    for graph in bodies_of(proto):
         yield from (value.name for value in graph.output)
         for node in graph.node:
             yield from filter(None, node.input)
@@ -217,7 +218,7 @@ def _draws(proto: onnx.NodeProto) -> bool:
 
 
 def _nodes_in_bodies(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    for graph in _bodies(proto):
+    for graph in bodies_of(proto):
         for node in graph.node:
             yield node
             yield from _nodes_in_bodies(node)
@@ -225,17 +226,12 @@ def _nodes_in_bodies(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
 
 def _names_in_bodies(proto: onnx.NodeProto) -> Iterator[str]:
     yield from subgraph_reads(proto)
-    for graph in _bodies(proto):
+    for graph in bodies_of(proto):
         yield from (value.name for value in graph.input)
         yield from (tensor.name for tensor in graph.initializer)
         for node in graph.node:
             yield from node.output
             yield from _names_in_bodies(node)
-
-
-def _bodies(proto: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in proto.attribute:
-        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def _type_of(value: onnx.ValueInfoProto) -> tuple[int, tuple[int | None, ...] | None]:

@@ -15,8 +15,10 @@ from onnx.external_data_helper import uses_external_data
 from autoquant.domain.feed import InputSignature
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, ModelError, OutputError
+from autoquant.model.subgraphs import bodies_of
 
 __all__ = [
+    "INITIALIZERS_ARE_NO_INPUTS",
     "files_of",
     "input_signatures",
     "inputs_with_default",
@@ -31,6 +33,8 @@ __all__ = [
     "size_bytes_of",
 ]
 
+INITIALIZERS_ARE_NO_INPUTS = 4
+"""Version of the IR from which on initializers need not be listed as inputs."""
 _QUANTIZED_OPS = re.compile(
     r"(Dynamic)?QuantizeLinear|DequantizeLinear|QLinear\w+|QGemm|QAttention|(MatMul|Conv)Integer\w*"
     r"|DynamicQuantize\w+|MatMulNBits"
@@ -44,8 +48,6 @@ _PACKED_BITS = {
 _UNSIZED = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
 _LARGEST_BYTES = 2**31
 """What protobuf can hold, and every candidate is one message."""
-_INITIALIZERS_ARE_NO_INPUTS = 4
-"""Version of the IR from which on initializers need not be listed as inputs."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -168,7 +170,7 @@ def input_signatures(model: onnx.ModelProto) -> tuple[InputSignature, ...]:
 
 def inputs_with_default(model: onnx.ModelProto) -> tuple[str, ...]:
     """Inputs that may be left out, as there are initializers for them; in older files all initializers are inputs."""
-    if model.ir_version < _INITIALIZERS_ARE_NO_INPUTS:
+    if model.ir_version < INITIALIZERS_ARE_NO_INPUTS:
         return ()
     constants = {t.name for t in model.graph.initializer}
     return tuple(value.name for value in model.graph.input if value.name in constants)
@@ -240,8 +242,8 @@ def _parts(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionPr
     while parts:
         part = parts.pop(0)
         yield part
-        for attribute in (a for node in part.node for a in node.attribute):
-            parts += [attribute.g] if attribute.HasField("g") else attribute.graphs
+        for node in part.node:
+            parts += bodies_of(node)
 
 
 def size_bytes_of(path: Path) -> int:

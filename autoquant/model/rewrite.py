@@ -3,7 +3,7 @@
 Each leaves its argument untouched. Most give it back where there is nothing to do: weights take long to be copied.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -14,7 +14,9 @@ from onnx import helper, inliner, numpy_helper, shape_inference, version_convert
 
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
+from autoquant.model.io import INITIALIZERS_ARE_NO_INPUTS
 from autoquant.model.optimized import SUFFIX
+from autoquant.model.subgraphs import graphs_of
 
 __all__ = [
     "Model",
@@ -44,8 +46,6 @@ Model = onnx.ModelProto
 _LARGE_BYTES = 4096
 _RESIZE_HAS_MODES = 11
 """Opset from which on Resize says how it finds positions and rounds them."""
-_CONSTANTS_ARE_NO_INPUTS = 4
-"""Version of the IR from which on initializers need not be listed as inputs."""
 
 
 def _copy(model: Model) -> Model:
@@ -101,7 +101,7 @@ def _resize_as_before(model: Model) -> None:
 
     https://github.com/onnx/onnx/issues/8480. Where it shrinks, onnxruntime rounded positions up.
     """
-    graphs = list(_graphs(model.graph))
+    graphs = list(graphs_of(model.graph))
     constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
     for node in (node for graph in graphs for node in graph.node):
         tensor = _constant_of(node) if node.op_type == "Constant" else None
@@ -169,10 +169,10 @@ def _with_imports_of_functions(model: Model) -> Model:
 def drop_initializer_inputs(model: Model) -> Model:
     """Initializers that are also listed as inputs become plain constants, for which the IR must have version 4."""
     constants = {t.name for t in model.graph.initializer}
-    if model.ir_version >= _CONSTANTS_ARE_NO_INPUTS and not any(v.name in constants for v in model.graph.input):
+    if model.ir_version >= INITIALIZERS_ARE_NO_INPUTS and not any(v.name in constants for v in model.graph.input):
         return model
     copy = _copy(model)
-    copy.ir_version = max(copy.ir_version, _CONSTANTS_ARE_NO_INPUTS)
+    copy.ir_version = max(copy.ir_version, INITIALIZERS_ARE_NO_INPUTS)
     kept = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]
     copy.graph.input.extend(kept)
@@ -181,10 +181,10 @@ def drop_initializer_inputs(model: Model) -> Model:
 
 def densify(model: Model) -> Model:
     """Sparse initializers written out, those of bodies too."""
-    if not any(graph.sparse_initializer for graph in _graphs(model.graph)):
+    if not any(graph.sparse_initializer for graph in graphs_of(model.graph)):
         return model
     copy = _copy(model)
-    for graph in _graphs(copy.graph):
+    for graph in graphs_of(copy.graph):
         graph.initializer.extend(map(_dense, graph.sparse_initializer))
         del graph.sparse_initializer[:]
     return copy
@@ -267,11 +267,11 @@ def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Map
 
 def open_dimensions(model: Model) -> Model:
     """Negative sizes, as which some exporters write dynamic ones, taken away."""
-    values = (v for graph in _graphs(model.graph) for v in (*graph.input, *graph.value_info, *graph.output))
+    values = (v for graph in graphs_of(model.graph) for v in (*graph.input, *graph.value_info, *graph.output))
     if all(dim.dim_value >= 0 for value in values for dim in value.type.tensor_type.shape.dim):
         return model
     copy = _copy(model)
-    for graph in _graphs(copy.graph):
+    for graph in graphs_of(copy.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_value < 0:
@@ -281,7 +281,7 @@ def open_dimensions(model: Model) -> Model:
 
 def drop_unused_domains(model: Model) -> Model:
     """Imports only of domains that a node here, in a body or in a function belongs to, and of ONNX's own."""
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    nodes = [node for graph in graphs_of(model.graph) for node in graph.node]
     used = {"", "ai.onnx", *(node.domain for node in nodes)}
     for function in model.functions:
         used |= {imported.domain for imported in function.opset_import}
@@ -303,12 +303,12 @@ def infer_shapes(model: Model) -> Model:
 
 def has_named_nodes(model: Model) -> bool:
     """Whether every node has a name that is unique in its graph."""
-    return all(_is_named(graph) for graph in _graphs(model.graph))
+    return all(_is_named(graph) for graph in graphs_of(model.graph))
 
 
 def has_repeated_names(model: Model) -> bool:
     """Whether two nodes of one graph have one name."""
-    named = ([node.name for node in graph.node if node.name] for graph in _graphs(model.graph))
+    named = ([node.name for node in graph.node if node.name] for graph in graphs_of(model.graph))
     return any(len(set(names)) < len(names) for names in named)
 
 
@@ -318,19 +318,14 @@ def name_nodes(model: Model) -> Model:
     Where a node has none it is called as its first output, which stays whatever a quantizer puts around it; in bodies
     after its operator.
     """
-    if has_named_nodes(model) and not any(SUFFIX.search(n.name) for graph in _graphs(model.graph) for n in graph.node):
+    if has_named_nodes(model) and not any(
+        SUFFIX.search(n.name) for graph in graphs_of(model.graph) for n in graph.node
+    ):
         return model
     copy = _copy(model)
-    for graph in _graphs(copy.graph):
+    for graph in graphs_of(copy.graph):
         _name(graph, by_output=graph is copy.graph)
     return copy
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and the bodies inside it, at any depth."""
-    yield graph
-    for attribute in (a for node in graph.node for a in node.attribute if a.HasField("g")):
-        yield from _graphs(attribute.g)
 
 
 def _is_named(graph: onnx.GraphProto) -> bool:

@@ -11,6 +11,7 @@ from onnx import helper
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.model.graph import subgraph_reads
 from autoquant.model.rewrite import Model
+from autoquant.model.subgraphs import bodies_of
 
 __all__ = ["Segment", "segments"]
 
@@ -117,8 +118,7 @@ def _stops(nodes: Sequence[onnx.NodeProto], ends: AbstractSet[str], last: Mappin
 def _writes_sequences(node: onnx.NodeProto, sequences: AbstractSet[str]) -> bool:
     if node.op_type in _SEQUENCES or (node.op_type == "Identity" and node.input[0] in sequences):
         return True
-    bodies = [body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)]
-    outputs = [value.type for body in bodies for value in body.output]
+    outputs = [value.type for body in bodies_of(node) for value in body.output]
     return any(kind.HasField("sequence_type") or kind.HasField("optional_type") for kind in outputs)
 
 

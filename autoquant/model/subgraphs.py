@@ -1,0 +1,26 @@
+"""Graphs inside of graphs: the bodies of If, Loop and Scan."""
+
+from collections.abc import Iterator
+
+import onnx
+
+__all__ = ["bodies_of", "graphs_of", "named_bodies_of"]
+
+
+def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """The bodies of a node, not what is inside them, with the names of the attributes that they are in."""
+    for attribute in node.attribute:
+        for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            yield attribute.name, body
+
+
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The bodies of a node, not what is inside them."""
+    return (body for _, body in named_bodies_of(node))
+
+
+def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and the bodies inside it, at any depth."""
+    yield graph
+    for body in (body for node in graph.node for body in bodies_of(node)):
+        yield from graphs_of(body)
