@@ -26,10 +26,11 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.scheme import RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.target import Target
+from autoquant.model.copies import to_bytes
 from autoquant.model.graph import Graph
 from autoquant.model.ops import is_linear
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.runtime.session import Session, open_session, ort_values
 from experiments.believe.document import markdown, new_part, read_document, write_part

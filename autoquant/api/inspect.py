@@ -14,20 +14,12 @@ from autoquant.errors import ModelError, TargetError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
 from autoquant.measurement.saturation import is_saturating
+from autoquant.model.copies import Model, from_bytes, to_bytes
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
+from autoquant.model.names import has_named_nodes, has_repeated_names, name_nodes
 from autoquant.model.optimized import RENAMED, read_optimized_nodes
-from autoquant.model.rewrite import (
-    Model,
-    constants_as_initializers,
-    from_bytes,
-    has_named_nodes,
-    has_repeated_names,
-    infer_shapes,
-    inline_functions,
-    name_nodes,
-    to_bytes,
-)
+from autoquant.model.rewrite import constants_as_initializers, infer_shapes, inline_functions
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.session import CompiledError, open_session
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.target import Target
-from autoquant.model.rewrite import Model, to_bytes, with_outputs
+from autoquant.model.copies import Model, to_bytes
+from autoquant.model.rewrite import with_outputs
 from autoquant.model.segments import Segment, segments
 from autoquant.runtime.session import open_session
 

@@ -14,12 +14,13 @@ from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
+from autoquant.model.copies import Model, from_bytes, opset_of, to_bytes
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.io import inputs_with_default, load_model, model_digest, output_dtypes, sha256_of
+from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
-    Model,
     constants_as_initializers,
     convert_opset,
     densify,
@@ -28,13 +29,9 @@ from autoquant.model.rewrite import (
     drop_unused_domains,
     free_dimensions,
     freeze,
-    from_bytes,
     infer_shapes,
     inline_functions,
-    name_nodes,
     open_dimensions,
-    opset_of,
-    to_bytes,
     with_outputs,
     with_types,
 )

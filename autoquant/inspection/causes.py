@@ -18,8 +18,8 @@ from autoquant.inspection.written import (
     output_quantizations,
     quantization_of,
 )
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.rewrite import opset_of
 
 __all__ = ["UNKNOWN", "causes_of", "has_kernel"]
 

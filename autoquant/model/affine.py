@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 
@@ -239,8 +240,7 @@ def with_nodes(
     """
     if not replaced:
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_of(model)
     del copy.graph.node[:]
     for i, proto in enumerate(model.graph.node):
         copy.graph.node.extend(replaced.get(i, (proto,)))

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
-from autoquant.model.rewrite import Model, constants_as_initializers, infer_shapes
+from autoquant.model.rewrite import constants_as_initializers, infer_shapes
 from autoquant.model.subgraphs import bodies_of, graphs_of, named_bodies_of
 
 __all__ = ["body_graphs", "n_body_nodes"]

@@ -10,6 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph
 from autoquant.model.io import load_any
 
@@ -33,8 +34,7 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
         ModelError: A file cannot be read.
     """
     quantized, graph = Graph(load_any(Path(member))), Graph(load_any(Path(prepared)))
-    found = onnx.ModelProto()
-    found.CopyFrom(graph.model)
+    found = copy_of(graph.model)
     others = {(node.name, node.op_type): node for node in quantized.nodes}
     values: dict[TensorName, npt.NDArray[np.generic]] = {}
     changed: set[tuple[int, int]] = set()

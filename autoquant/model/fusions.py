@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import with_nodes
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.rewrite import opset_of
 
 __all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
 

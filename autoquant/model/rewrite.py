@@ -3,23 +3,21 @@
 Each leaves its argument untouched. Most give it back where there is nothing to do: weights take long to be copied.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from google.protobuf.message import EncodeError, Message
 from onnx import helper, inliner, numpy_helper, shape_inference, version_converter
 
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
+from autoquant.model.copies import Model, copy_of, opset_of, without_weights
 from autoquant.model.io import INITIALIZERS_ARE_NO_INPUTS
-from autoquant.model.optimized import SUFFIX
 from autoquant.model.subgraphs import graphs_of
 
 __all__ = [
-    "Model",
     "constants_as_initializers",
     "convert_opset",
     "densify",
@@ -28,54 +26,16 @@ __all__ = [
     "drop_unused_domains",
     "free_dimensions",
     "freeze",
-    "from_bytes",
-    "has_named_nodes",
-    "has_repeated_names",
     "infer_shapes",
     "inline_functions",
-    "name_nodes",
     "open_dimensions",
-    "opset_of",
-    "to_bytes",
     "with_constants",
     "with_outputs",
     "with_types",
 ]
 
-Model = onnx.ModelProto
-_LARGE_BYTES = 4096
 _RESIZE_HAS_MODES = 11
 """Opset from which on Resize says how it finds positions and rounds them."""
-
-
-def _copy(model: Model) -> Model:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
-def to_bytes(model: Model) -> bytes:
-    """Serialized.
-
-    Raises:
-        ModelError: It is larger than protobuf's 2 GiB.
-    """
-    try:
-        return model.SerializeToString()
-    except (ValueError, EncodeError, onnx.checker.ValidationError) as error:  # by version of protobuf
-        raise ModelError(
-            "the model is larger than the 2 GiB that protobuf can hold; models of that size are not supported"
-        ) from error
-
-
-def from_bytes(data: bytes) -> Model:
-    """The inverse of ``to_bytes``."""
-    return onnx.load_from_string(data)
-
-
-def opset_of(model: Model) -> int:
-    """Version of ONNX's own operators."""
-    return next((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
 def convert_opset(model: Model, version: int) -> Model:
@@ -88,7 +48,7 @@ def convert_opset(model: Model, version: int) -> Model:
         name = model.functions[0].name
         raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
     try:
-        converted = _without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
+        converted = without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
         raise ModelError(f"conversion to opset {version} fails: {one_line(error)}") from error
     if opset_of(model) < _RESIZE_HAS_MODES <= version:
@@ -115,49 +75,21 @@ def _resize_as_before(model: Model) -> None:
             node.attribute.append(helper.make_attribute(name, modes[name]))
 
 
-def _without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
-    """A rewrite that doesn't look at weights, which are most of what it would copy."""
-    skeleton, weights = onnx.ModelProto(), dict[str, bytes]()
-    _copy_fields(model, skeleton, "graph")
-    _copy_fields(model.graph, skeleton.graph, "initializer")
-    for tensor in model.graph.initializer:
-        data = tensor.raw_data
-        if len(data) > _LARGE_BYTES:
-            weights[tensor.name] = data
-        _copy_fields(tensor, skeleton.graph.initializer.add(), *(["raw_data"] if len(data) > _LARGE_BYTES else []))
-    rewritten = rewrite(skeleton)
-    for tensor in rewritten.graph.initializer:
-        if tensor.name in weights:
-            tensor.raw_data = weights[tensor.name]
-    return rewritten
-
-
-def _copy_fields(source: Message, target: Message, *without: str) -> None:
-    """Copy all fields of a message but some."""
-    for field, value in source.ListFields():
-        if field.name in without:
-            continue
-        if hasattr(value, "MergeFrom"):  # a message, or many values
-            getattr(target, field.name).MergeFrom(value)
-        else:
-            setattr(target, field.name, value)
-
-
 def inline_functions(model: Model) -> Model:
     """Functions of the model in place of their calls; those that ONNX cannot convert to the model's opset stay."""
     if not model.functions:
         return model
     typed = infer_shapes(_with_imports_of_functions(model))
     with suppress(Exception):  # raised from C++, also where a type is unknown that only the conversion needs
-        return _without_weights(typed, lambda skeleton: inliner.inline_local_functions(skeleton, convert_version=True))
+        return without_weights(typed, lambda skeleton: inliner.inline_local_functions(skeleton, convert_version=True))
     with suppress(Exception):
-        return _without_weights(typed, inliner.inline_local_functions)
+        return without_weights(typed, inliner.inline_local_functions)
     return model
 
 
 def _with_imports_of_functions(model: Model) -> Model:
     """With the domains that only functions import, whose nodes become the model's."""
-    copy = _copy(model)
+    copy = copy_of(model)
     known = {imported.domain for imported in model.opset_import}
     for imported in (imported for function in model.functions for imported in function.opset_import):
         if imported.domain not in known:
@@ -171,7 +103,7 @@ def drop_initializer_inputs(model: Model) -> Model:
     constants = {t.name for t in model.graph.initializer}
     if model.ir_version >= INITIALIZERS_ARE_NO_INPUTS and not any(v.name in constants for v in model.graph.input):
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     copy.ir_version = max(copy.ir_version, INITIALIZERS_ARE_NO_INPUTS)
     kept = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]
@@ -183,7 +115,7 @@ def densify(model: Model) -> Model:
     """Sparse initializers written out, those of bodies too."""
     if not any(graph.sparse_initializer for graph in graphs_of(model.graph)):
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     for graph in graphs_of(copy.graph):
         graph.initializer.extend(map(_dense, graph.sparse_initializer))
         del graph.sparse_initializer[:]
@@ -201,7 +133,7 @@ def constants_as_initializers(model: Model) -> Model:
     """Tensors and numbers of Constant nodes moved to the initializers."""
     if not any(node.op_type == "Constant" for node in model.graph.node):
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     kept = []
     for node in copy.graph.node:
         tensor = _constant_of(node) if node.op_type == "Constant" else None
@@ -232,7 +164,7 @@ def drop_inferable_types(model: Model) -> Model:
     """Without what is said of tensors inside of which ONNX infers the rank: shapes may be those of another batch."""
     if not model.graph.value_info:
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     del copy.graph.value_info[:]
     inferred = infer_shapes(copy).graph
     known = {v.name for v in (*inferred.value_info, *inferred.output) if v.type.tensor_type.HasField("shape")}
@@ -250,7 +182,7 @@ def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Map
 
     An input of undeclared rank takes that of its shape.
     """
-    copy = _copy(model)
+    copy = copy_of(model)
     for value in copy.graph.input:
         tensor = value.type.tensor_type
         if value.name in shapes and not tensor.HasField("shape"):
@@ -270,7 +202,7 @@ def open_dimensions(model: Model) -> Model:
     values = (v for graph in graphs_of(model.graph) for v in (*graph.input, *graph.value_info, *graph.output))
     if all(dim.dim_value >= 0 for value in values for dim in value.type.tensor_type.shape.dim):
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     for graph in graphs_of(copy.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             for dim in value.type.tensor_type.shape.dim:
@@ -287,7 +219,7 @@ def drop_unused_domains(model: Model) -> Model:
         used |= {imported.domain for imported in function.opset_import}
     if all(imported.domain in used for imported in model.opset_import):
         return model
-    copy = _copy(model)
+    copy = copy_of(model)
     del copy.opset_import[:]
     copy.opset_import.extend(imported for imported in model.opset_import if imported.domain in used)
     return copy
@@ -296,54 +228,9 @@ def drop_unused_domains(model: Model) -> Model:
 def infer_shapes(model: Model) -> Model:
     """With types and shapes of all tensors that ONNX can infer; as it is where inference fails."""
     try:
-        return _without_weights(model, lambda skeleton: shape_inference.infer_shapes(skeleton, data_prop=True))
+        return without_weights(model, lambda skeleton: shape_inference.infer_shapes(skeleton, data_prop=True))
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return model
-
-
-def has_named_nodes(model: Model) -> bool:
-    """Whether every node has a name that is unique in its graph."""
-    return all(_is_named(graph) for graph in graphs_of(model.graph))
-
-
-def has_repeated_names(model: Model) -> bool:
-    """Whether two nodes of one graph have one name."""
-    named = ([node.name for node in graph.node if node.name] for graph in graphs_of(model.graph))
-    return any(len(set(names)) < len(names) for names in named)
-
-
-def name_nodes(model: Model) -> Model:
-    """Every node with a name that is unique in its graph, and no end as onnxruntime appends; one that is so stays.
-
-    Where a node has none it is called as its first output, which stays whatever a quantizer puts around it; in bodies
-    after its operator.
-    """
-    if has_named_nodes(model) and not any(
-        SUFFIX.search(n.name) for graph in graphs_of(model.graph) for n in graph.node
-    ):
-        return model
-    copy = _copy(model)
-    for graph in graphs_of(copy.graph):
-        _name(graph, by_output=graph is copy.graph)
-    return copy
-
-
-def _is_named(graph: onnx.GraphProto) -> bool:
-    return len({node.name for node in graph.node} - {""}) == len(graph.node)
-
-
-def _name(graph: onnx.GraphProto, *, by_output: bool) -> None:
-    taken = {node.name for node in graph.node}
-    seen = {""}
-    for i, node in enumerate(graph.node):
-        if node.name in seen or SUFFIX.search(node.name):
-            own = node.name or (next(iter(node.output), "") if by_output else "")
-            name = f"{own}_" if SUFFIX.search(own) else own or f"{node.op_type}_{i}"
-            while name in taken or SUFFIX.search(name):
-                name = f"{name}_" if SUFFIX.search(f"{name}_{i}") else f"{name}_{i}"
-            node.name = name
-            taken.add(name)
-        seen.add(node.name)
 
 
 def with_constants(
@@ -356,7 +243,7 @@ def with_constants(
         arrays: Values by name, of initializers that are there and of new ones.
         inputs: Which tensors nodes read instead, by index of the node and of the input.
     """
-    copy = _copy(model)
+    copy = copy_of(model)
     present = {tensor.name: tensor for tensor in copy.graph.initializer}
     for name, array in arrays.items():
         tensor = present[name] if name in present else copy.graph.initializer.add()
@@ -368,7 +255,7 @@ def with_constants(
 
 def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None], *, is_typed: bool = True) -> Model:
     """The model with further tensors as outputs, float ones unless their type is to be inferred."""
-    copy = _copy(model)
+    copy = copy_of(model)
     present = {value.name for value in copy.graph.output}
     copy.graph.output.extend(
         helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
@@ -382,7 +269,7 @@ def with_outputs(model: Model, tensors: Mapping[str, tuple[int, ...] | None], *,
 
 def with_types(model: Model, tensors: Mapping[str, Sequence[int | str | None] | None]) -> Model:
     """The model with float tensors said to be such, and their shapes where they are known."""
-    copy = _copy(model)
+    copy = copy_of(model)
     kept = [value for value in copy.graph.value_info if value.name not in tensors]
     del copy.graph.value_info[:]
     copy.graph.value_info.extend(kept)

@@ -9,8 +9,8 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import NodeName, TensorName
+from autoquant.model.copies import Model
 from autoquant.model.graph import subgraph_reads
-from autoquant.model.rewrite import Model
 from autoquant.model.subgraphs import bodies_of
 
 __all__ = ["Segment", "segments"]

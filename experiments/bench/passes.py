@@ -21,8 +21,9 @@ from autoquant.api import steps
 from autoquant.calibration.collect import collect
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import to_bytes
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.runtime.session import open_session
 from experiments.bench.lines import Line, interval_of, milliseconds, paired_ratio
 from experiments.bench.subject import SPACE, Subject

@@ -14,9 +14,10 @@ from autoquant.graph.regions import linear_alone
 from autoquant.model.affine import fold_affine
 from autoquant.model.fragments import inline_external
 from autoquant.model.fusions import lower_matmul
+from autoquant.model.names import name_nodes
 from autoquant.model.optimized import read_optimized
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import infer_shapes, name_nodes
+from autoquant.model.rewrite import infer_shapes
 from autoquant.qdq.builder import Builder
 from autoquant.space.resolve import resolve, twins
 from autoquant.space.schema import read_space

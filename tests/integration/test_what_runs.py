@@ -16,9 +16,9 @@ from autoquant.api.steps import prepare, read_data
 from autoquant.examples import example
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.written import Written
+from autoquant.model.copies import Model
 from autoquant.model.io import sha256_of
 from autoquant.model.optimized import OptimizedGraph, read_optimized
-from autoquant.model.rewrite import Model
 from autoquant.qdq.overrides import op_types_with_float_outputs
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, Case, Quantized, case_of, opened
 from tests.integration.conftest import deliver_all_finalists

@@ -17,10 +17,11 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import Target
+from autoquant.model.copies import to_bytes
 from autoquant.model.graph import Graph
 from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.plan import is_clipped
 from autoquant.runtime.session import open_session
 

@@ -14,9 +14,9 @@ from autoquant.errors import DataError, ModelError, TargetError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
+from autoquant.model.copies import opset_of
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import opset_of
 from autoquant.qdq.own_errors import OwnErrors
 from autoquant.space.resolve import resolve, twins
 from autoquant.space.schema import read_space

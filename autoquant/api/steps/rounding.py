@@ -13,8 +13,9 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
+from autoquant.model.copies import to_bytes
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import Asked, Rounded, RoundedWeights
 from autoquant.rounding.rounder import Recall, WeightRounder

@@ -10,9 +10,9 @@ from autoquant.calibration.drift import channel_means
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
+from autoquant.model.copies import Model
 from autoquant.model.fragments import inline_external
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import Model
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space

@@ -11,7 +11,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from autoquant import AutoquantError, Target, inspect_model
 from autoquant.errors import TargetError
 from autoquant.inspection.kernels import Runs
-from autoquant.model.rewrite import name_nodes
+from autoquant.model.names import name_nodes
 from tests.compiling import compile_graphs
 from tests.models import Array, a_convnet, a_quantized_chain, in_a_function, saved
 from tests.quantized import quantized_by_recipe

@@ -35,8 +35,9 @@ from autoquant.domain.scheme import Rounding, TensorFormat
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, OutputError, SpaceError, UsageError
 from autoquant.measurement.bench import Bench
+from autoquant.model.copies import to_bytes
 from autoquant.model.ops import original_of
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.candidate import Candidate
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space

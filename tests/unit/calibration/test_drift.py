@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from autoquant.calibration.drift import channel_means, residual_shifts, shrunk
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, TensorName
-from autoquant.model.rewrite import Model
+from autoquant.model.copies import Model
 from tests.models import floats, model_of
 
 A, B = NodeName("a"), NodeName("b")

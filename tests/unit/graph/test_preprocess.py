@@ -10,10 +10,10 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.errors import DataError, ModelError
 from autoquant.graph.preprocess import OPSET, keeps_outputs, prepare
+from autoquant.model.copies import opset_of
 from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.rewrite import opset_of
 from tests.models import Array, a_convnet, a_mlp, feed_of, floats, model_of, op_types, outputs_of, saved
 
 X = TensorName("x")

@@ -3,13 +3,12 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from google.protobuf.message import EncodeError
 from onnx import helper, numpy_helper, parser
 
 from autoquant.domain.region import TensorName
 from autoquant.errors import ModelError
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph
-from autoquant.model.optimized import SUFFIX
 from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
@@ -18,14 +17,9 @@ from autoquant.model.rewrite import (
     drop_unused_domains,
     free_dimensions,
     freeze,
-    from_bytes,
-    has_named_nodes,
     infer_shapes,
     inline_functions,
-    name_nodes,
     open_dimensions,
-    opset_of,
-    to_bytes,
     with_constants,
     with_outputs,
     with_types,
@@ -33,12 +27,9 @@ from autoquant.model.rewrite import (
 from tests.models import a_convnet, a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 
-@pytest.fixture(
-    params=["constants", "drop", "domains", "freeze", "infer", "name", "values", "outputs", "open", "convert"]
-)
+@pytest.fixture(params=["constants", "drop", "domains", "freeze", "infer", "values", "outputs", "open", "convert"])
 def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = a_mlp()
-    model.graph.node[0].name = ""
     model.graph.node.append(helper.make_node("Constant", [], ["unread"], value_float=1.0))
     model.graph.input.append(helper.make_tensor_value_info("b0", onnx.TensorProto.FLOAT, (6,)))
     if request.param == "open":
@@ -51,7 +42,6 @@ def rewritten(request: pytest.FixtureRequest) -> tuple[onnx.ModelProto, onnx.Mod
         "domains": drop_unused_domains,
         "freeze": lambda m: freeze(m, {"x": (1, 2, 4)}, {"batch": 1}),
         "infer": infer_shapes,
-        "name": name_nodes,
         "values": lambda m: with_constants(m, {"b0": floats(6, seed=1)}, {(1, 1): "w1"}),
         "outputs": lambda m: with_outputs(m, {"h": None}),
         "open": open_dimensions,
@@ -67,39 +57,12 @@ def test_a_rewrite_leaves_its_argument_untouched(rewritten: tuple[onnx.ModelProt
 
 @pytest.mark.parametrize(
     "rewrite",
-    [constants_as_initializers, densify, drop_initializer_inputs, drop_unused_domains, inline_functions, name_nodes,
+    [constants_as_initializers, densify, drop_initializer_inputs, drop_unused_domains, inline_functions,
      open_dimensions],
 )  # fmt: skip
 def test_a_model_with_nothing_to_rewrite_is_given_back(rewrite: Callable[[onnx.ModelProto], object]) -> None:
     model = drop_unused_domains(a_mlp())
     assert rewrite(model) is model
-
-
-def test_bytes_are_the_model() -> None:
-    assert from_bytes(to_bytes(a_convnet())) == a_convnet()
-
-
-@pytest.mark.parametrize("error", [ValueError, EncodeError])
-def test_a_model_that_protobuf_cannot_hold_is_refused(
-    error: type[Exception],
-) -> None:
-    """protobuf 7.34 began to raise an error of its own."""
-
-    class Large:
-        def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
-            raise error("too large")
-
-    with pytest.raises(ModelError, match="larger than the 2 GiB that protobuf can hold"):
-        to_bytes(Large())  # type: ignore[arg-type]
-
-
-def test_the_opset_is_that_of_onnx_itself() -> None:
-    model = a_convnet(opset=13)
-    assert opset_of(model) == 13
-    model.opset_import[0].domain = "ai.onnx"
-    assert opset_of(model) == 13
-    del model.opset_import[0]
-    assert opset_of(model) == 1
 
 
 def test_conversion_keeps_what_a_model_computes() -> None:
@@ -262,25 +225,6 @@ def test_inference_gives_inner_tensors_a_shape_and_survives_a_model_that_contrad
     assert infer_shapes(broken).graph.node == broken.graph.node
 
 
-def test_unnamed_and_equally_named_nodes_get_unique_names_and_others_keep_theirs() -> None:
-    model = a_convnet()
-    for i, name in enumerate(["", "twin", "twin", "", "Conv_0", "own"]):
-        model.graph.node[i].name = name
-    names = [node.name for node in name_nodes(model).graph.node]
-    assert len(set(names)) == len(names)
-    assert all(names)
-    assert names[:6] == ["a", "twin", "twin_2", "b_relu", "Conv_0", "own"]
-    assert names == [node.name for node in name_nodes(model).graph.node]
-    assert (has_named_nodes(model), has_named_nodes(name_nodes(model))) == (False, True)
-
-
-def test_nodes_of_bodies_get_names_too() -> None:
-    then, other = (f"{k}_branch = {k} () => (float[2] {k}_y) {{ {k}_y = Exp(x) }}" for k in ("then", "else"))
-    model = model_of("(float[2] x, bool p) => (float[2] y)", f"y = If(p) <{then}, {other}>")
-    assert not has_named_nodes(model)
-    assert has_named_nodes(name_nodes(model))
-
-
 def test_further_outputs_are_added_once() -> None:
     model = with_outputs(a_convnet(), {"a_relu": (1, 8, 8, 8), "y": (1, 5), "c": None})
     assert [value.name for value in model.graph.output] == ["y", "a_relu", "c"]
@@ -348,13 +292,3 @@ def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
     np.testing.assert_array_equal(constants["b0"], floats(6))
     assert list(changed.graph.node[1].input) == ["h", "new"]
     assert np.isfinite(outputs_of(changed, {"x": floats(1, 2, 4)})[0]).all()
-
-
-def test_no_name_ends_as_what_onnxruntime_appends() -> None:
-    model = a_convnet()
-    for i, name in enumerate(["a_nhwc", "a_nhwc", "b_token_7", "c_token", "c_token", "own"]):
-        model.graph.node[i].name = name
-    names = [node.name for node in name_nodes(model).graph.node]
-    assert len(set(names)) == len(names)
-    assert not any(SUFFIX.search(name) for name in names)
-    assert (names[3], names[5]) == ("c_token", "own")

@@ -8,8 +8,9 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.domain.target import Target
 from autoquant.errors import DataError
+from autoquant.model.copies import to_bytes
 from autoquant.model.graph import Graph
-from autoquant.model.rewrite import to_bytes, with_outputs
+from autoquant.model.rewrite import with_outputs
 from autoquant.rounding import moments as module
 from autoquant.rounding.moments import MAX_INPUTS, Moments, readers_of
 from autoquant.runtime.session import Session, open_session
