@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from autoquant.domain.memory import kilobytes_in
+
 __all__ = ["die_with_parent", "limit_memory"]
 
 _PR_SET_PDEATHSIG = 1
@@ -20,7 +22,8 @@ def limit_memory(more_bytes: int) -> None:
     if sys.platform != "linux":
         return
     resource = importlib.import_module("resource")  # there is none on Windows
-    limit = _status_kb("VmData") * 1024 + more_bytes
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    limit = kilobytes_in(status, "VmData") * 1024 + more_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
@@ -32,8 +35,3 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _status_kb(name: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])

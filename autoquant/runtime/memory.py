@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from autoquant.domain.memory import kilobytes_in
+
 __all__ = ["Growth", "resident_growth"]
 
 _SELF = Path("/proc/self")
@@ -39,7 +41,6 @@ def _reset_peak() -> bool:
 
 
 def _resident_kb(name: str) -> int | None:
-    with contextlib.suppress(OSError, StopIteration):
-        lines = (_SELF / "status").read_text(encoding="utf-8").splitlines()
-        return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
+    with contextlib.suppress(OSError, LookupError):
+        return kilobytes_in((_SELF / "status").read_text(encoding="utf-8"), name)
     return None
