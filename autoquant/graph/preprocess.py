@@ -35,6 +35,7 @@ from autoquant.model.rewrite import (
     with_outputs,
     with_types,
 )
+from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import open_session, optimize_basic
 
@@ -157,10 +158,12 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
 def _plain(original: Model) -> Model:
     """In the form that all else expects: no functions, dense initializers for constants, free dimensions unsized.
 
+    What leads to no output is left out.
+
     What the file says of shapes inside goes where it can be inferred, as onnxruntime runs files that say wrong ones.
     """
     model = densify(inline_functions(open_dimensions(original)))
-    return drop_inferable_types(constants_as_initializers(drop_initializer_inputs(model)))
+    return drop_inferable_types(drop_unread(constants_as_initializers(drop_initializer_inputs(model))))
 
 
 def _apply(

@@ -127,7 +127,8 @@ class Repeats:
     """How often inferences are repeated in a row so that a timing is long enough, by target and shapes.
 
     The float model says it, in trials as in the last measurement: of short inferences the first ones in a row are
-    slower than the rest, of one session by more than of another.
+    slower than the rest, of one session by more than of another. Its fastest inferences count: those that other work
+    interrupts would make rounds short just where they have to be long.
     """
 
     _known: defaultdict[tuple[str, Shapes], deque[float]] = field(
@@ -142,13 +143,13 @@ class Repeats:
             shapes: Of the sample.
             expected_s: Seconds of an inference of the float model where no round of such samples is known.
         """
-        known = self._known[target, shapes]
-        seconds = statistics.median(known) if known else expected_s
+        known = sorted(self._known[target, shapes])
+        seconds = known[len(known) // 4] if known else expected_s
         return max(1, round(TIMING_S / max(seconds, 1e-6)))
 
     def learn(self, target: str, shapes: Shapes, seconds: Sequence[float]) -> None:
         """What inferences of the float model took in a round."""
-        self._known[target, shapes].append(statistics.median(seconds))
+        self._known[target, shapes].append(min(seconds))
 
 
 def bootstrap_interval(values: Floats, clusters: npt.NDArray[np.int64], seed: int) -> tuple[float, float]:

@@ -477,3 +477,11 @@ def test_outputs_of_a_float16_model_may_differ_by_its_own_rounding(
     half = model_of("(float[1,3] x) => (float[1,3] y)", "h = Cast<to=10>(x) r = Relu(h) y = Cast<to=1>(r)")
     single = model_of("(float[1,3] x) => (float[1,3] y)", "y = Relu(x)")
     assert tuple(keeps_outputs(model, difference_db) for model in (half, single)) == expected
+
+
+def test_what_leads_to_no_output_is_left_out(path: Path) -> None:
+    body = "a = MatMul(x, w) dead = MatMul(a, w) y = Relu(a)"
+    model = model_of("(float[2,4] x) => (float[2,4] y)", body, {"w": floats(4, 4)})
+    prepared = prepare(saved(model, path), feeds_of(2, 4))
+    assert prepared.graph.outputs == ("y",)
+    assert not {"dead"} & prepared.graph.producer.keys()

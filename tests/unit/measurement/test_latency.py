@@ -91,8 +91,8 @@ def test_short_inferences_are_repeated_until_a_timing_is_long_enough(seconds: fl
 
 def test_how_often_follows_from_the_rounds_before_with_samples_of_these_shapes() -> None:
     repeats, small, large = Repeats(), shapes_of({"x": np.zeros(1)}), shapes_of({"x": np.zeros(2)})
-    for seconds in (1e-3, 5e-3, 1e-3):  # one of them was disturbed
-        repeats.learn("cpu-1t", small, [seconds, seconds, 1.0])
+    for seconds in (5e-3, 1e-3, 5e-3, 5e-3, 1e-3):  # most of them were disturbed
+        repeats.learn("cpu-1t", small, [1.0, seconds, seconds])
     assert repeats.of("cpu-1t", small, 1.0) == 5
     assert repeats.of("cpu-1t", large, 2.5e-3) == repeats.of("cpu-2t", small, 2.5e-3) == 2
 
