@@ -12,7 +12,7 @@ from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
-from autoquant.api.sentences import float_sentences
+from autoquant.api.sentences import float_sentences, joined_sentences
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.sampler import SamplerName
@@ -100,6 +100,7 @@ class Preparing:
                 " values far below all others before a softmax, as attention masks make, or nothing but zeros in all"
                 " samples"
             )
+        self.notes.extend(joined_sentences(prepared.graph, statistics))
         return self._rounded(
             Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
         )

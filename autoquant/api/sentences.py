@@ -8,7 +8,9 @@ from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Region
 from autoquant.domain.space import SpaceDefinition, SpaceRule
+from autoquant.domain.statistics import Statistics
 from autoquant.model.graph import Graph
+from autoquant.model.ops import original_of
 from autoquant.space.resolve import emptied, unmatched
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "ending_sentence",
     "failure_sentences",
     "float_sentences",
+    "joined_sentences",
     "nothing_to_quantize",
     "outlook_sentences",
     "rule_sentences",
@@ -43,6 +46,8 @@ _ENDINGS = {
     "sampler": "the sampler could not go on, see log.txt, which ended the search",
 }
 """By what ``Trials.run`` returns."""
+_MUCH_SMALLER = 10.0
+"""What is smaller by this factor has a hundredth of the power."""
 
 
 def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
@@ -55,7 +60,8 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
 def nothing_to_quantize(graph: Graph) -> str:
     """Of a model without regions."""
     where = " outside of the bodies of If, Loop and Scan" if graph.has_bodies else ""
-    advice = "; give the float32 model that it was made from, as it is in float16" if graph.has_halves else ""
+    kind = "float16" if graph.has_halves else "float64" if graph.has_doubles else ""
+    advice = f"; give the float32 model that it was made from, as it is in {kind}" if kind else ""
     return f"the model holds no operator that could be quantized{where}, so it stays float{advice}"
 
 
@@ -67,6 +73,25 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
     parts = [f"{n} {op_type}" for op_type, n in counts.most_common()]
     parts += [f"{n} {op_type} in bodies of If, Loop or Scan" for op_type, n in inside.most_common()]
     return [f"in no region, so that they stay float: {', '.join(parts)}"] if parts else []
+
+
+def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:
+    """Outputs that join parts of which SNR sees the large ones alone, as boxes in pixels and scores."""
+    found = []
+    for output in graph.outputs:
+        last = graph.producer.get(original_of(output, graph))
+        if last is None or last.op_type != "Concat":
+            continue
+        known = {name: statistics.tensors.get(original_of(name, graph)) for name in last.inputs}
+        reach = {name: max(-each.minimum, each.maximum) for name, each in known.items() if each is not None}
+        small, large = min(reach, key=reach.__getitem__, default=None), max(reach, key=reach.__getitem__, default=None)
+        if small is not None and large is not None and 0 < _MUCH_SMALLER * reach[small] < reach[large]:
+            found.append(
+                f"output '{output}' joins parts of unlike size, '{large}' up to {reach[large]:.3g} and '{small}' up to"
+                f" {reach[small]:.3g}: its SNR says next to nothing of the small ones; cut the model before node"
+                f" '{last.name}', or judge by a --metric of your own"
+            )
+    return found
 
 
 def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> list[str]:

@@ -33,6 +33,7 @@ from autoquant.space.translation import KnownRegion, match_regions, nearest_sche
 __all__ = ["EarlierRun", "QuantizedFile", "WarmSource", "WarmStart", "read_warm_start"]
 
 _Rows = TypeVar("_Rows")
+_QOPERATORS = ("QLinear", "QGemm", "QAttention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,14 @@ def read_warm_start(path: Path) -> WarmSource:
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         return _read_run(path)
     if path.suffix == ".onnx":
-        plain = constants_as_initializers(inline_functions(load_any(path)))
-        return QuantizedFile(of_graph(Graph(infer_shapes(plain))))
+        graph = Graph(infer_shapes(constants_as_initializers(inline_functions(load_any(path)))))
+        for op_type in sorted({node.op_type.rpartition(":")[2] for node in graph.nodes}):
+            if op_type.startswith(_QOPERATORS):
+                raise UsageError(
+                    f"--warm-start {path}: '{op_type}' in it is of the format QOperator; give it in QDQ, e.g. from"
+                    " quantize_static(..., quant_format=QuantFormat.QDQ)"
+                )
+        return QuantizedFile(of_graph(graph))
     if path.suffix == ".json":
         return QuantizedFile(of_overrides(load_overrides(path)))
     raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")

@@ -120,7 +120,7 @@ def batched(samples: Samples, inputs: Sequence[InputSignature], size: int) -> Sa
         raise DataError(f"data {samples.source}: {len(samples)} samples are no batch of {size}, give more samples")
     slices = [slice(k * size, (k + 1) * size) for k in range(n_batches)]
     feeds = LazyFeeds([partial(_join, samples.feeds[each], samples.names[each]) for each in slices])
-    names = [f"one of the {size} samples from {samples.names[each.start]} on" for each in slices]
+    names = [f"batch of {size} from {samples.names[each.start]} on" for each in slices]
     return _samples(feeds, [_feed_digest(feed) for feed in feeds], names, {}, f"{samples.source} (batches of {size})")
 
 

@@ -123,8 +123,17 @@ class Graph:
     @cached_property
     def has_halves(self) -> bool:
         """Whether there are activations or constants of type float16."""
+        return onnx.TensorProto.FLOAT16 in self._element_types
+
+    @cached_property
+    def has_doubles(self) -> bool:
+        """Whether there are activations or constants of type float64."""
+        return onnx.TensorProto.DOUBLE in self._element_types
+
+    @property
+    def _element_types(self) -> frozenset[int]:
         constants = (value.data_type for value in self._tensors.values())
-        return onnx.TensorProto.FLOAT16 in (*constants, *(elem for elem, _ in self._types.values()))
+        return frozenset((*constants, *(elem for elem, _ in self._types.values())))
 
     def shape(self, tensor: TensorName) -> tuple[int, ...] | None:
         """Shape of an activation or initializer; None where it is not known or not static."""

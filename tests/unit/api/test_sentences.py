@@ -1,19 +1,23 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from autoquant.api.sentences import (
     ending_sentence,
     failure_sentences,
     float_sentences,
+    joined_sentences,
     nothing_to_quantize,
     rule_sentences,
     saturation_sentences,
     silent_sentences,
 )
 from autoquant.domain.measurement import Evaluation
+from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceRule
+from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.space.schema import read_space
@@ -51,12 +55,40 @@ def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
         "y = If(c) <then_branch = t () => (float[2] u) { u = Sin(x) },"
         " else_branch = e () => (float[2] v) { v = Cos(x) }>",
     )
-    halves = model_of("(float16[2] x) => (float16[2] y)", "y = Relu(x)")
+    halves, doubles = (model_of(f"({kind}[2] x) => ({kind}[2] y)", "y = Relu(x)") for kind in ("float16", "double"))
     assert nothing_to_quantize(Graph(nothing)).endswith("no operator that could be quantized, so it stays float")
     assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(Graph(bodies))
     assert nothing_to_quantize(Graph(halves)).endswith(
         "; give the float32 model that it was made from, as it is in float16"
     )
+    assert nothing_to_quantize(Graph(doubles)).endswith("as it is in float64")
+
+
+def reaching(**largest: float) -> Statistics:
+    """Of activations whose largest magnitudes these are; every second one is that of a minimum."""
+    counts = np.zeros(N_BINS, np.int64)
+    tensors = {
+        TensorName(name): TensorStatistics(
+            minimum=-value if i % 2 else 0.0, maximum=0.0 if i % 2 else value, limit=value, counts=counts, n_zeros=1
+        )
+        for i, (name, value) in enumerate(largest.items())
+    }
+    return Statistics(tensors=tensors, digest="", n_samples=1)
+
+
+@pytest.mark.parametrize(("boxes", "is_said"), [(640.0, True), (5.0, False), (0.0, False)])
+def test_outputs_whose_small_parts_no_snr_sees_are_told(boxes: float, is_said: bool) -> None:
+    body = "b = Mul(x, k) s = Sigmoid(x) z = Exp(x) j = Concat<axis=1>(b, s, z) y = Identity(j)"
+    graph = Graph(model_of("(float[1,2] x) => (float[1,6] y)", body, {"k": 640.0}))
+    said = joined_sentences(graph, reaching(b=boxes, s=0.98))
+    assert bool(said) == is_said
+    assert not is_said or said[0].startswith("output 'y' joins parts of unlike size, 'b' up to 640 and 's' up to 0.98:")
+
+
+@pytest.mark.parametrize("body", ["y = Sigmoid(x)", "c = Concat<axis=0>(x, x) y = Exp(c)"])
+def test_of_outputs_that_join_nothing_nothing_is_told(body: str) -> None:
+    graph = Graph(model_of("(float[2] x) => (float[N] y)", body))
+    assert joined_sentences(graph, reaching(x=1.0, y=100.0)) == []
 
 
 def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> None:

@@ -12,7 +12,7 @@ from autoquant.api.warm import EarlierRun, QuantizedFile, read_warm_start
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import BiasCorrection, DType, RangeKind, Rounding, Scheme
 from autoquant.domain.space import SearchSpace
-from autoquant.errors import OutputError
+from autoquant.errors import OutputError, UsageError
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.report.front_json import front_json
@@ -195,3 +195,9 @@ def test_regions_with_ranges_found_at_run_time_are_taken_over_or_named(tmp_path:
     )
     assert without.assignments == ()
     assert "3 of 3 operators with ranges found at run time are not taken over" in without.note
+
+
+def test_a_file_of_quantized_operators_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    model = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QOperator, QuantType.QUInt8)
+    with pytest.raises(UsageError, match=r"'QGemm' in it is of the format QOperator; give it in QDQ"):
+        read_warm_start(saved(model, tmp_path / "integers.onnx"))

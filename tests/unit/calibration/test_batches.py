@@ -409,7 +409,7 @@ def test_batches_join_samples_in_order_and_leave_the_rest() -> None:
     found = batched(read({"x": values}, signature), [signature], 3)
     assert [feed["x"].tolist() for feed in found.feeds] == [values[:3].tolist(), values[3:6].tolist()]
     assert len(set(found.feed_digests)) == 2
-    assert list(found.names) == [f"one of the 3 samples from calibration data <dict>, sample {i} on" for i in (0, 3)]
+    assert list(found.names) == [f"batch of 3 from calibration data <dict>, sample {i} on" for i in (0, 3)]
 
 
 def test_a_batch_needs_samples_and_a_dynamic_dimension() -> None:
