@@ -1,0 +1,76 @@
+"""Options that several commands share, and the reading of those that are text."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autoquant.domain.target import MAX_THREADS
+from autoquant.errors import UsageError
+
+if TYPE_CHECKING:
+    from autoquant.domain.target import Target
+
+__all__ = [
+    "Affinity",
+    "Batch",
+    "Calibration",
+    "Dims",
+    "FrontAsJson",
+    "MaxLatencyRatio",
+    "Model",
+    "Provider",
+    "Quiet",
+    "Streams",
+    "Threads",
+    "dims_of",
+    "target_of",
+]
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="An .onnx file, or example:digits.")]
+Calibration = Annotated[
+    str | None,
+    typer.Option(metavar="DATA", help="Calibration samples: .npz, .npy, a folder of them, or module:callable."),
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=N", help="Size of a dynamic dimension; may be given several times."),
+]
+MaxLatencyRatio = Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")]
+
+Provider = Annotated[str, typer.Option(help="Execution provider.")]
+Threads = Annotated[
+    int, typer.Option(min=1, max=MAX_THREADS, help="Intra-op threads; onnxruntime's own default is all cores.")
+]
+Affinity = Annotated[str | None, typer.Option(metavar="CORES", help="Cores of the process that measures, e.g. 0,2-3.")]
+Batch = Annotated[int, typer.Option(min=1, help="Samples of one inference.")]
+Streams = Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Inferences that run at once.")]
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+FrontAsJson = Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")]
+
+
+def target_of(ep: str, threads: int, batch: int, streams: int, affinity: str | None) -> "Target":
+    """Where it is measured.
+
+    Raises:
+        UsageError: The cores are not spelled as such.
+    """
+    from autoquant import Target
+    from autoquant.api.spelling import cores_of
+
+    return Target(ep, threads, batch=batch, streams=streams, affinity=cores_of(affinity) if affinity else ())
+
+
+def dims_of(texts: list[str]) -> dict[str, int]:
+    """Sizes of dynamic dimensions by name.
+
+    Raises:
+        UsageError: One is not ``NAME=N`` with a positive number.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not name or not (size.isascii() and size.isdigit()) or not 0 < int(size) < 2**31:
+            raise UsageError(f"--dim {text}: write NAME=N with a positive number, e.g. batch=1")
+        found[name] = int(size)
+    return found

@@ -1,0 +1,77 @@
+"""What commands print, and where."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from autoquant.api.inspect import InspectedModel
+    from autoquant.api.result import SearchResult
+    from autoquant.api.trials import SearchProgress
+
+__all__ = ["print_inspection", "print_result", "prints_aside", "progress_line", "say"]
+
+
+def say(text: str, is_quiet: bool) -> None:
+    """Print a line unless it is to be quiet."""
+    if not is_quiet:
+        typer.echo(text)
+
+
+def prints_aside(as_json: bool) -> AbstractContextManager[object]:
+    """What the user's own code prints goes to standard error where standard output shall be JSON."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
+@contextmanager
+def progress_line(is_quiet: bool) -> "Iterator[Callable[[SearchProgress], None]]":
+    """One live line on a terminal, nothing elsewhere, as without standard error."""
+    if is_quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from autoquant.report.live import live_line
+
+    with live_line() as line:
+        yield lambda at: line.tell(at.phase, at.seconds_left, at.n_evaluations, at.best)
+
+
+def print_result(result: "SearchResult", *, quiet: bool, as_json: bool) -> None:
+    """The front as ``front.json``, or unless it is to be quiet as sentences and a table."""
+    if as_json:
+        typer.echo((result.folder / "front.json").read_text(encoding="utf-8"), nl=False)
+    elif not quiet:
+        _print_summary(result)
+
+
+def _print_summary(result: "SearchResult") -> None:
+    from autoquant.report.summary import run_sentences
+    from autoquant.report.tables import member_rows
+    from autoquant.report.terminal import print_table
+
+    for sentence in (*run_sentences(result.record), *result.record.notes):
+        typer.echo(sentence)
+    print_table(*member_rows(result.record.front))
+    typer.echo(f"{result.folder}/report.html")
+
+
+def print_inspection(found: "InspectedModel") -> None:
+    """What runs, what does not run as written, and why."""
+    from autoquant.inspection import text
+    from autoquant.report.terminal import print_table
+
+    inspection = found.inspection
+    print_table(("kernels", "n", "which"), text.kernel_rows(inspection))
+    for sentence in text.summary_sentences(inspection):
+        typer.echo(sentence)
+    print_table(("n", "operator", "file", "runs", "why, and which nodes"), text.finding_rows(inspection))
+    print_table(("n", "remark, and on which nodes"), text.remark_rows(inspection))
+    for sentence in text.hint_sentences(inspection):
+        typer.echo(sentence)
+    if found.comparison is not None:
+        headings = ("n", "operator", "in the float model", "in this model", "runs", "remark")
+        print_table(headings, text.fate_rows(found.comparison))

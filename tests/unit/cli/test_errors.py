@@ -1,0 +1,88 @@
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from autoquant.cli import app
+from autoquant.cli.errors import tell_errors
+from autoquant.errors import DiskFullError
+
+
+def test_what_ends_well_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with tell_errors("; go on"):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+
+def test_too_little_memory_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, tell_errors("; go on"):
+        raise MemoryError
+    assert ended.value.exit_code == 2
+    assert capsys.readouterr() == ("", "autoquant: there is not enough memory; use a larger machine\n")
+
+
+def test_an_error_of_the_code_is_not_hidden() -> None:
+    with pytest.raises(KeyError), tell_errors():
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "example:digits"],
+        ["regions", "example:digits"],
+        ["bench", "example:digits", "example:digits", "--data", "d.npz"],
+    ],
+)
+def test_without_a_place_for_temporary_files_one_sentence_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("d.npz", image=np.random.default_rng(0).random((4, 1, 8, 8), np.float32))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert re.fullmatch(r"autoquant: temporary files cannot be written .* set TMPDIR to .*\n", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "advice"),
+    [
+        (["search", "m.onnx"], "autoquant.api.search.search", "; a search that has trials goes on with --resume"),
+        (["bench", "m.onnx", "--data", "d.npz"], "autoquant.compare", ""),
+        (["inspect", "m.onnx"], "autoquant.inspect_model", ""),
+        (["regions", "m.onnx"], "autoquant.api.steps.prepare_without_data", ""),
+    ],
+)
+def test_only_a_search_that_is_interrupted_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], function: str, advice: str
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(function, interrupted)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (130, f"autoquant: interrupted{advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "advice"),
+    [
+        (["search", "m.onnx"], "autoquant.api.search.search", "; a search that has trials goes on with --resume"),
+        (["resolve", "r", "--min-snr", "20", "--out", "o"], "autoquant.api.resolve.resolve", ""),
+        (["experiment", "run", "job.toml"], "autoquant.experiment.run.run_job", ""),
+    ],
+)
+def test_only_a_search_that_fills_the_disk_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], function: str, advice: str
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise DiskFullError("run: the disk is full")
+
+    monkeypatch.setattr(function, full)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (2, f"autoquant: run: the disk is full{advice}\n")
