@@ -1,0 +1,67 @@
+"""Sentences in which a run says how it met another demand: what was predicted, what was measured, what was missed."""
+
+from autoquant.api.attempts import Attempt, Demand
+from autoquant.domain.front import FLOAT_ID, Front, Member
+from autoquant.domain.share import Z_95
+
+__all__ = ["missed_sentence", "resolved_sentences", "with_interval"]
+
+
+def missed_sentence(attempt: Attempt, demand: Demand) -> str:
+    """Of a prediction that is not delivered."""
+    snr = with_interval(attempt.predicted.snr_db, attempt.predicted.snr_error_db, 1)
+    name = f"t{attempt.evaluation.trial.number:04d}"
+    return f"{name} missed the demand of {demand}: {snr} dB were predicted, {attempt.gave}"
+
+
+def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learned_from: str) -> list[str]:
+    """What was predicted, what was measured, and whether that misses the demand.
+
+    Args:
+        front: With the model that was built, unless it is not shown to be faster than float.
+        attempt: Which it was built for.
+        demand: What it shall keep.
+        learned_from: Whose trials the prediction is from.
+    """
+    predicted = attempt.predicted
+    snr = with_interval(predicted.snr_db, predicted.snr_error_db, 1)
+    ratios = ", ".join(
+        f"{with_interval(ratio, error, 3)} on {target.name}"
+        for target, ratio, error in zip(front.targets, predicted.ratios, predicted.ratio_errors, strict=True)
+    )
+    notes = [f"predicted from {predicted.n_trials} trials of {learned_from}: {snr} dB, ratio {ratios}"]
+    if not predicted.is_proven:
+        notes.append("there was no time to show that nothing faster is predicted to keep the demand")
+    member = next((member for member in front.members if member.id != FLOAT_ID), None)
+    if member is None:
+        why = "the model is not shown to be faster than float"
+        return [*notes, f"the demand of {demand} is missed: {why}; {attempt.gave}"]
+    return [*notes, f"measured: {_measured(member)}", *_missed(member, demand)]
+
+
+def with_interval(value: float, error: float, n_digits: int) -> str:
+    """The value with its 95 % interval."""
+    low, high = value - Z_95 * error, value + Z_95 * error
+    return f"{value:.{n_digits}f} ({low:.{n_digits}f} to {high:.{n_digits}f})"
+
+
+def _measured(member: Member) -> str:
+    search = member.snr_search
+    known = (
+        ""
+        if search is None or search.low_db is None or search.high_db is None
+        else (f" ({search.worst_db:.1f}, {search.low_db:.1f} to {search.high_db:.1f}, on the samples of the search)")
+    )
+    ratios = ", ".join(
+        f"{found.ratio:.3f} ({found.ratio_low:.3f} to {found.ratio_high:.3f}) on {name}"
+        for name, found in member.latency.items()
+    )
+    return f"{member.worst_db:.1f} dB{known}, ratio {ratios}"
+
+
+def _missed(member: Member, demand: Demand) -> list[str]:
+    ratio = max(latency.ratio for latency in member.latency.values())
+    missed = [f"{member.worst_db:.2f} dB, not {demand.min_snr_db:g}"] if member.worst_db < demand.min_snr_db else []
+    if demand.max_latency_ratio is not None and ratio > demand.max_latency_ratio:
+        missed.append(f"a ratio of {ratio:.3f}, not {demand.max_latency_ratio:g}")
+    return [f"the demand is missed: {' and '.join(missed)}; demand a bit more to have more room"] if missed else []
