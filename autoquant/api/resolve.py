@@ -9,6 +9,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from autoquant.api.attempts import Attempt, Demand
+from autoquant.api.checking import check
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room
@@ -100,7 +101,9 @@ def resolve(
     asked = replace(asked, demands=demands, budget=budget, out=Path(out))
     asked = replace(asked, cache=None if cache is None else Path(cache))
     with interruptible() as interrupts:
-        new = Run(asked, deadline, on_progress, interrupts, is_pooled=True)
+        with enough_room(asked.out):
+            new = Run(asked, check(asked, is_pooled=True), deadline, on_progress, interrupts)
+            new.learn_of(folder)
         return _Resolution(new, folder, Demand(min_snr_db, max_latency_ratio)).resolved()
 
 
@@ -114,9 +117,6 @@ class _Resolution:
 
     def resolved(self) -> SearchResult:
         """All of it; where it fails, nothing is left."""
-        with enough_room(self.run.configuration.out):
-            self.run.check()
-            self.run.learn_of(self.source)
         with closing(RunFolder(self.run.configuration.out, resume=False, advice="choose another --out")) as place:
             try:
                 place.take_journal(self.source)

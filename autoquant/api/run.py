@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autoquant.api import sentences, steps
+from autoquant.api.checking import Checked
 from autoquant.api.configuration import Configuration
-from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.deadline import LEAST_TRIAL_S, Deadline, longest_seconds
 from autoquant.api.delivery import Delivery
 from autoquant.api.documents import configuration_document, ingredients_document, write_reports
@@ -23,7 +23,6 @@ from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup, file_bench_setup
 from autoquant.api.trials import SearchProgress, Trials
-from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.measurement import Evaluation, Measurement
@@ -31,15 +30,12 @@ from autoquant.domain.objective import Bounds
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.sampler import SamplerName
-from autoquant.domain.space import SearchSpace, SpaceDefinition
+from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
 from autoquant.model.io import size_bytes_of
-from autoquant.model.source import SourceFiles
 from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
-from autoquant.runtime.providers import provider_of
 from autoquant.space.resolve import resolve
-from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 from autoquant.study.ledger import ledger_of
 from autoquant.study.samplers import BaseSampler, beliefs_of, is_structured, least_ratios_of, make_sampler, outlook_of
@@ -71,52 +67,35 @@ class Run:
 
     Attributes:
         configuration: What the user asks for.
+        checked: What that names.
         deadline: Of all stages.
         on_progress: Told where it stands.
         interrupts: Presses of Ctrl-C, which are counted while there is something to keep.
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
-        source: The model's files, as they were at the beginning.
-        is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
         resolved: For ``run.json``, where the trials of this run were solved for.
     """
 
     configuration: Configuration
+    checked: Checked
     deadline: Deadline
     on_progress: OnProgress
     interrupts: Interrupts
     notes: list[str] = field(default_factory=list)
     has_plain_sums: bool = False
     earlier: Earlier | None = None
-    source: SourceFiles | None = None
-    definition: SpaceDefinition | None = None
-    data: SearchData | None = None
     study: Study | None = None
     prior: LatencyPrior | None = None
     sampler: BaseSampler | None = None
-    warm: WarmSource | None = None
     resolved: Mapping[str, object] | None = None
-    is_pooled: bool = False
+
+    def __post_init__(self) -> None:
+        self.notes.extend(self.checked.notes)
 
     @property
     def has_evaluations(self) -> bool:
         """Whether there is something to resume."""
         return self.study is not None and bool(self.study.evaluations)
-
-    def check(self) -> None:
-        """Find what is wrong with the arguments before anything is written."""
-        asked = self.configuration
-        for target in asked.targets:
-            provider_of(target.ep)
-        space = read_space(asked.space, ep=asked.targets[0].ep, accuracy=asked.accuracy)
-        self.definition = steps.fitted(space, asked.targets)
-        self.notes.extend(sentences.saturation_sentences(space, self.definition))
-        self.warm = None if asked.warm_start is None else read_warm_start(asked.warm_start)
-        inputs = steps.signatures_of(asked.model)
-        self.source = SourceFiles.read(asked.model)
-        data = read_search_data(asked, inputs)
-        self.data = data.united if self.is_pooled else data
-        self.notes.extend(self.data.notes)
 
     def learn_of(self, folder: Path) -> None:
         """Read how the earlier run went about it, which must be of the same search and environment."""
@@ -148,10 +127,9 @@ class Run:
     @contextmanager
     def opened(self, folder: RunFolder) -> Iterator[Opened]:
         """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
-        assert self.data is not None
-        with closing(self._evaluator(self.data)) as evaluator:
+        with closing(self._evaluator()) as evaluator:
             evaluator.start()
-            preparing = self._preparing(self.data)
+            preparing = self._preparing()
             plain = preparing.ingredients()
             with self.deadline.phase("open"):
                 facts = self._load(evaluator, plain)
@@ -163,9 +141,10 @@ class Run:
             finally:
                 self.interrupts.is_counting = False
 
-    def _evaluator(self, data: SearchData) -> IsolatedEvaluator:
-        n_samples = None if self.earlier is None or self.is_pooled else self.earlier.n_evaluation_samples
-        setup = evaluator_setup(self.configuration, data, is_thorough=self.is_pooled, n_samples=n_samples)
+    def _evaluator(self) -> IsolatedEvaluator:
+        data, is_pooled = self.checked.data, self.checked.is_pooled
+        n_samples = None if self.earlier is None or is_pooled else self.earlier.n_evaluation_samples
+        setup = evaluator_setup(self.configuration, data, is_thorough=is_pooled, n_samples=n_samples)
         asked_mb = self.configuration.budget.trial_memory_mb
         memory_bytes = self._available_bytes if asked_mb is None else asked_mb * 1_000_000
         return IsolatedEvaluator(setup, memory_bytes=memory_bytes)
@@ -175,12 +154,11 @@ class Run:
         available = available_memory_bytes()
         return None if available is None else int(_MEMORY_SHARE * available)
 
-    def _preparing(self, data: SearchData) -> Preparing:
-        assert self.definition is not None
+    def _preparing(self) -> Preparing:
         return Preparing(
             configuration=self.configuration,
-            definition=self.definition,
-            data=data,
+            definition=self.checked.definition,
+            data=self.checked.data,
             deadline=self.deadline,
             earlier=self.earlier,
             notes=self.notes,
@@ -189,11 +167,10 @@ class Run:
 
     def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> BenchFacts:
         """Wait until the float model was run, and hand over what candidates are built from."""
-        assert self.data is not None
-        facts, n_all = evaluator.facts(), len(self.data.division(len(self.data.search)))
-        n_found = len(self.data.division(facts.n_samples))
+        facts, data = evaluator.facts(), self.checked.data
+        n_all, n_found = len(data.division(len(data.search))), len(data.division(facts.n_samples))
         if n_found < n_all:
-            why = "as before, on" if self.earlier and not self.is_pooled else "there was time for"
+            why = "as before, on" if self.earlier and not self.checked.is_pooled else "there was time for"
             self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
         self.notes.extend(sentences.silent_sentences(facts.silent))
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
@@ -220,7 +197,6 @@ class Run:
 
     def open_trials(self, folder: RunFolder, opened: Opened) -> Trials:
         """Open the study, with what can answer its trials; from here on Ctrl-C ends them, and no longer everything."""
-        assert self.data is not None
         ingredients, evaluator = opened.ingredients, opened.evaluator
         space = resolve(ingredients.definition, ingredients.regions)
         self.notes.extend(sentences.rule_sentences(ingredients.definition, ingredients.regions))
@@ -235,7 +211,7 @@ class Run:
             study=self.study,
             evaluator=evaluator,
             facts=opened.facts,
-            n_final_samples=len(self.data.division(opened.facts.n_samples)),
+            n_final_samples=len(self.checked.data.division(opened.facts.n_samples)),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
@@ -256,10 +232,10 @@ class Run:
 
     def _first(self, ingredients: Ingredients, space: SearchSpace) -> Sequence[Assignment]:
         """What a warm start tries."""
-        asked = self.configuration.warm_start
-        if self.warm is None or asked is None or not ingredients.regions:
+        asked, warm = self.configuration.warm_start, self.checked.warm
+        if warm is None or asked is None or not ingredients.regions:
             return ()
-        found = self.warm.assignments(ingredients.regions, space, ingredients.prepared.graph)
+        found = warm.assignments(ingredients.regions, space, ingredients.prepared.graph)
         if not found.assignments:
             raise UsageError(f"{asked}: {found.note}; give what fits this model, or leave out the warm start")
         self.notes.append(f"warm start from {asked}: {found.note}")
@@ -285,26 +261,24 @@ class Run:
             bounds: What is demanded of files.
             remark: Sentences for the user about the front.
         """
-        assert self.data is not None
-        assert self.source is not None
         opened.evaluator.close()
         self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
         interrupts, ingredients, memory_bytes = self.interrupts, opened.ingredients, self._available_bytes
-        n_before, division = min(interrupts.n_pressed, 1), self.data.division(opened.facts.n_samples)
+        n_before, division = min(interrupts.n_pressed, 1), self.checked.data.division(opened.facts.n_samples)
         asked_s = self.configuration.budget.trial_seconds
 
         def is_ended() -> bool:
             return interrupts.n_pressed > n_before
 
         delivery = Delivery(
-            source=self.source,
+            source=self.checked.source,
             prepared=ingredients.prepared,
             finalists=Finalists(
                 ingredients=ingredients,
                 builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
                 refine=refine_of(
                     ingredients,
-                    self.data.shortened(opened.facts.n_samples),
+                    self.checked.data.shortened(opened.facts.n_samples),
                     self.deadline,
                     has_plain_sums=self.has_plain_sums,
                     memory_bytes=memory_bytes,
@@ -316,7 +290,7 @@ class Run:
             ),
             facts=opened.facts,
             division=division,
-            files=file_bench_setup(self.configuration, self.data, division),
+            files=file_bench_setup(self.configuration, self.checked.data, division),
             costs=opened.facts.file_costs(len(division), opened.evaluator.opening_s),
             memory_bytes=memory_bytes,
             file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
@@ -386,10 +360,8 @@ class Run:
     @property
     def configuration_document(self) -> dict[str, object]:
         """What the user asked for, and digests of what it names."""
-        assert self.definition is not None
-        assert self.source is not None
-        assert self.data is not None
-        return configuration_document(self.configuration, self.source, self.data, self.definition)
+        found = self.checked
+        return configuration_document(self.configuration, found.source, found.data, found.definition)
 
     def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
         return {

@@ -9,6 +9,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from autoquant.api import steps
+from autoquant.api.checking import check
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.folder import RunFolder, enough_room
@@ -124,13 +125,13 @@ def search(
         sampler=parse_sampler(sampler),
     )
     with interruptible() as interrupts:
-        return _searched(Run(configuration, deadline, on_progress, interrupts))
+        with enough_room(configuration.out):
+            checked = check(configuration)
+        return _searched(Run(configuration, checked, deadline, on_progress, interrupts))
 
 
 def _searched(run: Run) -> SearchResult:
     asked = run.configuration
-    with enough_room(asked.out):
-        run.check()
     with closing(RunFolder(asked.out, resume=asked.resume)) as folder:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1), quiet():

@@ -30,14 +30,15 @@ class AblatedRun(Run):
 
     part: Part | None = None
 
-    def check(self) -> None:
-        """Of the definition, too."""
+    def __post_init__(self) -> None:
+        """Of what is asked for and of the space, too."""
+        super().__post_init__()
         if self.part is Part.FINENESS:
             self.configuration = replace(self.configuration, n_regions=_COARSE)
-        super().check()
         if self.part is Part.RANGES:
-            assert self.definition is not None
-            self.definition = replace(self.definition, schemes=one_range_each(self.definition.schemes))
+            definition = self.checked.definition
+            definition = replace(definition, schemes=one_range_each(definition.schemes))
+            self.checked = replace(self.checked, definition=definition)
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """Unless nothing is to be expected from errors."""

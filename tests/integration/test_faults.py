@@ -12,7 +12,6 @@ import pytest
 
 import autoquant
 from autoquant import Budget
-from autoquant.api.data import SearchData
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Run
 from autoquant.api.trials import SearchProgress
@@ -30,8 +29,8 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     regions = [region.id for region in _regions()]
     faults = {frozenset((region, ALL_U8) for region in regions): fault}
 
-    def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
-        asked = run.configuration
+    def evaluator(run: Run) -> IsolatedEvaluator:
+        asked, data = run.configuration, run.checked.data
         setup = MisbehavingSetup(model=asked.model, samples=data.search, targets=asked.targets, seed=0, faults=faults)
         return IsolatedEvaluator(setup, memory_bytes=10**9)
 
@@ -69,8 +68,8 @@ def test_a_folder_that_is_removed_during_a_search_ends_it_with_one_sentence() ->
 
 @pytest.mark.usefixtures("workplace")
 def test_a_search_without_profiles_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def evaluator(run: Run, data: SearchData) -> IsolatedEvaluator:
-        asked = run.configuration
+    def evaluator(run: Run) -> IsolatedEvaluator:
+        asked, data = run.configuration, run.checked.data
         setup = MisbehavingSetup(
             model=asked.model, samples=data.search, targets=asked.targets, seed=0, profiling="crash"
         )

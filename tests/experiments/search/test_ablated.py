@@ -4,6 +4,7 @@ from typing import cast
 import pytest
 
 from autoquant.api import search as module
+from autoquant.api.checking import check
 from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import Ingredients
@@ -47,21 +48,18 @@ def a_run(part: Part | None, out: Path) -> AblatedRun:
         out=out,
         n_regions=100,
     )
-    return AblatedRun(asked, Deadline(None), lambda _: None, Interrupts(), part=part)
+    return AblatedRun(asked, check(asked), Deadline(None), lambda _: None, Interrupts(), part=part)
 
 
 @pytest.mark.parametrize(("part", "n_schemes"), [(Part.RANGES, 5), (Part.BORDERS, 10), (None, 10)])
 def test_the_space_lacks_ranges_or_nothing(part: Part | None, n_schemes: int, tmp_path: Path) -> None:
     run = a_run(part, tmp_path)
-    run.check()
-    assert run.definition is not None
-    assert len(run.definition.schemes) == n_schemes
+    assert len(run.checked.definition.schemes) == n_schemes
 
 
 @pytest.mark.parametrize(("part", "n_regions"), [(Part.FINENESS, 40), (Part.BORDERS, 100), (None, 100)])
 def test_regions_are_coarser_or_not(part: Part | None, n_regions: int, tmp_path: Path) -> None:
     run = a_run(part, tmp_path)
-    run.check()
     assert run.configuration_document["n_regions"] == n_regions
 
 
@@ -105,7 +103,8 @@ def test_trials_lack_probes_or_stages(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_searches_outside_are_whole_again(tmp_path: Path) -> None:
     before = vars(module)["Run"]
     with without(Part.BORDERS):
-        made = vars(module)["Run"](a_run(None, tmp_path).configuration, Deadline(None), lambda _: None, Interrupts())
+        whole = a_run(None, tmp_path)
+        made = vars(module)["Run"](whole.configuration, whole.checked, Deadline(None), lambda _: None, Interrupts())
     assert isinstance(made, AblatedRun)
     assert made.part is Part.BORDERS
     assert vars(module)["Run"] is before

@@ -1,0 +1,56 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoquant.api.checking import check
+from autoquant.api.configuration import Budget, Configuration, Demands
+from autoquant.domain.target import Target
+from autoquant.errors import AutoquantError
+from autoquant.examples import example
+
+DIGITS = example("digits")
+ASKED = Configuration(
+    model=DIGITS.model,
+    calibration=DIGITS.calibration,
+    evaluation=DIGITS.evaluation,
+    targets=(Target(),),
+    budget=Budget(trials=1),
+    demands=Demands(),
+    out=Path("run"),
+    space="quick",
+    n_regions=4,
+)
+
+
+def test_everything_that_is_named_is_read() -> None:
+    found = check(ASKED)
+    assert found.definition.schemes
+    assert set(found.source.digests) == {DIGITS.model}
+    assert found.data.held_out is not None
+    assert (found.warm, found.is_pooled) == (None, False)
+    assert set(found.data.notes) <= set(found.notes)
+
+
+def test_none_of_the_evaluation_samples_are_held_out_where_trials_run_all() -> None:
+    apart, pooled = check(ASKED).data, check(ASKED, is_pooled=True)
+    assert apart.held_out is not None
+    assert pooled.is_pooled
+    assert pooled.data.held_out is None
+    assert len(pooled.data.search) == len(apart.search) + len(apart.held_out)
+
+
+@pytest.mark.parametrize(
+    ("change", "phrase"),
+    [
+        ({"targets": (Target("nowhere"),)}, "'nowhere' is not installed"),
+        ({"space": "gone.toml"}, "gone.toml"),
+        ({"model": Path("gone.onnx")}, "gone.onnx: there is no such file"),
+        ({"calibration": "gone.npz"}, "gone.npz"),
+        ({"warm_start": Path("gone.json")}, "gone.json"),
+    ],
+)
+def test_what_is_not_there_is_named(change: dict[str, Any], phrase: str) -> None:
+    with pytest.raises(AutoquantError, match=phrase):
+        check(replace(ASKED, **change))
