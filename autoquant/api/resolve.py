@@ -12,6 +12,7 @@ from autoquant.api.attempts import Attempt, Demand
 from autoquant.api.checking import check
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import Deadline
+from autoquant.api.finishing import finish
 from autoquant.api.folder import RunFolder, enough_room
 from autoquant.api.interrupts import interruptible
 from autoquant.api.resolved_sentences import missed_sentence, resolved_sentences, with_interval
@@ -141,7 +142,8 @@ class _Resolution:
                 )
             missed = [attempt for attempt in attempts if attempt is not best]
             self.run.resolved = self._document(best, missed)
-            return self.run.finish(
+            return finish(
+                self.run,
                 folder,
                 opened,
                 trials,

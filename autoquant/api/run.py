@@ -1,4 +1,4 @@
-"""One search: every stage wired together."""
+"""What a search and another demand on it share: the stages up to the trials, and what is found out on the way."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -8,27 +8,19 @@ from pathlib import Path
 from autoquant.api import sentences, steps
 from autoquant.api.checking import Checked
 from autoquant.api.configuration import Configuration
-from autoquant.api.deadline import LEAST_TRIAL_S, Deadline, longest_seconds
-from autoquant.api.delivery import Delivery
-from autoquant.api.documents import configuration_document, ingredients_document, write_reports
-from autoquant.api.earlier import keep_unmatched
+from autoquant.api.deadline import Deadline
+from autoquant.api.documents import configuration_document, ingredients_document
 from autoquant.api.evaluator import BenchFacts, Ingredients
-from autoquant.api.finalists import Finalists
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
-from autoquant.api.refinement import refine_of
-from autoquant.api.result import SearchResult
 from autoquant.api.resumption import Earlier, read_earlier
-from autoquant.api.setups import evaluator_setup, file_bench_setup
+from autoquant.api.setups import evaluator_setup
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.front import Front, RunRecord
-from autoquant.domain.measurement import Evaluation, Measurement
-from autoquant.domain.objective import Bounds
 from autoquant.domain.prior import LatencyPrior
-from autoquant.domain.region import Assignment, Region
+from autoquant.domain.region import Assignment
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
@@ -37,8 +29,7 @@ from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
 from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout
-from autoquant.study.ledger import ledger_of
-from autoquant.study.samplers import BaseSampler, beliefs_of, is_structured, least_ratios_of, make_sampler, outlook_of
+from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
 from autoquant.study.study import Study
 
 __all__ = ["OnProgress", "Opened", "Run"]
@@ -97,32 +88,11 @@ class Run:
         """Whether there is something to resume."""
         return self.study is not None and bool(self.study.evaluations)
 
-    def learn_of(self, folder: Path) -> None:
-        """Read how the earlier run went about it, which must be of the same search and environment."""
-        self.earlier = read_earlier(folder, self.configuration_document)
-        self.prior = self.earlier.prior
-
-    def run(self, folder: RunFolder) -> SearchResult:
-        """All stages; see the module."""
-        if self.configuration.resume:
-            self.learn_of(folder.path)
-            assert self.earlier is not None
-            before, now = self.earlier.sampler, self.configuration_document["sampler"]
-            if before != now:
-                self.notes.append(f"the run began with the sampler {before} and went on with {now}")
-        with self.opened(folder) as opened:
-            with self.deadline.phase("profile"):
-                self.profile(opened.evaluator, opened.ingredients)
-            with self.deadline.phase("search"):
-                trials = self.open_trials(folder, opened)
-                known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
-                opened.evaluator.know(known)
-                ended = trials.run(self.configuration.budget.trials)
-                if opened.ingredients.regions or ended == "interrupted":
-                    self.notes.append(sentences.ending_sentence(ended, trials.study.evaluations))
-                self.notes.extend(sentences.failure_sentences(trials.study.evaluations))
-                self.notes.extend(sentences.outlook_sentences(trials, self.configuration.objectives))
-            return self.finish(folder, opened, trials, trials.study.evaluations, bounds=self.configuration.bounds)
+    def learn_of(self, folder: Path) -> Earlier:
+        """Go about it as the earlier run did, which must be of the same search and environment."""
+        self.earlier = found = read_earlier(folder, self.configuration_document)
+        self.prior = found.prior
+        return found
 
     @contextmanager
     def opened(self, folder: RunFolder) -> Iterator[Opened]:
@@ -135,7 +105,7 @@ class Run:
                 facts = self._load(evaluator, plain)
             ingredients = self.expect_noise(preparing, preparing.in_best_form(plain, evaluator, facts), evaluator)
             if not self.configuration.resume:  # before there is a journal
-                folder.write_json("run.json", self._run_document(ingredients, facts, None))
+                folder.write_json("run.json", self.document(ingredients, facts, None))
             try:
                 yield Opened(evaluator=evaluator, ingredients=ingredients, facts=facts)
             finally:
@@ -146,11 +116,12 @@ class Run:
         n_samples = None if self.earlier is None or is_pooled else self.earlier.n_evaluation_samples
         setup = evaluator_setup(self.configuration, data, is_thorough=is_pooled, n_samples=n_samples)
         asked_mb = self.configuration.budget.trial_memory_mb
-        memory_bytes = self._available_bytes if asked_mb is None else asked_mb * 1_000_000
+        memory_bytes = self.available_bytes if asked_mb is None else asked_mb * 1_000_000
         return IsolatedEvaluator(setup, memory_bytes=memory_bytes)
 
     @property
-    def _available_bytes(self) -> int | None:
+    def available_bytes(self) -> int | None:
+        """For the process that measures; None where that is not known."""
         available = available_memory_bytes()
         return None if available is None else int(_MEMORY_SHARE * available)
 
@@ -162,7 +133,7 @@ class Run:
             deadline=self.deadline,
             earlier=self.earlier,
             notes=self.notes,
-            tell=self._tell,
+            tell=self.tell,
         )
 
     def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> BenchFacts:
@@ -186,7 +157,7 @@ class Run:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
         if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return
-        self._tell("profile")
+        self.tell("profile")
         seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
         most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)
         try:
@@ -241,78 +212,6 @@ class Run:
         self.notes.append(f"warm start from {asked}: {found.note}")
         return found.assignments
 
-    def finish(
-        self,
-        folder: RunFolder,
-        opened: Opened,
-        trials: Trials,
-        evaluations: Sequence[Evaluation],
-        *,
-        bounds: Bounds,
-        remark: Callable[[Front], Sequence[str]] = lambda _: (),
-    ) -> SearchResult:
-        """Measure the best of the evaluations once more, as files, and write what is delivered.
-
-        Args:
-            folder: Where to.
-            opened: What candidates are built from; its process ends.
-            trials: Of the search.
-            evaluations: Those that may be delivered.
-            bounds: What is demanded of files.
-            remark: Sentences for the user about the front.
-        """
-        opened.evaluator.close()
-        self.notes.extend(f"trials: {sentence}" for sentence in trials.watch.sentences)
-        interrupts, ingredients, memory_bytes = self.interrupts, opened.ingredients, self._available_bytes
-        n_before, division = min(interrupts.n_pressed, 1), self.checked.data.division(opened.facts.n_samples)
-        asked_s = self.configuration.budget.trial_seconds
-
-        def is_ended() -> bool:
-            return interrupts.n_pressed > n_before
-
-        delivery = Delivery(
-            source=self.checked.source,
-            prepared=ingredients.prepared,
-            finalists=Finalists(
-                ingredients=ingredients,
-                builder=ingredients.builder(has_plain_sums=self.has_plain_sums),
-                refine=refine_of(
-                    ingredients,
-                    self.checked.data.shortened(opened.facts.n_samples),
-                    self.deadline,
-                    has_plain_sums=self.has_plain_sums,
-                    memory_bytes=memory_bytes,
-                    cache_folder=self.configuration.cache or steps.user_cache(),
-                    is_ended=is_ended,
-                    notes=self.notes,
-                ),
-                folder=folder,
-            ),
-            facts=opened.facts,
-            division=division,
-            files=file_bench_setup(self.configuration, self.checked.data, division),
-            costs=opened.facts.file_costs(len(division), opened.evaluator.opening_s),
-            memory_bytes=memory_bytes,
-            file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),
-            folder=folder,
-            objectives=self.configuration.objectives,
-            bounds=bounds,
-            believed=beliefs_of(self.sampler),
-            is_ended=is_ended,
-            tell=lambda phase: self._tell(phase, trials),
-            notes=self.notes,
-        )
-        with folder.new_models() as earlier:
-            with self.deadline.phase("finish"):
-                front = delivery.deliver(evaluations, self.deadline)
-            if is_ended():
-                self.notes.append(sentences.MEASUREMENT_ENDED_BY_USER)
-            self.notes.extend(remark(front))
-            self.notes.extend(keep_unmatched(earlier, front))
-            record = self._record(front, ingredients.regions, trials)
-            write_reports(folder, record, self._run_document(ingredients, opened.facts, trials))
-        return SearchResult(folder.path, record)
-
     def _open_study(self, folder: RunFolder, space: SearchSpace, sampler: BaseSampler | None) -> Study:
         asked = self.configuration
         try:
@@ -322,20 +221,6 @@ class Run:
                 )
         except (ValueError, KeyError, TypeError) as error:  # what json and Optuna raise on a damaged journal
             raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
-
-    def _record(self, front: Front, regions: Sequence[Region], trials: Trials) -> RunRecord:
-        float_us = {target.name: 1e3 * front.members[-1].latency[target.name].median_ms for target in front.targets}
-        return RunRecord(
-            front=front,
-            regions=tuple(regions),
-            evaluations=tuple(trials.study.evaluations),
-            environment=describe_environment(),
-            configuration=self.configuration.plain(),
-            phases=dict(self.deadline.phases),
-            notes=tuple(self.notes),
-            ledger=ledger_of(self.sampler, float_us),
-            seconds_saved=trials.seconds_saved,
-        )
 
     def layout_of(self, ingredients: Ingredients) -> Layout:
         """What the structure sampler is told of the graph."""
@@ -363,7 +248,8 @@ class Run:
         found = self.checked
         return configuration_document(self.configuration, found.source, found.data, found.definition)
 
-    def _run_document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
+    def document(self, ingredients: Ingredients, facts: BenchFacts, trials: Trials | None) -> dict[str, object]:
+        """``run.json``; without trials as it is before there are any."""
         return {
             "schema_version": 1,
             "configuration": self.configuration_document,
@@ -381,6 +267,7 @@ class Run:
             "notes": self.notes,
         }
 
-    def _tell(self, phase: str, trials: Trials | None = None) -> None:
+    def tell(self, phase: str, trials: Trials | None = None) -> None:
+        """Show which phase begins."""
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress(phase, left, trials.n_evaluations if trials else 0, {}))

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from autoquant.api import steps
+from autoquant.api import sentences, steps
 from autoquant.api.checking import check
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
+from autoquant.api.finishing import finish
 from autoquant.api.folder import RunFolder, enough_room
 from autoquant.api.interrupts import interruptible
 from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
@@ -136,11 +138,33 @@ def _searched(run: Run) -> SearchResult:
         try:
             with enough_room(folder.path), folder.log(), threadpool_limits(limits=1), quiet():
                 steps.trim_cache(asked.cache or steps.user_cache())
-                return run.run(folder)
+                return _delivered(run, folder)
         except BaseException:
             if not run.has_evaluations:
                 folder.discard_if_new()
             raise
+
+
+def _delivered(run: Run, folder: RunFolder) -> SearchResult:
+    """All stages."""
+    asked = run.configuration
+    if asked.resume:
+        before, now = run.learn_of(folder.path).sampler, run.configuration_document["sampler"]
+        if before != now:
+            run.notes.append(f"the run began with the sampler {before} and went on with {now}")
+    with run.opened(folder) as opened:
+        with run.deadline.phase("profile"):
+            run.profile(opened.evaluator, opened.ingredients)
+        with run.deadline.phase("search"):
+            trials = run.open_trials(folder, opened)
+            known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
+            opened.evaluator.know(known)
+            ended = trials.run(asked.budget.trials)
+            if opened.ingredients.regions or ended == "interrupted":
+                run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations))
+            run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
+            run.notes.extend(sentences.outlook_sentences(trials, asked.objectives))
+        return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)
 
 
 def _with_example(

@@ -72,7 +72,7 @@ def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypat
 
     monkeypatch.setattr("autoquant.api.run.make_sampler", make)
     monkeypatch.setattr("autoquant.api.run.Trials", open_trials)
-    monkeypatch.setattr("autoquant.api.run.sentences.outlook_sentences", lambda *_: ["so much is left"])
+    monkeypatch.setattr("autoquant.api.sentences.outlook_sentences", lambda *_: ["so much is left"])
     result = search_in_python(
         "model.onnx",
         calibration="calib.npz",
