@@ -4,7 +4,6 @@ Each leaves its argument untouched, and gives it back where there is nothing to 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -14,24 +13,12 @@ from autoquant.domain.region import TensorName
 from autoquant.model.affine import with_nodes
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
 
 __all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Names of new tensors, each given once."""
-
-    graph: Graph
-    _given: set[TensorName] = field(default_factory=set)
-
-    def new(self, wanted: str) -> TensorName:
-        name = self.graph.free_name(wanted, self._given)
-        self._given.add(name)
-        return name
 
 
 def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -41,7 +28,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = _Names(graph)
+    names = NewNames(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
         if match is not None and 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
@@ -65,7 +52,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     shapes: list[onnx.TensorProto] = []
-    names = _Names(graph)
+    names = NewNames(graph)
     for node in graph.nodes:
         if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
             continue
@@ -100,7 +87,7 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = _Names(graph)
+    names = NewNames(graph)
     for node in graph.nodes:
         product = _product_of(graph, node, opset_of(model))
         if product is not None:

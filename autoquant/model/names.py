@@ -1,12 +1,34 @@
-"""Names of nodes."""
+"""Names of nodes, and of tensors that are new."""
+
+from dataclasses import dataclass, field
 
 import onnx
 
+from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, copy_of
+from autoquant.model.graph import Graph
 from autoquant.model.optimized import SUFFIX
 from autoquant.model.subgraphs import graphs_of
 
-__all__ = ["has_named_nodes", "has_repeated_names", "name_nodes"]
+__all__ = ["NewNames", "has_named_nodes", "has_repeated_names", "name_nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewNames:
+    """Names of new tensors, each given once.
+
+    Attributes:
+        graph: What they are added to.
+    """
+
+    graph: Graph
+    _given: set[TensorName] = field(default_factory=set)
+
+    def new(self, wanted: str) -> TensorName:
+        """The name, with underscores behind it until no tensor has it."""
+        name = self.graph.free_name(wanted, self._given)
+        self._given.add(name)
+        return name
 
 
 def has_named_nodes(model: Model) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import onnx
 
+from autoquant.model.affine import without_unused
 from autoquant.model.copies import Model, copy_of
 from autoquant.model.subgraphs import bodies_of, graphs_of
 
@@ -23,10 +24,7 @@ def drop_unread(model: Model) -> Model:
     copy = copy_of(model)
     del copy.graph.node[:]
     copy.graph.node.extend(reversed(kept))
-    weights = [tensor for tensor in copy.graph.initializer if tensor.name in read]
-    del copy.graph.initializer[:]
-    copy.graph.initializer.extend(weights)
-    return copy
+    return without_unused(copy)
 
 
 def _read_by(node: onnx.NodeProto) -> Iterator[str]:

@@ -137,6 +137,20 @@ def test_a_summand_that_is_no_bias_leaves_a_product_that_can_be_quantized(path: 
     assert prepared.difference_db >= 60
 
 
+def test_attention_that_is_written_with_einsum_becomes_products_that_can_be_quantized(path: Path) -> None:
+    body = """q = Einsum<equation="btc,chd->bhtd">(x, wq) k = Einsum<equation="btc,chd->bhtd">(x, wk)
+              s = Einsum<equation="bhid,bhjd->bhij">(q, k) p = Softmax<axis=-1>(s)
+              v = Einsum<equation="bhij,bhjd->bihd">(p, k) y = Einsum<equation="bthd,hdc->btc">(v, wo)"""
+    weights = {"wq": floats(8, 2, 4), "wk": floats(8, 2, 4, seed=1), "wo": floats(2, 4, 8)}
+    model = model_of("(float[batch,5,8] x) => (float[batch,5,8] y)", body, weights, opset=17)
+    prepared = prepare(saved(model, path), feeds_of(1, 5, 8))
+    products = [node for node in prepared.graph.nodes if node.op_type in ("Gemm", "MatMul")]
+    assert {node.name for node in products} == {"q", "k", "s", "v", "y"}
+    assert all(is_quantizable(node, prepared.graph) for node in products)
+    assert prepared.difference_db > 100
+    assert_equals_original(prepared, feeds_of(1, 5, 8))
+
+
 def test_a_model_that_draws_random_numbers_is_refused_by_that_name(path: Path) -> None:
     model = model_of("(float[2,4] x) => (float[2,4] y)", "noise = RandomNormalLike(x) y = Add(x, noise)")
     with pytest.raises(ModelError, match="draws other numbers at every inference"):

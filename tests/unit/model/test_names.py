@@ -1,5 +1,6 @@
 from autoquant.model.copies import copy_of
-from autoquant.model.names import has_named_nodes, has_repeated_names, name_nodes
+from autoquant.model.graph import Graph
+from autoquant.model.names import NewNames, has_named_nodes, has_repeated_names, name_nodes
 from autoquant.model.optimized import SUFFIX
 from tests.models import a_convnet, a_mlp, model_of
 
@@ -51,3 +52,8 @@ def test_names_are_repeated_within_one_graph_alone() -> None:
     assert not has_repeated_names(model)
     model.graph.node[0].name = "twin"
     assert has_repeated_names(model)
+
+
+def test_a_new_name_is_given_once_and_is_no_tensors() -> None:
+    names = NewNames(Graph(a_mlp()))
+    assert [names.new(name) for name in ("h", "fresh", "fresh", "w0")] == ["h_", "fresh", "fresh_", "w0_"]
