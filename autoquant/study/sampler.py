@@ -1,48 +1,30 @@
 """A sampler that understands the graph."""
 
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
-from scipy.special import ndtr
 
 from autoquant.domain.measurement import Believed
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.study.belief import believed
-from autoquant.study.failing import Suspects
-from autoquant.study.frontier import Frontier
-from autoquant.study.gain import Gain
-from autoquant.study.landscape import Landscape
-from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.moves import unseen
-from autoquant.study.observed import Reader, Told, effective, snr_errors_of
-from autoquant.study.outlook import Outlook, Pace, Promise
+from autoquant.study.knowledge import Knowledge
+from autoquant.study.layout import Codes, Layout
+from autoquant.study.outlook import Outlook
 from autoquant.study.proposal import Fixed, every_trial, is_taken, publish
-from autoquant.study.steering import Steering
-from autoquant.study.surrogate import Observations, Prediction, Surrogate
-from autoquant.study.trust import Trust, believe
+from autoquant.study.proposing import Proposer
+from autoquant.study.standing import Interest
+from autoquant.study.surrogate import Surrogate
+from autoquant.study.trust import Trust
 
 __all__ = ["SAMPLER_ATTRIBUTES", "StructureSampler"]
 
-_N_DRAWS = 3
-"""From the surrogate: one for neighbours, the others and the mean for fronts."""
-_N_NEIGHBOURS = 60
-_FIXED_COST = 2.0
-"""Opening a candidate and running float cost as much as so many runs of it, roughly."""
-_MAX_OBSERVATIONS = 400
-"""Of these a third are the first ones: the uniform recipes and the probes."""
 _N_TRIES = 4
 """Proposals for one trial, as long as another process makes the same one at the same time."""
-_N_DEVIATIONS = 3.0
-"""A ratio is hardly so many standard deviations below what is expected of it."""
 SAMPLER_ATTRIBUTES = frozenset(
     {"state", "snr_db", "snr_error_db", "ratios", "ratio_error", "snr_by_output", "effective", "size_bytes"}
 )
@@ -97,11 +79,11 @@ class StructureSampler(BaseSampler):
         has_size: bool = False,
         prior: LatencyPrior | None = None,
     ) -> None:
-        self._layout = layout
+        self._layout, self._prior = layout, prior
+        self._interest = Interest(
+            min_snr_db=min_snr_db, max_ratio=max_latency_ratio, max_size_bytes=max_size_bytes, has_size=has_size
+        )
         self._rng = np.random.default_rng(seed)
-        self._min_snr_db, self._max_ratio = min_snr_db, max_latency_ratio
-        self._prior = prior
-        self._max_size_bytes, self._has_size = max_size_bytes, has_size
         self._lock = threading.RLock()
         self._independent = RandomSampler(seed=seed)
         self._generic = TPESampler(seed=seed, multivariate=True)
@@ -109,19 +91,7 @@ class StructureSampler(BaseSampler):
 
     def forget(self) -> None:
         """Know nothing of any study."""
-        layout = self._layout
-        self._steering = Steering(layout, max_size_bytes=self._max_size_bytes, has_size=self._has_size)
-        self._surrogate: Surrogate | None = None
-        self._reader = Reader(layout)
-        self._frontier = Frontier(layout)
-        self._suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
-        self._trust = Trust()
-        self._n_fitted = 0
-        self._found: Observations | None = None
-        self._numbers: list[int] = []
-        self._pace = Pace()
-        self._promised: dict[bytes, Promise] = {}
-        self._next_gain = float("inf")
+        self._known = Knowledge(self._layout, self._interest, self._prior)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -133,17 +103,17 @@ class StructureSampler(BaseSampler):
     @property
     def surrogate(self) -> Surrogate | None:
         """What it believes; None before the first proposal."""
-        return self._surrogate
+        return self._known.surrogate
 
     @property
     def layout(self) -> Layout:
         """Regions, borders, and schemes without those that were asked for and never ran."""
-        return self._frontier.layout
+        return self._known.frontier.layout
 
     @property
     def trust(self) -> Trust:
         """What evaluations said of its predictions."""
-        return self._trust
+        return self._known.trust
 
     def reseed_rng(self) -> None:
         """Draw otherwise from now on: of processes that share a study, each has a sampler of its own."""
@@ -154,25 +124,20 @@ class StructureSampler(BaseSampler):
     def beliefs(self) -> dict[int, Believed]:
         """What it believes of the trials that it knows, by number; of those that were not timed the SNR alone."""
         with self._lock:
-            found, numbers = self._found, self._numbers
-        if found is None:
-            return {}
-        rows = zip(numbers, found.snr_db[:, 0].tolist(), found.ratios.tolist(), found.is_timed, strict=True)
-        return {
-            n: Believed(snr_db=snr_db, ratios=tuple(ratios) if is_timed else ()) for n, snr_db, ratios, is_timed in rows
-        }
+            return self._known.beliefs()
 
     def least_ratios(self, assignment: Assignment) -> list[float]:
         """Latency ratios that an assignment can hardly be below, by target; empty before there were evaluations."""
         with self._lock:
-            return self._least_ratios(assignment)
+            return self._known.least_ratios(assignment)
 
-    def _least_ratios(self, assignment: Assignment) -> list[float]:
-        if self._surrogate is None or not self._n_fitted:
-            return []
-        found = self._surrogate.predict(self._layout.encode({str(k): v for k, v in assignment.items()})[None])
-        errors = max(1.0, self._trust.stretch[1]) * found.ratio_errors[0]  # of proposals it knows more than of others
-        return [float(ratio) for ratio in found.ratios[0] - _N_DEVIATIONS * errors]
+    def outlook(self) -> Outlook | None:
+        """How much better the front could still get; None before anything was evaluated.
+
+        With several targets ratios count by their mean.
+        """
+        with self._lock:
+            return self._known.outlook()
 
     def infer_relative_search_space(
         self,
@@ -211,22 +176,17 @@ class StructureSampler(BaseSampler):
         trials: list[FrozenTrial],
         fixed: Fixed,
     ) -> dict[str, Any]:
-        if not self._reader.knows(trials):
+        if not self._known.is_of(trials):
             self.forget()
-        told = self._reader.read(trials, study.directions)
-        found = told.found
-        if self._surrogate is None or self._surrogate.n_targets != found.ratios.shape[1]:
-            self._surrogate = Surrogate(self._layout, found.ratios.shape[1], self._prior)
-            self._promised.clear()
-        if len(found) > self._n_fitted:
-            self._learn(found, told.measured, told.asked)
-        self._leave_out(told)
+        seen = self._known.learn(trials, study.directions)
         is_free = search_space.keys() >= self._layout.choices.keys() and fixed.is_free.all()
-        if self._rng.random() < self._trust.generic_share and is_free:
+        if self._rng.random() < self._known.trust.generic_share and is_free:
             generic = self._generic_proposal(study, trial, search_space)
-            if generic and self._is_new(self._layout.encode(generic), told.seen):
+            if generic and self._is_new(self._layout.encode(generic), seen):
                 return generic
-        return self._layout.decode(self._propose(found if self._found is None else self._found, told.seen, fixed))
+        codes, promise = Proposer(self._known, self._rng).propose(seen, fixed)
+        self._known.expect(codes, promise)
+        return self._layout.decode(codes)
 
     def _generic_proposal(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -244,192 +204,7 @@ class StructureSampler(BaseSampler):
         """At random: for parameters that are no regions."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    def _learn(self, found: Observations, measured: Sequence[FrozenTrial], asked: Codes) -> None:
-        assert self._surrogate is not None
-        n_before, self._n_fitted = self._n_fitted, len(found)
-        self._steering.learn(measured, asked, found.snr_db.min(axis=1), found.is_quick)
-        if n_before:
-            new = found.of(slice(n_before, None))
-            self._trust.compare(self._surrogate.predict(new.codes), new)
-        n_first, every = _MAX_OBSERVATIONS // 3, np.arange(len(found))
-        kept = found.of(
-            every if len(found) <= _MAX_OBSERVATIONS else np.r_[every[:n_first], every[n_first - _MAX_OBSERVATIONS :]]
-        )
-        if not n_before and not all("fixed_params" in trial.system_attrs for trial in measured):
-            self._surrogate, self._trust = believe(self._layout, kept, self._prior)  # of a study that goes on
-            self._surrogate.n_observed = len(found)
-        self._surrogate.fit(kept, n_all=len(found))
-        self._found = believed(found, snr_errors_of(measured), self._surrogate, self._trust)
-        self._numbers = [trial.number for trial in measured]
-        if n_before:
-            self._count(self._found, n_before, asked)
-
-    def _leave_out(self, told: Told) -> None:
-        """What never ran where it was asked for, and what makes trials fail."""
-        for codes in told.failed:
-            promise = self._promised.pop(codes.tobytes(), None)
-            if promise is not None:
-                self._pace.count(promise.gain, 0.0)
-        self._suspects = Suspects.of(self._layout, told.failed, np.concatenate([told.asked, told.found.codes]))
-        ran = effective(self._layout, told.asked, told.found.codes)
-        self._frontier = self._frontier.within(ran & ~self._suspects.certain)
-
-    def _count(self, found: Observations, n_before: int, asked: Codes) -> None:
-        """What the proposals among the new evaluations brought, with the weights that they were chosen by."""
-        keeps, snr_db = self._kept(found), found.snr_db.min(axis=1)
-        is_before = np.arange(len(found)) < n_before
-        for i in range(n_before, len(found)):
-            promise = self._promised.pop(asked[i].tobytes(), None)
-            if promise is None:
-                continue
-            costs = self._steering.costs(found.ratios) @ promise.weights
-            brought = self._gain(found, promise.weights, is_before).of_points(snr_db[i], costs[i])
-            self._pace.count(promise.gain, float(brought) if keeps[i] else 0.0)
-
-    def _gain(self, found: Observations, weights: Floats, chosen: npt.NDArray[np.bool_] | bool = True) -> Gain:
-        """The front of the chosen evaluations that keep all demands and were not stopped early."""
-        kept = chosen & self._kept(found)
-        snr_db, costs = found.snr_db.min(axis=1)[kept], (self._steering.costs(found.ratios) @ weights)[kept]
-        latency_share = weights[: found.ratios.shape[1]].sum()
-        highest = None if self._max_ratio is None else 1 - latency_share * (1 - self._max_ratio)
-        return Gain.of(snr_db, costs, min_snr_db=self._steering.min_snr_db(self._min_snr_db), max_ratio=highest)
-
-    @property
-    def _equal_weights(self) -> Floats:
-        n = self._n_weights
-        return np.full(n, 1 / n)
-
-    @property
-    def _n_targets(self) -> int:
-        assert self._surrogate is not None
-        return self._surrogate.n_targets
-
-    @property
-    def _n_weights(self) -> int:
-        """One of each target, and the last one of the size, where it is an objective."""
-        return self._n_targets + self._steering.has_size
-
-    def outlook(self) -> Outlook | None:
-        """How much better the front could still get; None before anything was evaluated.
-
-        With several targets ratios count by their mean.
-        """
-        with self._lock:
-            return self._outlook()
-
-    def _outlook(self) -> Outlook | None:
-        found, surrogate = self._found, self._surrogate
-        if found is None or surrogate is None:
-            return None
-        weights = self._equal_weights
-        gain = self._gain(found, weights)
-        landscape = surrogate.landscape()
-        codes = self._solve(self._frontier, [landscape], weights)
-        snr_db = -10 * np.log10(landscape.noise_of(codes).max(axis=1))
-        ratios = landscape.ratios_of(codes)
-        likely = (self._steering.chances(codes, snr_db) > 0.5) & self._is_within(ratios)
-        costs = self._steering.costs(ratios, codes) @ weights
-        attainable = gain.with_points(snr_db[likely], costs[likely]).saving
-        members = self._members(found, gain, weights)
-        errors = found.errors[members] @ weights[: surrogate.n_targets]
-        noise = np.sqrt(np.mean(np.square(errors)) / len(members)) if len(members) else 0.0
-        return Outlook(
-            saving=gain.saving,
-            attainable=attainable,
-            next_gain=self._next_gain * self._pace.factor,
-            noise=float(noise),
-        )
-
-    def _kept(self, found: Observations) -> npt.NDArray[np.bool_]:
-        """Which evaluations were measured to the end, keep every demand but that on SNR, and the ratio everywhere."""
-        return self._steering.keeps & found.is_timed & ~found.is_quick & self._is_within(found.ratios)
-
-    def _is_within(self, ratios: Floats) -> npt.NDArray[np.bool_]:
-        return np.asarray(~(ratios > (np.inf if self._max_ratio is None else self._max_ratio)).any(axis=1))
-
-    def _chances(self, codes: Codes, found: Prediction) -> Floats:
-        """Probability that assignments run and keep every demand but that on SNR; shape (n,)."""
-        chances = self._steering.chances(codes, found.snr_db) * self._suspects.chances(self._layout, codes)
-        if self._max_ratio is None or self._n_weights == 1:
-            return chances
-        errors = np.maximum(self._trust.stretch[1] * found.ratio_errors, 1e-9)
-        within = ndtr((self._max_ratio - found.ratios) / errors)[:, : self._n_targets]
-        return np.asarray(chances * within.prod(axis=1))
-
-    def _members(self, found: Observations, gain: Gain, weights: Floats) -> npt.NDArray[np.int64]:
-        """Which evaluations make up the front."""
-        kept = np.flatnonzero(self._kept(found))
-        costs = self._steering.costs(found.ratios) @ weights
-        return np.asarray(kept[gain.of_members(found.snr_db.min(axis=1)[kept], costs[kept])])
-
-    def _solve(self, frontier: Frontier, landscapes: Sequence[Landscape], weights: Floats) -> Codes:
-        n_targets = len(landscapes[0].constant)
-        price = float(weights[n_targets:].sum())
-        return frontier.solve(landscapes, weights[:n_targets], self._steering.term(price))
-
-    def _propose(self, found: Observations, seen: frozenset[bytes], fixed: Fixed) -> Codes:
-        assert self._surrogate is not None
-        weights = self._weights()
-        gain = self._gain(found, weights)
-        first, *drawn = self._surrogate.landscapes(self._rng, _N_DRAWS)
-        frontier = self._frontier.within(fixed.narrow(self._frontier.layout.allowed))
-        start = fixed.hold(self._start(found.codes[self._members(found, gain, weights)]))
-        neighbours = self._neighbours(start, frontier.layout.allowed, first, gain, weights)
-        believed = [self._surrogate.landscape(), *drawn]
-        proposals = np.concatenate([self._solve(frontier, believed, weights), neighbours])
-        candidates = [codes for codes in np.unique(proposals, axis=0) if codes.tobytes() not in seen]
-        if not candidates:
-            self._next_gain = 0.0
-            return self._unseen(start, seen, fixed)
-        predicted = self._predict(np.array(candidates))
-        expected = gain.expected(predicted, weights, self._trust.stretch)
-        expected = expected * self._chances(np.array(candidates), predicted)
-        costs = predicted.ratios @ weights
-        times = _FIXED_COST + predicted.ratios[:, : self._n_targets].mean(axis=1)
-        order = np.lexsort((gain.missed(predicted.snr_db, costs), -expected / times))
-        chosen = int(order[0])
-        self._next_gain = float(expected[chosen])
-        self._promised[candidates[chosen].tobytes()] = Promise(self._next_gain, weights)
-        return np.asarray(candidates[chosen])
-
-    def _predict(self, codes: Codes) -> Prediction:
-        """With the size, which is as good as known, as a further ratio where it is an objective."""
-        assert self._surrogate is not None
-        found = self._surrogate.predict(codes)
-        ratios = self._steering.costs(found.ratios, codes)
-        errors = np.zeros(ratios.shape)
-        errors[:, : found.ratios.shape[1]] = found.ratio_errors
-        return replace(found, ratios=ratios, ratio_errors=errors)
-
-    def _weights(self) -> Floats:
-        """Drawn anew for every proposal, so that the whole front is looked for."""
-        return np.ones(1) if self._n_weights == 1 else self._rng.dirichlet(np.ones(self._n_weights))
-
-    def _start(self, best: Codes) -> Codes:
-        """An evaluated member of the front, or all float."""
-        return best[self._rng.integers(len(best))] if len(best) else np.zeros(best.shape[1], dtype=np.int64)
-
-    def _neighbours(
-        self, start: Codes, allowed: npt.NDArray[np.bool_], landscape: Landscape, gain: Gain, weights: Floats
-    ) -> Codes:
-        """The most promising assignments that differ in one region."""
-        region, scheme = np.nonzero(allowed)
-        moved = np.tile(start, (len(region), 1))
-        moved[np.arange(len(region)), region] = scheme
-        snr_db = -10 * np.log10(landscape.noise_of(moved).max(axis=1))
-        costs = self._steering.costs(landscape.ratios_of(moved), moved) @ weights
-        gains = gain.of_points(snr_db, costs) * self._steering.chances(moved, snr_db)
-        order = np.lexsort((gain.missed(snr_db, costs), -gains))
-        return moved[order[:_N_NEIGHBOURS]]
-
-    def _unseen(self, start: Codes, seen: frozenset[bytes], fixed: Fixed) -> Codes:
-        """Something new, if need be with schemes that never ran; the start where nothing is left."""
-        wide = self._layout.allowed & ~self._suspects.certain
-        choices = (fixed.narrow(allowed) for allowed in (self._frontier.layout.allowed, wide))
-        found = (unseen(self._rng, start, allowed, seen) for allowed in choices)
-        return next((codes for codes in found if codes is not None), start)
-
     def _is_new(self, codes: Codes, seen: frozenset[bytes]) -> bool:
         """Whether it was not proposed yet, and has nothing that never ran or made trials fail."""
-        may = self._frontier.layout.allowed[np.arange(len(codes)), codes]
+        may = self.layout.allowed[np.arange(len(codes)), codes]
         return bool(may.all()) and codes.tobytes() not in seen

@@ -93,21 +93,6 @@ def told(study: optuna.Study, params: dict[str, str], state: TrialState) -> None
     )
 
 
-def test_what_it_believes_is_tuned_also_after_evaluations_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoquant.study.sampler._MAX_OBSERVATIONS", 30)
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler, rng = StructureSampler(a_layout(), seed=0), np.random.default_rng(0)
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    for number in range(90):
-        trial = study.ask()
-        snr_db, ratio = objectives(suggested(trial))
-        study.tell(trial, [snr_db, ratio + (0.1 * rng.standard_normal() if number > 30 else 0.0)])
-    surrogate = sampler.surrogate
-    assert surrogate is not None
-    every = np.array([[i] * N_REGIONS for i in range(3)])
-    assert surrogate.predict(every).ratio_errors.min() > 0.04
-
-
 def test_enqueued_trials_are_taken_as_they_are() -> None:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout()))
     params: dict[str, str] = dict.fromkeys(map(str, REGIONS), "b") | {REGIONS[3]: "float"}
@@ -193,46 +178,6 @@ def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
         assert all(params[region] == "float" for region in REGIONS[4:])
 
 
-def test_the_outlook_closes_as_the_space_is_searched() -> None:
-    few, many = structured_sampler(20), structured_sampler(120)
-    assert few.outlook() is not None
-    first, last = few.outlook(), many.outlook()
-    assert first is not None
-    assert last is not None
-    assert last.share > 0.95
-    assert last.saving > first.saving
-    assert last.next_gain < first.next_gain
-    assert last.noise > 0
-    assert StructureSampler(a_layout()).outlook() is None
-
-
-def test_gains_on_one_of_two_targets_count_where_the_other_one_loses_as_much() -> None:
-    sampler = StructureSampler(a_layout(), seed=0)
-    study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
-    for _ in range(40):
-        trial = study.ask()
-        snr_db, ratio = objectives(suggested(trial))
-        study.tell(trial, [snr_db, ratio, 2.0 - ratio])
-    outlook = sampler.outlook()
-    assert outlook is not None
-    assert outlook.saving < 0.01
-    assert outlook.next_gain > 2e-5
-
-
-def structured_sampler(n_trials: int) -> StructureSampler:
-    """After so many trials of ratios that are known to 1 %."""
-    sampler = StructureSampler(a_layout(), seed=0)
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    for _ in range(n_trials):
-        trial = study.ask()
-        params = suggested(trial)
-        trial.set_user_attr("ratio_error", 0.01)
-        study.tell(trial, objectives(params))
-    study.ask()
-    suggested(study.ask())
-    return sampler
-
-
 def test_a_scheme_that_never_ran_is_not_proposed_any_more() -> None:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=2))
     for name in ("a", "b"):
@@ -280,25 +225,6 @@ def test_a_surrogate_that_is_refuted_leaves_proposals_to_a_generic_sampler() -> 
     assert sampler.trust.generic_share > 0
 
 
-def test_its_layout_leaves_out_schemes_that_never_ran() -> None:
-    sampler = StructureSampler(a_layout(), seed=0)
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    assert sampler.layout.allowed.all()
-    distributions = {region: CategoricalDistribution(CHOICES) for region in REGIONS}
-    for name in ("float", "a", "b"):
-        params = dict.fromkeys(REGIONS, "a") | {REGIONS[0]: "b", REGIONS[1]: name}
-        trial = optuna.trial.create_trial(
-            params=params,  # type: ignore[arg-type]
-            distributions=distributions,  # type: ignore[arg-type]
-            values=list(objectives(params)),  # type: ignore[arg-type]
-            user_attrs={"effective": {**params, REGIONS[0]: "float"}},
-        )
-        study.add_trial(trial)
-    suggested(study.ask())
-    assert sampler.layout.allowed[0].tolist() == [True, True, False]
-    assert sampler.trust.n_recent == 0
-
-
 def test_it_learns_how_many_targets_there_are_from_the_first_trial() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
@@ -323,23 +249,6 @@ def pruned(study: optuna.Study, params: dict[str, str], **attributes: Any) -> No
     )
 
 
-def test_trials_without_a_latency_teach_noise_alone() -> None:
-    sampler = StructureSampler(a_layout(), seed=3)
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
-    suggested(study.ask())
-    probe = dict.fromkeys(map(str, REGIONS), "float") | {REGIONS[2]: "b"}
-    codes = a_layout().encode(probe)[None]
-    assert sampler.surrogate is not None
-    before = sampler.surrogate.predict(codes)
-    pruned(study, probe, state="untimed", snr_db=77.0, ratios=[], ratio_error=None, snr_by_output=[77.0])
-    suggested(study.ask())
-    after = sampler.surrogate.predict(codes)
-    assert abs(after.snr_db[0] - 77) < abs(before.snr_db[0] - 77)
-    assert after.snr_error_db[0] < before.snr_error_db[0]
-    np.testing.assert_allclose(after.ratio_errors, before.ratio_errors)
-
-
 @pytest.mark.parametrize(("state", "proposed"), [("untimed", {"a"}), ("rejected-early", {"b"})])
 def test_what_was_not_timed_is_proposed_again_unless_it_was_rejected(state: str, proposed: set[str]) -> None:
     layout = Layout.of({REGIONS[0]: CHOICES}, SCHEMES, [], {REGIONS[0]: 1.0})
@@ -361,38 +270,8 @@ def test_what_was_not_timed_is_proposed_again_unless_it_was_rejected(state: str,
     assert found == proposed
 
 
-def test_a_proposal_that_was_stopped_before_it_was_timed_brought_nothing() -> None:
-    sampler = StructureSampler(a_layout(), seed=3)
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    for name in CHOICES:
-        told(study, dict.fromkeys(REGIONS, name), TrialState.COMPLETE)
-    for _ in range(6):
-        trial = study.ask()
-        trial.set_user_attr("snr_db", objectives(suggested(trial))[0])
-        study.tell(trial, state=TrialState.PRUNED)
-    suggested(study.ask())
-    outlook = sampler.outlook()
-    assert outlook is not None
-    assert 0 <= outlook.next_gain < 0.05
-
-
 def test_pruned_trials_that_say_nothing_teach_nothing() -> None:
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=3))
     told(study, dict.fromkeys(REGIONS, "a"), TrialState.COMPLETE)
     pruned(study, dict.fromkeys(REGIONS, "b"))
     assert suggested(study.ask()) not in (dict.fromkeys(REGIONS, "a"), dict.fromkeys(REGIONS, "b"))
-
-
-def test_ratios_are_hardly_below_the_least_that_is_believed() -> None:
-    sampler = StructureSampler(a_layout(), seed=0)
-    assert sampler.least_ratios({}) == []
-    study = a_study(sampler, 60)
-    below = 0
-    for i in range(40):
-        chosen = np.random.default_rng(i).choice(CHOICES, N_REGIONS)
-        params = {str(region): str(name) for region, name in zip(REGIONS, chosen, strict=True)}
-        (least,) = sampler.least_ratios({region: params[region] for region in REGIONS})
-        below += objectives(params)[1] < least
-        assert least < 1.5
-    assert below <= 2
-    assert len(study.trials) == 60

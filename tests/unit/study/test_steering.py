@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import optuna
 import pytest
@@ -110,27 +113,32 @@ def feasible(sampler: StructureSampler, *, max_bytes: float, min_snr_db: float, 
     return found
 
 
-class Deaf(StructureSampler):
+class Deaf(Steering):
     """As if no trial said a size or a constraint."""
 
-    def _learn(self, found, complete, asked):  # type: ignore[no-untyped-def]
-        plain = [create_trial(params=t.params, distributions=t.distributions, values=t.values) for t in complete]
-        for trial, copy in zip(complete, plain, strict=True):
-            copy.system_attrs.update({k: v for k, v in trial.system_attrs.items() if k == "fixed_params"})
-        super()._learn(found, plain, asked)
+    def learn(self, trials: Sequence[FrozenTrial], *others: Any) -> None:
+        plain = [create_trial(params=t.params, distributions=t.distributions, values=t.values) for t in trials]
+        super().learn(plain, *others)
+
+
+def a_deaf_sampler() -> StructureSampler:
+    sampler = StructureSampler(LAYOUT, seed=0)
+    sampler._known.steering = Deaf(LAYOUT)
+    return sampler
 
 
 @pytest.mark.parametrize("max_bytes", [400_000, 600_000])
 def test_with_a_largest_size_more_proposals_keep_it_than_without(max_bytes: int) -> None:
     demands = {"max_bytes": max_bytes, "min_snr_db": -100.0, "n_trials": 30}
-    deaf = feasible(Deaf(LAYOUT, seed=0), **demands)  # type: ignore[arg-type]
+    deaf = feasible(a_deaf_sampler(), **demands)  # type: ignore[arg-type]
     aware = feasible(StructureSampler(LAYOUT, seed=0, max_size_bytes=max_bytes), **demands)  # type: ignore[arg-type]
     assert 30 - len(aware) <= (30 - len(deaf)) / 5
 
 
 def test_constraints_that_are_broken_push_proposals_away() -> None:
     deaf, aware = (
-        feasible(kind(LAYOUT, seed=0), max_bytes=1e9, min_snr_db=45.0, n_trials=30) for kind in (Deaf, StructureSampler)
+        feasible(sampler, max_bytes=1e9, min_snr_db=45.0, n_trials=30)
+        for sampler in (a_deaf_sampler(), StructureSampler(LAYOUT, seed=0))
     )
     assert len(aware) > 1.5 * len(deaf)
     assert min(aware) <= min(deaf) + 0.02
