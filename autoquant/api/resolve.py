@@ -132,7 +132,7 @@ class _Resolution:
         with self.run.opened(folder) as opened:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
-                trials.n_finalists = 1
+                trials.finish = replace(trials.finish, n_finalists=1)
                 layout = self._layout(opened, trials)
             attempts = self._attempts(trials, layout)
             best = max(attempts, key=lambda attempt: attempt.snr_db)

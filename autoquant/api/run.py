@@ -17,6 +17,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup
+from autoquant.api.trial_times import Finish
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.prior import LatencyPrior
@@ -182,16 +183,18 @@ class Run:
             study=self.study,
             evaluator=evaluator,
             facts=opened.facts,
-            n_final_samples=len(self.checked.data.division(opened.facts.n_samples)),
             regions=ingredients.regions,
             space=space,
             deadline=self.deadline,
             on_progress=on_progress,
-            size_bytes=size_bytes_of(self.configuration.model),
+            finish=Finish(
+                n_samples=len(self.checked.data.division(opened.facts.n_samples)),
+                size_bytes=size_bytes_of(self.configuration.model),
+                is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
+            ),
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
-            is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
             twins=steps.twins_of(ingredients.prepared, ingredients.regions, space),

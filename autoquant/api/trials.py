@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autoquant.api.deadline import MOST_SHARE, N_COMPARED, REFINE_SHARE, Deadline, most_finalists
+from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.first_trials import Key, key_of, probes, recipes_and_warm_start, with_known_kernels
+from autoquant.api.trial_times import Finish, TrialCosts, TrialTimes
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import DataError, ModelError, OutputError, SamplerError, TargetError
-from autoquant.measurement.bench import N_FIRST, N_TELLING
 from autoquant.measurement.conditions import Watch
-from autoquant.measurement.costs import TIMING_S
 from autoquant.study.outlook import Outlook
 from autoquant.study.study import Study
 
@@ -76,20 +75,17 @@ class Trials:
         study: What is asked and told.
         evaluator: Builds and measures them.
         facts: Of the float model.
-        n_final_samples: That the last measurement runs.
         regions: The partition.
         space: Their choices.
         deadline: Of the whole search.
         on_progress: Told after every trial.
-        size_bytes: Of the float model: what a delivered file may have.
+        finish: What follows them.
         is_structured: Whether the sampler wants probes, and repeats itself only where nothing else is left. Generic
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         has_probes: Whether such a sampler gets them.
         first: What is tried right after the uniform recipes.
-        is_refined: Whether finalists are refined: that takes time, and two versions of each are compared then.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
-        n_finalists: Most of the candidates that are measured again.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
             known of them.
         twins: By region, schemes that quantize it as another one does, with the name of that one.
@@ -100,18 +96,15 @@ class Trials:
     study: Study
     evaluator: TrialEvaluator
     facts: BenchFacts
-    n_final_samples: int
     regions: Sequence[Region]
     space: SearchSpace
     deadline: Deadline
     on_progress: Callable[[SearchProgress], None]
-    size_bytes: int
+    finish: Finish
     is_structured: bool = True
     has_probes: bool = True
     first: Sequence[Assignment] = ()
-    is_refined: bool = False
     has_prior: bool = False
-    n_finalists: int = N_COMPARED
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
@@ -121,17 +114,14 @@ class Trials:
     _asked: set[Key] = field(default_factory=set)
     _untimed: set[Key] = field(default_factory=set)
     _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
-    _seconds: list[float] = field(default_factory=list)
-    _usual: list[float] = field(default_factory=list)
-    _measuring: list[float] = field(default_factory=list)
-    _spent: dict[State, list[float]] = field(default_factory=lambda: {state: [] for state in State})
+    _times: TrialTimes = field(default_factory=TrialTimes)
     _n_earlier: int = 0
     _n_repeated: int = 0
     _n_failed: int = 0
     _n_flat: int = 0
 
     def __post_init__(self) -> None:
-        self.n_rounds = max(6, min(16, round(0.25 / (2 * self._round_s))))
+        self.n_rounds = self._costs.n_rounds
         for evaluation in self.study.evaluations:
             self._remember(evaluation)
         self._n_earlier = len(self.study.evaluations)
@@ -143,15 +133,8 @@ class Trials:
 
     @property
     def seconds_saved(self) -> float | None:
-        """Time that the sampler's proposals would have taken beside what they took, had none been stopped early.
-
-        As long as those take in the median that were measured to the end; None where there is no such one. Of this run
-        alone where it was resumed.
-        """
-        complete, stopped = self._spent[State.COMPLETE], self._spent[State.REJECTED_EARLY]
-        if not complete:
-            return None
-        return max(0.0, len(stopped) * statistics.median(complete) - sum(stopped))
+        """By stopping the sampler's proposals early, see ``TrialTimes``."""
+        return self._times.saved
 
     def run(self, n_trials: int | None) -> str:
         """Evaluate until a budget ends; the uniform recipes come first, then a warm start, then the sampler.
@@ -178,7 +161,8 @@ class Trials:
             return "sampler" if isinstance(error, SamplerError) else "lost"
 
     def _run(self, n_trials: int | None) -> str:
-        n_done, is_short = 0, not self._has_many
+        n_done = 0
+        is_short = self._left < _MANY_TRIALS * self._costs.later_seconds(self.n_rounds)
         if is_short:
             self.n_rounds = _FEW_ROUNDS
         self._enqueue_first(n_trials, is_short=is_short)
@@ -189,7 +173,7 @@ class Trials:
                 probed = True
             if done := self._nothing_left():
                 return done
-            if self._left < 1.2 * max(self._usual[-5:], default=self.first_seconds) or not self._trial():
+            if self._left < 1.2 * self._times.longest(self.first_seconds) or not self._trial():
                 return "time"
             n_done += 1
         return "trials"
@@ -205,49 +189,20 @@ class Trials:
         return self.study.evaluations[-1] if self._trial(assignment) else None
 
     @property
-    def _left(self) -> float:
-        """Seconds for trials: what is left without the last measurement."""
-        outcomes = [e.outcome for e in self.study.evaluations]
-        likely = [m for m in outcomes if isinstance(m, Measurement) and m.is_complete and self._may_be_finalist(m)]
-        most = most_finalists([found.quality.error_db for found in likely], is_refined=self.is_refined)
-        n_finalists, float_s = min(len(likely) + 1, self.n_finalists, most), sum(self.facts.float_s.values())
-        each_s = statistics.median([found.latency_s for found in likely] or [float_s])
-        finish_s = self.deadline.finish_seconds(
-            n_finalists,
-            (float_s + n_finalists * each_s) / (1 + n_finalists),
-            self.facts.file_costs(self.n_final_samples, self.evaluator.opening_s),
-            self.size_bytes,
-            n_evaluations=len(outcomes),
-            is_refined=self.is_refined,
-            is_rough=not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations),
-        )
-        if self.is_refined and self.deadline.seconds is not None:
-            finish_s = min(finish_s + REFINE_SHARE * self.deadline.seconds, MOST_SHARE * self.deadline.seconds)
-        return self.deadline.left - finish_s
-
-    def _may_be_finalist(self, found: Measurement) -> bool:
-        return self.study.objectives.has_size or min(latency.ratio for latency in found.latency.values()) < 1
+    def _costs(self) -> TrialCosts:
+        return TrialCosts(self.facts, self.evaluator.opening_s)
 
     @property
     def first_seconds(self) -> float:
-        """What the first trial takes, roughly: it runs every sample that may be telling, some of them timed."""
-        opening_s = self.facts.reading_seconds(self.evaluator.opening_s)
-        float_s = sum(self.facts.float_s.values())
-        running_s = self.facts.n_samples * float_s + self.n_rounds * (2 * self._round_s - float_s)
-        return opening_s + running_s + self.facts.scoring.trial_s
+        """What the first trial takes, roughly."""
+        return self._costs.first_seconds(self.n_rounds)
 
     @property
-    def _round_s(self) -> float:
-        """Of the float model or a candidate about as fast, on every target."""
-        return sum(max(seconds, TIMING_S) for seconds in self.facts.float_s.values())
-
-    @property
-    def _has_many(self) -> bool:
-        """Whether there is time for many trials, which run few samples once it is known which tell most."""
-        n_run = min(N_TELLING, self.facts.n_samples)
-        scoring_s = self.facts.scoring.trial_s * n_run / self.facts.n_samples
-        running_s = n_run * sum(self.facts.float_s.values()) + 2 * self.n_rounds * self._round_s
-        return self._left >= _MANY_TRIALS * (self.evaluator.opening_s + running_s + scoring_s)
+    def _left(self) -> float:
+        """Seconds for trials: what is left without what follows them."""
+        has_size = self.study.objectives.has_size
+        finish_s = self.finish.seconds(self.study.evaluations, self._costs, self.deadline, has_size=has_size)
+        return self.deadline.left - finish_s
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""
@@ -271,13 +226,8 @@ class Trials:
         has_failed, follows_failure = isinstance(outcome, Failure), self._n_failed > 0
         self._n_failed = 0 if is_new else self._n_failed + has_failed
         self._n_repeated = 0 if is_new else self._n_repeated + (not has_failed)
-        self._seconds.append(self.deadline.elapsed - start)
-        if not (has_failed or follows_failure):
-            self._usual.append(self._seconds[-1])
-        if is_new and outcome.state is not State.UNTIMED:
-            self._measuring.append(self._seconds[-1])
-        if is_new and is_proposed:
-            self._spent[outcome.state].append(self._seconds[-1])
+        seconds, is_usual = self.deadline.elapsed - start, not (has_failed or follows_failure)
+        self._times.count(seconds, outcome.state, is_new=is_new, is_proposed=is_proposed, is_usual=is_usual)
         self._note(evaluation)
         self.watch.look()
         return True
@@ -315,17 +265,12 @@ class Trials:
 
     def _enqueue_probes(self, n_left: float) -> None:
         """As many as their share of time and trials allows."""
-        room = _PROBE_SHARE * min(self._left, 1e6) / max(self._probe_seconds, 1e-3)
+        each_s = self._costs.untimed_seconds if self.has_prior else self._times.shortest_new(self.first_seconds)
+        room = _PROBE_SHARE * min(self._left, 1e6) / max(each_s, 1e-3)
         n_most = int(min(room, _PROBE_SHARE * n_left))
         for probe in probes(self.space, self.study.evaluations, n_earlier=self._n_earlier, n_most=n_most):
             if self.study.enqueue(probe) and self.has_prior:
                 self._untimed.add(self._key(probe))
-
-    @property
-    def _probe_seconds(self) -> float:
-        if self.has_prior:
-            return self.evaluator.opening_s + N_FIRST * sum(self.facts.float_s.values())
-        return min(self._measuring, default=self.first_seconds)
 
     def _nothing_left(self) -> str | None:
         """Why further trials would find nothing."""
@@ -339,12 +284,13 @@ class Trials:
 
     def _is_plateau(self) -> bool:
         """Whether what the next minute is expected to gain is less than noise lets show, and was for a while."""
-        if self.study.n_enqueued or len(self._seconds) % _LOOK_EVERY:
+        seconds = self._times.every
+        if self.study.n_enqueued or len(seconds) % _LOOK_EVERY:
             return False
         found = self.outlook()
-        if found is None or not self._seconds:
+        if found is None or not seconds:
             return False
-        n_minute = 60 / max(statistics.median(self._seconds[-_LOOK_EVERY:]), 1e-3)
+        n_minute = 60 / max(statistics.median(seconds[-_LOOK_EVERY:]), 1e-3)
         self._n_flat = self._n_flat + 1 if found.next_gain * n_minute < found.noise else 0
         return self._n_flat >= _MOST_FLAT
 
@@ -364,6 +310,6 @@ class Trials:
             ratio = max((latency.ratio for latency in outcome.latency.values()), default=None)
             snr = outcome.quality.worst_db
             timed = "not timed" if ratio is None else f"ratio {ratio:.3f}"
-            _LOG.info("trial %d: %s, %.2f dB, %.3f s", evaluation.trial.number, timed, snr, self._seconds[-1])
+            _LOG.info("trial %d: %s, %.2f dB, %.3f s", evaluation.trial.number, timed, snr, self._times.every[-1])
         left = None if self.deadline.seconds is None else self.deadline.left
         self.on_progress(SearchProgress("search", left, self.n_evaluations, dict(self._best)))

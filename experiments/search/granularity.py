@@ -22,6 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.trial_times import Finish
 from autoquant.api.trials import Trials
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
@@ -53,12 +54,11 @@ def trials_of(answers: Answers, problem: Problem, sampler: BaseSampler, folder: 
         study=Study(folder / "study.journal", problem.space, sampler),
         evaluator=answers,
         facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
-        n_final_samples=1,
         regions=problem.regions,
         space=problem.space,
         deadline=answers.budget,
         on_progress=lambda _: None,
-        size_bytes=0,
+        finish=Finish(n_samples=1, size_bytes=0),
     )
 
 

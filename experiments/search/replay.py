@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.trial_times import Finish
 from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Failure, Latency, Measurement, Quality, State
 from autoquant.domain.region import Assignment
@@ -115,12 +116,11 @@ def replay(
             study=Study(Path(folder) / "study.journal", problem.space, made),
             evaluator=answers,
             facts=BenchFacts(float_s={Target().name: 1e-3}, n_samples=1, opening_s=0.0),
-            n_final_samples=1,
             regions=problem.regions,
             space=problem.space,
             deadline=Deadline(None),
             on_progress=lambda _: None,
-            size_bytes=0,
+            finish=Finish(n_samples=1, size_bytes=0),
             is_structured=is_structured(sampler),
             has_probes=has_probes,
         ).run(MOST_REPEATED * n_evaluations)

@@ -11,6 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.trial_times import Finish
 from autoquant.api.trials import Trials
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, RegionId
@@ -70,12 +71,11 @@ def some_trials(
         study=Study(folder / "study.journal", space, sampler or RandomSampler(seed=0)),
         evaluator=answers,
         facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0),
-        n_final_samples=4,
         regions=[a_region(region) for region in space.choices],
         space=space,
         deadline=Deadline(None),
         on_progress=lambda _: None,
-        size_bytes=1,
+        finish=Finish(n_samples=4, size_bytes=1),
         is_structured=is_structured,
         first=first,
         has_prior=has_prior,

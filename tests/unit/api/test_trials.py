@@ -8,9 +8,9 @@ from optuna.samplers import BruteForceSampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import BenchFacts, ScoringTimes
+from autoquant.api.evaluator import BenchFacts
 from autoquant.api.trials import SearchProgress
-from autoquant.domain.measurement import Failure, Measurement, State
+from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import AutoquantError, DataError, ModelError, OutputError, SamplerError, TargetError
@@ -20,30 +20,11 @@ from tests.unit.api.answers import IDS, Answers, some_trials
 from tests.unit.study.layouts import SCHEMES
 
 
-def test_a_trial_may_take_what_its_metrics_take(tmp_path: Path) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    plain_s = trials.first_seconds
-    trials.facts = replace(trials.facts, scoring=ScoringTimes(trial_s=30.0, file_s=660.0))
-    assert trials.first_seconds == pytest.approx(plain_s + 30)
-
-
 class Stubborn(RandomSampler):
     """Proposes float in every region."""
 
     def sample_independent(self, *arguments: object, **named: object) -> str:  # noqa: ARG002
         return "float"
-
-
-@pytest.mark.parametrize(
-    ("float_s", "n_rounds"), [([1e-4], 16), ([1e-3] * 4, 6), ([1e-3, 5e-3], 12), ([0.01], 12), ([1.0], 6)]
-)
-def test_rounds_take_a_quarter_of_a_second_where_they_are_neither_few_nor_many(
-    tmp_path: Path, float_s: list[float], n_rounds: int
-) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.facts = replace(trials.facts, float_s={f"cpu-{i}t": seconds for i, seconds in enumerate(float_s)})
-    trials.__post_init__()
-    assert trials.n_rounds == n_rounds
 
 
 def test_without_regions_the_preprocessed_model_is_measured(tmp_path: Path) -> None:
@@ -129,17 +110,6 @@ def test_what_is_expected_of_a_latency_goes_with_the_assignment(tmp_path: Path) 
     trials.least_ratios = lambda assignment: [0.25] if assignment[IDS[0]] == "a" else []
     trials.run(2)
     assert answers.least_ratios == [{}, {"cpu": 0.25}]
-
-
-def test_the_time_saved_is_what_stopped_proposals_took_less_than_complete_ones(tmp_path: Path) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=False)
-    assert trials.seconds_saved is None
-    trials._spent[State.COMPLETE] += [1.0, 9.0, 2.0]
-    assert trials.seconds_saved == 0
-    trials._spent[State.REJECTED_EARLY] += [0.5, 0.25]
-    assert trials.seconds_saved == 3.25
-    trials._spent[State.REJECTED_EARLY] += [90.0]
-    assert trials.seconds_saved == 0
 
 
 def test_recipes_and_probes_do_not_count_in_the_time_saved(tmp_path: Path) -> None:
@@ -262,28 +232,6 @@ def test_where_the_process_that_measures_has_no_place_any_more_what_was_measured
     assert len(trials.study.evaluations) == 4
 
 
-def test_less_time_is_kept_where_fewer_candidates_are_measured_again(tmp_path: Path) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.run(8)
-    trials.deadline = Deadline(600.0)
-    many_s = trials._left
-    one_s = replace(trials, n_finalists=1)._left
-    assert one_s > many_s
-
-
-def test_no_time_is_kept_for_candidates_that_are_slower_than_float(tmp_path: Path) -> None:
-    class Slow(Answers):
-        def evaluate(self, *arguments: Any, **options: Any) -> Measurement | Failure | None:
-            found = super().evaluate(*arguments, **options)
-            assert isinstance(found, Measurement)
-            return replace(found, latency={name: latency.moved_to(1.2) for name, latency in found.latency.items()})
-
-    trials = some_trials(tmp_path, Slow(), is_structured=True)
-    trials.run(8)
-    trials.deadline = Deadline(600.0)
-    assert trials._left == pytest.approx(replace(trials, n_finalists=1)._left, abs=0.1)
-
-
 def test_a_search_ends_where_one_trial_after_another_fails(tmp_path: Path) -> None:
     class Failing(Answers):
         def evaluate(self, *_: Any, **__: Any) -> Failure:
@@ -321,17 +269,6 @@ def test_a_candidate_that_hangs_does_not_end_the_search(tmp_path: Path) -> None:
     deadline.spent_s = 36.0
     trials.run(20)
     assert len(trials.study.evaluations) == 20
-
-
-def test_time_is_kept_for_finalists_as_fast_as_candidates_are(tmp_path: Path) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.facts = replace(trials.facts, float_s={"cpu": 1.0})
-    trials.deadline = Deadline(10_000.0)
-    slow_s = trials._left
-    for assignment in ({}, dict.fromkeys(IDS, "a"), dict.fromkeys(IDS, "b")):
-        trials.measure(assignment)
-    trials.facts = replace(trials.facts, float_s={"cpu": 1e-3})
-    assert 0 < slow_s < trials._left
 
 
 def test_a_search_ends_when_all_that_differ_were_evaluated(tmp_path: Path) -> None:
