@@ -1,12 +1,13 @@
 """Which nodes run on integers under an assignment, and which tensors carry them."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from autoquant.domain.region import NodeName, RegionId, TensorName
-from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import DType, Operators, RangeKind, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import (
@@ -25,6 +26,9 @@ from autoquant.qdq.ports import Ranges
 __all__ = ["Plan", "Planner", "QuantKey", "is_clipped"]
 
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
+_FINEST_MEAN = 16
+"""Steps of a mean for one of the sum of the integers that it is of, which tell nothing more; QLinearGlobalAveragePool
+fails at 256, which ranges that other schemes choose for what it reads must not reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +108,33 @@ class Planner:
         return self._params[key]
 
     def range_of(self, key: QuantKey) -> CalibrationRange:
-        """What its integers cover; that of a Softmax is known.
+        """What its integers cover; that of a Softmax is known, and that of a mean over an image is not too narrow.
 
         QLinearSoftmax multiplies by the integer below 1 / scale: of 1 / 255 as a float that is 254.
         """
         producer = self.graph.producer.get(key.root)
         if producer is not None and producer.op_type == "Softmax":
             return CalibrationRange(0.0, _BELOW_ONE)
-        return self._ranges(key.root, key.format, key.ranges)
+        found = self._ranges(key.root, key.format, key.ranges)
+        low, high = min(found.low, 0.0), max(found.high, 0.0)
+        least = self._least_width(key)
+        return found if high - low >= least else CalibrationRange(low, low + least)
+
+    def _least_width(self, key: QuantKey) -> float:
+        """Of the range of means over an image, whatever moved or clipped them since; 0 for what is none.
+
+        Also where the size of the image is not known, which the limit of the kernel grows with.
+        """
+        pool = self.graph.producer.get(key.root)
+        while pool is not None and kind_of(pool) in (Kind.SAME_RANGE, Kind.CLIPPING):
+            pool = self.graph.producer.get(pool.inputs[0])
+        if pool is None or pool.op_type != "GlobalAveragePool" or pool.index not in self._candidates:
+            return 0.0
+        shape = self.graph.shape(pool.inputs[0])
+        if shape is None:
+            return 0.0
+        read = self._ranges(pool.inputs[0], key.format, RangeMethod(RangeKind.MIN_MAX))
+        return (max(read.high, 0.0) - min(read.low, 0.0)) / (_FINEST_MEAN * math.prod(shape[2:]))
 
     def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:
         """Decide for every node; nodes without a scheme stay float."""

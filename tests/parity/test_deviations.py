@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 from onnxruntime.quantization import QuantType
 
 from autoquant.domain.scheme import Scheme
@@ -247,6 +248,16 @@ def test_a_resize_that_writes_a_number_of_its_own_stays_float() -> None:
     assert reference.max() == 99
     np.testing.assert_allclose(found.max(), 99, rtol=0.01)
     assert snr_db(reference, found) > 40
+
+
+def test_a_mean_that_is_tiny_beside_its_image_has_steps_that_its_kernel_can_take() -> None:
+    """QLinearGlobalAveragePool takes scales of which that of the image is less than 256 times size times the mean's."""
+    image = (np.indices((1, 4, 6, 6)).sum(axis=0) % 2 * 2 - 1).astype(np.float32)
+    model = model_of(f"({IMAGE} x) => (float[1,4,1,1] y)", "s = Add(x, t) y = GlobalAveragePool(s)", {"t": 1e-6})
+    case = case_of(model, {"x": image})
+    np.testing.assert_allclose(run(case.quantized(U8S8_TENSOR).model, case.feed)[0], 0, atol=1 / 36)
+    with pytest.raises(RuntimeException, match="parameter out of computation range"):
+        run(quantized_by_onnxruntime(case, per_channel=False), case.feed)
 
 
 # Weights and biases

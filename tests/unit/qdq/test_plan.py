@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.scheme import DType, Operators, Scheme
+from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, activations, kind_of
 from autoquant.qdq.plan import Planner, QuantKey
@@ -16,7 +17,7 @@ from tests.models import Array, floats, model_of
 
 IMAGE = "float[1,4,6,6]"
 SQUARE = "float[4,4]"
-A, R, T, X = (TensorName(name) for name in "artx")
+A, R, T, X, Y = (TensorName(name) for name in "artxy")
 
 
 def graph_of(signature: str, body: str, constants: dict[str, Array | float] | None = None) -> Graph:
@@ -127,6 +128,46 @@ def test_a_softmax_covers_zero_to_one(activation: str) -> None:
     assert params.zero_point == params.dtype.lowest
     np.testing.assert_allclose(params.scale, 1 / 255, rtol=2e-7)
     np.testing.assert_allclose(run(ours.model, case.feed)[0], np.eye(4), atol=2e-7)
+
+
+CANCELLING = {"x": np.indices((1, 4, 6, 6)).sum(axis=0).astype(np.float32) % 2 * 2 - 1}
+"""An image of which the mean is 0."""
+
+
+@pytest.mark.parametrize("activation", ["u8:tensor:asym", "s8:tensor:asym", "s8:tensor:sym", "u8:tensor:asym:pow2"])
+@pytest.mark.parametrize("pool", [True, False], ids=["integers", "float"])
+@pytest.mark.parametrize("behind", ["Transpose(p)", "Flatten(p)", "Relu(p)"])
+def test_a_mean_that_is_tiny_beside_its_image_takes_no_finer_steps_than_its_kernel_knows(
+    behind: str, pool: bool, activation: str
+) -> None:
+    """onnxruntime runs it on integers between DQ and Q whatever is asked."""
+    body = f"s = LeakyRelu<alpha=1.0>(x) e = Add(s, tiny) p = GlobalAveragePool(e) b = {behind} y = LeakyRelu(b)"
+    dims = "1,4" if "Flatten" in behind else "1,4,1,1"
+    case = case_of(model_of(f"({IMAGE} x) => (float[{dims}] y)", body, {"tiny": 1e-6}), CANCELLING)
+    taken = scheme(activation, "s8:tensor:sym")
+    ours = case.quantized(taken, {} if pool else {"p": None})
+    np.testing.assert_allclose(run(ours.model, case.feed)[0], 0, atol=1 / 36)
+
+
+def test_a_mean_over_a_size_that_is_not_known_has_its_own_range() -> None:
+    graph = graph_of("(float[1,4,H,6] x) => (float[1,4,1,1] y)", "y = GlobalAveragePool(x)")
+    seen = {"x": CalibrationRange(-1, 1), "y": CalibrationRange(0, 1e-6)}
+    planner = Planner(graph, OP_TYPES, lambda tensor, *_: seen[tensor])
+    assert planner.range_of(QuantKey(Y, U8S8_TENSOR.activation, U8S8_TENSOR.ranges)) == seen["y"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(-0.1, 0.2, (-0.1, 0.2)), (0.3, 0.4, (0.3, 0.4)), (-1e-6, 1e-6, (-1e-6, 1 / 288 - 1e-6)), (0, 0, (0, 1 / 288))],
+)
+def test_the_range_of_a_mean_is_wide_enough_for_a_sixteenth_of_what_an_integer_more_adds(
+    low: float, high: float, expected: tuple[float, float]
+) -> None:
+    graph = graph_of(f"({IMAGE} x) => (float[1,4,1,1] y)", "y = GlobalAveragePool(x)")
+    seen = {"x": CalibrationRange(-1, 1), "y": CalibrationRange(low, high)}
+    planner = Planner(graph, OP_TYPES, lambda tensor, *_: seen[tensor])
+    found = planner.range_of(QuantKey(Y, U8S8_TENSOR.activation, U8S8_TENSOR.ranges))
+    np.testing.assert_allclose((found.low, found.high), expected, rtol=1e-6)
 
 
 def test_operators_that_move_values_share_the_range_of_what_they_move() -> None:
