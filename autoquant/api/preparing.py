@@ -195,7 +195,9 @@ class Preparing:
             if self.earlier is None and found.largest_exponent < _LEAST_EXPONENT:
                 return None, f"{found.note}, which is too little to be tried"
             prepared = steps.compared(found.prepared, self.data.everything)
-            if self.earlier is None and not keeps_outputs(prepared.graph.model, prepared.difference_db):
+            if self.earlier is None and not keeps_outputs(
+                prepared.graph.model, prepared.difference_db, from_halves=prepared.from_halves
+            ):
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             statistics = steps.recalibrate(

@@ -18,6 +18,7 @@ from autoquant.model.copies import Model, from_bytes, opset_of, to_bytes
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
+from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, model_digest, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
@@ -46,7 +47,7 @@ OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
 _EQUAL_DB = 60.0
 _EQUAL_HALVES_DB = 40.0
-"""Where tensors of the model are float16, which rounds to 11 bits."""
+"""Where tensors of the user's file are float16, which rounds to 11 bits."""
 _EQUAL_LABELS_DB = 40.0
 """One element in ten thousand: where two scores are nearly equal any rounding makes another label."""
 N_CHECKED = 3
@@ -61,13 +62,15 @@ class _Attempt:
     converted: bool
     frozen: bool
     optimized: bool
+    widened: bool
 
 
 _ATTEMPTS = tuple(
-    _Attempt(converted=converted, frozen=frozen, optimized=optimized)
+    _Attempt(converted=converted, frozen=frozen, optimized=optimized, widened=widened)
     for optimized in (True, False)
     for frozen in (True, False)
     for converted in (True, False)
+    for widened in (True, False)
 )
 """In this order: whatever one of them leaves out, an earlier one does beside all else that it does."""
 
@@ -75,7 +78,7 @@ _ATTEMPTS = tuple(
 def prepare(
     path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None, sample_names: Sequence[str] = ()
 ) -> PreparedModel:
-    """Freeze shapes, fold, convert to opset 21 and name nodes; the most of it that leaves the outputs as they are.
+    """Widen float16, freeze shapes, fold, convert to opset 21; the most of it that leaves the outputs as they are.
 
     Args:
         path: The user's float model.
@@ -99,34 +102,36 @@ def prepare(
         names = (value.name for value in original.graph.output)
         refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
     plain = _plain(original)
-    _refuse_random(path, plain, checked)
+    from_halves = has_halves(plain)
+    _refuse_random(path, plain, checked, from_halves=from_halves)
     reasons: dict[_Attempt, str] = {}
-    for attempt in _ATTEMPTS:
+    for attempt in _ATTEMPTS if from_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
         try:
             model = _apply(plain, attempt, shapes, dims or {})
             difference = _difference_db(model, reference, checked)
         except ModelError as error:
             reasons[attempt] = str(error)
             continue
-        if keeps_outputs(model, difference):
+        if keeps_outputs(model, difference, from_halves=from_halves):
             notes = *_default_notes(original), *_notes(model, attempt, difference, reasons)
-            return _prepared(path, model, difference, notes)
+            return _prepared(path, model, difference, notes, from_halves=from_halves)
         reasons[attempt] = f"outputs differ ({difference:.1f} dB)"
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
 
 
-def keeps_outputs(model: Model, difference_db: float) -> bool:
+def keeps_outputs(model: Model, difference_db: float, *, from_halves: bool) -> bool:
     """Whether a preprocessed model is so near to the original that it can stand for it.
 
     Args:
         model: The preprocessed model.
         difference_db: SNR of its outputs against those of the original.
+        from_halves: Whether tensors of the original are float16.
     """
     dtypes = output_dtypes(model)
     if not any("float" in dtypes.get(value.name, "float") for value in model.graph.output):
         return difference_db >= _EQUAL_LABELS_DB
-    return difference_db >= (_EQUAL_HALVES_DB if Graph(model).has_halves else _EQUAL_DB)
+    return difference_db >= (_EQUAL_HALVES_DB if from_halves else _EQUAL_DB)
 
 
 def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
@@ -145,7 +150,9 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
     return replace(prepared, difference_db=difference_db)
 
 
-def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...]) -> PreparedModel:
+def _prepared(
+    path: Path, model: Model, difference: float, notes: tuple[str, ...], *, from_halves: bool
+) -> PreparedModel:
     return PreparedModel(
         graph=Graph(model),
         digest=model_digest(model),
@@ -153,6 +160,7 @@ def _prepared(path: Path, model: Model, difference: float, notes: tuple[str, ...
         source_sha256=sha256_of(path),
         difference_db=difference,
         notes=notes,
+        from_halves=from_halves,
     )
 
 
@@ -170,12 +178,14 @@ def _plain(original: Model) -> Model:
 def _apply(
     plain: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
-    model = convert_opset(plain, OPSET) if attempt.converted and opset_of(plain) < OPSET else plain
+    model = widen_halves(plain) if attempt.widened else plain
+    model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
         model = lower_matmul(split_gemm(fold_affine(fuse_hard_swish(lower_einsum(model)))))
-    return name_nodes(infer_shapes(drop_unused_domains(model)))
+    model = drop_unused_domains(model)
+    return name_nodes(infer_shapes(narrow_ends(model, plain) if attempt.widened else model))
 
 
 def _folded(model: Model) -> Model:
@@ -207,6 +217,8 @@ def _default_notes(original: Model) -> Iterator[str]:
 
 
 def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[_Attempt, str]) -> Iterator[str]:
+    if not attempt.widened:
+        yield f"float16 is left to onnxruntime: {reasons[replace(attempt, widened=True)]}"
     if not attempt.frozen:
         yield f"shapes stay dynamic: {reasons[replace(attempt, frozen=True)]}"
     if opset_of(model) < OPSET:
@@ -264,13 +276,13 @@ def _reference(path: Path, feeds: Sequence[Feed], names: Sequence[str] = ()) -> 
     return found
 
 
-def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed]) -> None:
+def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed], *, from_halves: bool) -> None:
     drawing = Graph(name_nodes(model)).drawing
     if not drawing or not feeds:
         return
     meter = QualityMeter([value.name for value in model.graph.output])
     meter.add(*_reference(path, [feeds[0]] * 2))
-    if not keeps_outputs(model, meter.quality().worst_db):
+    if not keeps_outputs(model, meter.quality().worst_db, from_halves=from_halves):
         raise ModelError(
             f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be compared;"
             " make them an input of the model, or export it without"

@@ -122,18 +122,17 @@ class Graph:
 
     @cached_property
     def has_halves(self) -> bool:
-        """Whether there are activations or constants of type float16."""
-        return onnx.TensorProto.FLOAT16 in self._element_types
+        """Whether a node other than a Cast reads float16."""
+        return self._reads("float16")
 
     @cached_property
     def has_doubles(self) -> bool:
-        """Whether there are activations or constants of type float64."""
-        return onnx.TensorProto.DOUBLE in self._element_types
+        """Whether a node other than a Cast reads float64."""
+        return self._reads("float64")
 
-    @property
-    def _element_types(self) -> frozenset[int]:
-        constants = (value.data_type for value in self._tensors.values())
-        return frozenset((*constants, *(elem for elem, _ in self._types.values())))
+    def _reads(self, dtype: str) -> bool:
+        read = (name for node in self.nodes if node.op_type != "Cast" for name in node.inputs)
+        return any(self.dtype(name) == dtype for name in read)
 
     def shape(self, tensor: TensorName) -> tuple[int, ...] | None:
         """Shape of an activation or initializer; None where it is not known or not static."""

@@ -19,6 +19,7 @@ class PreparedModel:
         source_sha256: Of that file.
         difference_db: SNR of its outputs against the user's file on real inputs, ``inf`` where equal.
         notes: Sentences that the user should read.
+        from_halves: Whether tensors of the user's file are float16, by whose rounding alone its outputs then differ.
     """
 
     graph: Graph
@@ -27,3 +28,4 @@ class PreparedModel:
     source_sha256: str
     difference_db: float
     notes: tuple[str, ...]
+    from_halves: bool = False

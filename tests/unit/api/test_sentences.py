@@ -56,7 +56,9 @@ def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
         " else_branch = e () => (float[2] v) { v = Cos(x) }>",
     )
     halves, doubles = (model_of(f"({kind}[2] x) => ({kind}[2] y)", "y = Relu(x)") for kind in ("float16", "double"))
-    assert nothing_to_quantize(Graph(nothing)).endswith("no operator that could be quantized, so it stays float")
+    ends = model_of("(float16[2] x) => (float16[2] y)", "a = Cast<to=1>(x) b = Relu(a) y = Cast<to=10>(b)")
+    for model in (nothing, ends):
+        assert nothing_to_quantize(Graph(model)).endswith("no operator that could be quantized, so it stays float")
     assert "quantized outside of the bodies of If, Loop and Scan, so" in nothing_to_quantize(Graph(bodies))
     assert nothing_to_quantize(Graph(halves)).endswith(
         "; give the float32 model that it was made from, as it is in float16"
