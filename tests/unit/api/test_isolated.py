@@ -18,6 +18,7 @@ from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, ProfileError, UsageError
+from autoquant.isolation.process import Worker
 from autoquant.space.schema import read_space
 from tests.doubles import MisbehavingSetup, crash, lack_memory
 from tests.models import a_convnet, floats, saved
@@ -154,10 +155,29 @@ def test_a_process_without_the_memory_to_load_the_model_is_begun_anew(
     evaluator.close()
 
 
-def test_memory_that_the_float_model_does_not_fit_in_is_asked_for(place: Place) -> None:
-    evaluator = IsolatedEvaluator(place.setup, memory_bytes=1_000_000)
-    with closing(evaluator), pytest.raises(UsageError, match=r"model\.onnx: 1 MB are not enough .* --trial-memory"):
-        evaluator.facts()
+@pytest.mark.parametrize(
+    ("memory_bytes", "error", "expected"),
+    [
+        (1_000_000, ModelError("model.onnx: onnxruntime cannot open it: std::bad_alloc"), UsageError),
+        (1_000_000, MemoryError(), UsageError),
+        (1_000_000, ModelError("model.onnx: onnxruntime cannot open it: it is no model"), ModelError),
+        (None, MemoryError(), MemoryError),
+    ],
+)
+def test_memory_that_the_float_model_does_not_fit_in_is_asked_for(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    memory_bytes: int | None,
+    error: Exception,
+    expected: type[Exception],
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Worker, "call", fails)
+    said = r"model\.onnx: 1 MB are not enough .* --trial-memory" if expected is UsageError else ""
+    with pytest.raises(expected, match=said):
+        IsolatedEvaluator(place.setup, memory_bytes=memory_bytes).facts()
 
 
 def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Place) -> None:
