@@ -15,7 +15,7 @@ import onnxruntime
 from autoquant import Budget, Target, search
 from autoquant.api import isolated
 from autoquant.api.trials import SearchProgress
-from autoquant.measurement import bench
+from autoquant.measurement import opening
 from autoquant.runtime.session import open_session
 from experiments.bench.direct import DirectWorker
 from experiments.bench.lines import Line, milliseconds, ratio_of_sums
@@ -85,7 +85,7 @@ class _Stopwatch:
 
         with (
             patch.object(onnxruntime.InferenceSession, "run", timed_run),
-            patch.object(bench, "open_session", self._remembering(open_session)),
+            patch.object(opening, "open_session", self._remembering(open_session)),
             patch.object(isolated, "Worker", DirectWorker),
         ):
             yield
