@@ -7,6 +7,7 @@ from onnx import shape_inference
 
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from tests.graphs import nodes_as_text
+from tests.inspected import FROM_1_31
 from tests.models import Array, constants_of, floats, model_of, op_types, outputs_of
 
 HALF, SINGLE = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
@@ -54,7 +55,9 @@ def test_the_nodes_before_and_after_are_those_of_the_golden_file(assert_golden: 
 def test_bodies_are_widened_and_read_the_cast_input_unless_they_have_one_of_its_name(state: str) -> None:
     signature = "(float16[2,4] x, int64 n, bool c) => (float16[2,4] y)"
     model = model_of(signature, LOOP_BODY.format(state=state), {"w": halves(4)})
-    narrowed = assert_equal_outputs(model, {"x": halves(2, 4), "n": np.array(2), "c": np.array(True)})
+    narrowed = there_and_back(model)
+    if FROM_1_31:  # before, onnxruntime cannot open the model as it was
+        assert_equal_outputs(model, {"x": halves(2, 4), "n": np.array(2), "c": np.array(True)})
     assert op_types(narrowed) == ["Cast", "Loop", "Relu", "Cast"]
     (body,) = (attribute.g for attribute in narrowed.graph.node[1].attribute)
     assert [node.op_type for node in body.node] == ["Identity", "Add", "Identity", "Mul"]
