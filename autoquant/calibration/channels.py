@@ -12,6 +12,8 @@ __all__ = ["Channels"]
 
 _Float = TypeVar("_Float", bound=np.floating)
 
+_LONG_ROW = 36
+
 
 class Channels:
     """Statistics that grow.
@@ -32,8 +34,8 @@ class Channels:
         """Take in the values of a sample; those of every sample have as many channels, or none."""
         if values.size == 0:
             return
-        low, high = self._reduced(np.minimum, values), self._reduced(np.maximum, values)
-        total = self._reduced(np.add, values.astype(np.float64))
+        low, high = self._reduced(np.minimum, values, np.float32), self._reduced(np.maximum, values, np.float32)
+        total = self._reduced(np.add, values, np.float64)
         n_channels = len(total)
         if self._n_values == 0:
             self._minimum, self._maximum, self._sum, self._rest = low, high, total, np.zeros(n_channels)
@@ -42,12 +44,17 @@ class Channels:
             self._add_exactly(total)
         self._n_values += values.size // n_channels
 
-    def _reduced(self, ufunc: np.ufunc, values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
-        """One value a channel; short rows cost much less in ``reduceat`` than along an axis."""
+    def _reduced(self, ufunc: np.ufunc, values: npt.NDArray[np.float32], dtype: type[_Float]) -> npt.NDArray[_Float]:
+        """One value a channel, computed in ``dtype``; short rows cost less in ``reduceat`` than along an axis."""
         axis = self._axis % values.ndim
         n_channels, n_inner = values.shape[axis], math.prod(values.shape[axis + 1 :])
-        rows = ufunc.reduceat(values.reshape(-1), np.arange(0, values.size, n_inner)) if n_inner > 1 else values
-        found: npt.NDArray[_Float] = ufunc.reduce(rows.reshape(-1, n_channels), axis=0)
+        rows: npt.NDArray[np.float32 | _Float] = values
+        if n_inner >= _LONG_ROW:
+            rows = ufunc.reduce(values.reshape(-1, n_inner), axis=1, dtype=dtype)
+        elif n_inner > 1:
+            flat = values.reshape(-1).astype(dtype, copy=False)
+            rows = ufunc.reduceat(flat, np.arange(0, values.size, n_inner))
+        found: npt.NDArray[_Float] = ufunc.reduce(rows.reshape(-1, n_channels), axis=0, dtype=dtype)
         return found
 
     def _add_exactly(self, total: npt.NDArray[np.float64]) -> None:

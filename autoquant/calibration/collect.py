@@ -22,8 +22,10 @@ _CHUNK = 1 << 17
 """Values binned at once: a chunk and what is made of it stay in cache, and calls into numpy cost little beside it."""
 
 _HALF = N_BINS // 2
-_N_LANES = 4
+_N_LANES = 2
 """Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
+_FEW = 1 << 14
+"""Values so few that clearing and adding up further counters takes longer than waiting."""
 _SMALLEST_LIMIT = 2.0**-100
 """Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
 
@@ -190,10 +192,11 @@ class _Histogram:
         # sum could round. numpy has vector code for float32 to int32 and int32 to int64, but not for float32 to int64.
         np.multiply(values, np.float32(_HALF / self._limit), out=floats)
         np.floor(floats, out=floats)
-        np.add(floats, scratch.lanes[:n], out=floats)
+        n_lanes = 1 if n <= _FEW else _N_LANES
+        np.add(floats, scratch.lanes[:n] if n_lanes > 1 else np.float32(_HALF), out=floats)
         np.copyto(int32, floats, casting="unsafe")
         np.copyto(bins, int32)
-        self._counts += np.bincount(bins, minlength=_N_LANES * N_BINS).reshape(_N_LANES, N_BINS).sum(axis=0)
+        self._counts += np.bincount(bins, minlength=n_lanes * N_BINS).reshape(n_lanes, N_BINS).sum(axis=0)
         self._counts[_HALF] -= n_zeros
         self._n_zeros += n_zeros
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, stdtrit
 
 from autoquant.domain.measurement import Quality, SnrInterval
 from autoquant.domain.share import wilson_interval
@@ -148,6 +147,8 @@ class QualityMeter:
             Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3; Hesterberg, "What
             Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015: expanded percentiles.
         """
+        from scipy.special import ndtr, stdtrit  # noqa: PLC0415 - takes long, and processes that compare outputs need none
+
         n, rng = len(self.noise), np.random.default_rng(seed)
         step = max(1, _BLOCK // n)
         sizes = [min(step, _N_RESAMPLES - start) for start in range(0, _N_RESAMPLES, step)]
