@@ -1,3 +1,4 @@
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,14 @@ import pytest
 
 from autoquant.api.steps import find_regions, fitted, prepare, prepare_without_data, read_data
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.feed import Samples
 from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceRule
 from autoquant.domain.target import Target
+from autoquant.errors import DataError, SpaceError, UsageError
 from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from tests.models import Array, floats, model_of, op_types, saved
+from tests.models import Array, a_mlp, floats, model_of, op_types, saved
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,46 @@ def test_a_rule_for_matmul_holds_where_preprocessing_makes_it_a_gemm(op_type: st
     space = replace(read_space("default", ep="cpu"), rules=(rule,))
     found = find_regions(prepared, space=space)
     assert set(resolve(space, found).choices.values()) == {("float",)}
+
+
+def test_a_space_that_does_not_exist_is_a_space_error(model: Path, samples: Samples) -> None:
+    with pytest.raises(SpaceError):
+        find_regions(prepare(model, samples), space="no such space")
+
+
+def test_an_execution_provider_may_have_the_name_that_onnxruntime_gives_it(model: Path) -> None:
+    prepared = prepare_without_data(model, None)
+    assert find_regions(prepared, ep="CPUExecutionProvider") == find_regions(prepared, ep="cpu") != ()
+
+
+def test_regions_can_be_looked_at_without_data(model: Path, tmp_path: Path) -> None:
+    prepared = prepare_without_data(model, None)
+    assert prepared.difference_db == math.inf
+    assert find_regions(prepared)
+    dynamic = saved(a_mlp(), tmp_path / "dynamic.onnx")
+    assert find_regions(prepare_without_data(dynamic, None, dims={"batch": 1, "time": 3}))
+
+
+def test_a_partition_has_at_least_one_region(model: Path) -> None:
+    with pytest.raises(UsageError, match="the number of regions is 0, it must be at least 1"):
+        find_regions(prepare_without_data(model, None), n_regions=0)
+
+
+def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> None:
+    path = saved(a_mlp(), tmp_path / "dynamic.onnx")
+    np.savez(tmp_path / "data.npz", x=floats(6, 3, 4))
+    samples = read_data(path, tmp_path / "data.npz")
+    with pytest.raises(DataError, match="--dim time=7"):
+        prepare(path, samples, dims={"time": 7})
+
+
+def test_an_lstm_is_in_no_region_where_no_scheme_is_dynamic(tmp_path: Path) -> None:
+    made = model_of(
+        "(float[5,3,6] x) => (float y)",
+        "l = LSTM<hidden_size=4>(x, w, r) y = Sigmoid(l)",
+        {"w": floats(1, 16, 6), "r": floats(1, 16, 4)},
+    )
+    prepared = prepare_without_data(saved(made, tmp_path / "lstm.onnx"), None)
+    ops = {op_type for region in find_regions(prepared, space="quick") for op_type in region.op_types}
+    assert ops == {"Sigmoid"}
+    assert "LSTM" in {op_type for region in find_regions(prepared) for op_type in region.op_types}

@@ -1,0 +1,82 @@
+from dataclasses import replace
+
+import pytest
+
+from autoquant.api.configuration import Budget
+from autoquant.domain.accuracy import Form
+from autoquant.domain.sampler import SamplerName
+from autoquant.domain.scheme import Rounding
+from autoquant.errors import ProfileError
+from tests.unit.api.preparing.stubs import Evaluating, Make, an_earlier
+
+
+def test_the_model_is_partitioned_and_calibrated(make: Make) -> None:
+    found = make().ingredients()
+    assert found.regions
+    assert found.statistics.n_samples == 8
+    assert found.form is Form.PLAIN
+    assert found.rounder is None
+
+
+def test_a_short_budget_calibrates_on_fewer_samples_and_says_so(make: Make) -> None:
+    preparing = make(Budget(seconds=1e-6))
+    found = preparing.ingredients()
+    assert found.statistics.n_samples == 1
+    assert "calibration: there was time for 1 of the 8 samples" in preparing.notes
+
+
+def test_weights_that_the_budget_has_no_time_to_round_are_named(make: Make) -> None:
+    preparing = make(Budget(seconds=1e-6), rounding=Rounding.ADAROUND)
+    found = preparing.ingredients()
+    assert found.rounder is not None
+    assert {weight for weight, _ in found.rounder.found} == {"wa"}
+    assert preparing.notes[-1] == (
+        "weights of the plain form are rounded to the nearest integers in some formats or all,"
+        " as there was no time in 10% of the budget: wy"
+    )
+
+
+def test_without_a_limit_of_time_all_weights_are_rounded(make: Make) -> None:
+    preparing = make(rounding=Rounding.GPTQ)
+    found = preparing.ingredients()
+    assert found.rounder is not None
+    assert found.rounder.found
+    assert not found.rounder.unfinished
+    assert preparing.notes == []
+
+
+def test_a_resumed_run_rounds_the_same_weights_whatever_its_time(make: Make) -> None:
+    whole = make(rounding=Rounding.GPTQ).ingredients().rounder
+    assert whole is not None
+    late = frozenset(asked for asked in whole.found if asked[0] == "wy")
+    preparing = make(Budget(seconds=1e-6), an_earlier(Form.PLAIN, late), Rounding.GPTQ)
+    again = preparing.ingredients().rounder
+    assert again is not None
+    assert again.unfinished == late
+    assert again.found.keys() == whole.found.keys() - late
+    assert preparing.notes[-1].endswith("in some formats or all, as before: wy")
+
+
+def test_the_search_goes_on_with_the_errors_of_what_regions_quantize(make: Make) -> None:
+    preparing = make()
+    plain = preparing.ingredients()
+    errors = {plain.regions[0].id: {"any": 1e-3}}
+    assert preparing.with_own_errors(plain, Evaluating([], errors=errors).real).own_errors == errors
+    assert not preparing.notes
+
+
+@pytest.mark.parametrize(("errors", "reason"), [(None, "there was no time"), (ProfileError("it hung"), "it hung")])
+def test_a_search_goes_on_without_them(errors: Exception | None, reason: str, make: Make) -> None:
+    preparing = make()
+    plain, evaluating = preparing.ingredients(), Evaluating([], errors=errors)
+    assert preparing.with_own_errors(plain, evaluating.real).own_errors is None
+    assert evaluating.loaded == ([plain] if errors else [])  # another process has nothing
+    assert preparing.notes == [f"noise is expected from each region's share of the arithmetic alone: {reason}"]
+
+
+def test_samplers_that_do_not_use_them_do_not_wait_for_them(make: Make) -> None:
+    preparing = make()
+    other = replace(preparing, configuration=replace(preparing.configuration, sampler=SamplerName.RANDOM))
+    plain = other.ingredients()
+    assert other.with_own_errors(plain, Evaluating([], errors=ProfileError("asked")).real) is plain
+    assert not other.notes

@@ -1,0 +1,58 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.api.steps import build, calibrate, find_regions, open_bench, prepare, read_data
+from autoquant.domain.feed import Samples
+from autoquant.domain.target import Target
+from autoquant.errors import OutputError, UsageError
+from autoquant.runtime.session import open_session
+from autoquant.space.schema import read_space
+from tests.models import floats, model_of, saved
+
+
+def test_an_assignment_of_unknown_names_is_a_usage_error(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    found = find_regions(prepared)
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    with pytest.raises(UsageError, match="u3s5"):
+        build(prepared, found, statistics, {found[0].id: "u3s5"})
+    with pytest.raises(UsageError, match="nowhere"):
+        build(prepared, found, statistics, {"nowhere": "float"})  # type: ignore[dict-item]
+
+
+def test_statistics_of_another_space_are_a_usage_error(tmp_path: Path) -> None:
+    body = "c = Conv(x, w) y = Tanh(c)"
+    path = saved(
+        model_of("(float[1,4,5,5] x) => (float[1,4,5,5] y)", body, {"w": floats(4, 4, 1, 1)}), tmp_path / "tanh.onnx"
+    )
+    samples, quick = read_data(path, {"x": floats(3, 4, 5, 5)}), read_space("quick", ep="cpu")
+    prepared, larger = prepare(path, samples), replace(quick, op_types=quick.op_types | {"Tanh"})
+    statistics = calibrate(prepared, samples, space=quick, cache_folder=tmp_path)
+    found = find_regions(prepared, space=larger)
+    assignment = {region.id: "u8s8-channel-mse" for region in found}
+    with pytest.raises(
+        UsageError,
+        match="hold activation 'y', which space quick quantizes; calibrate this model with that space and ep",
+    ):
+        build(prepared, found, statistics, assignment, space=larger)
+
+
+def test_a_saved_candidate_gives_the_outputs_that_were_measured(model: Path, samples: Samples, tmp_path: Path) -> None:
+    prepared = prepare(model, samples)
+    regions = find_regions(prepared)
+    assignment = {region.id: "u8s8-channel-mse" for region in regions}
+    statistics = calibrate(prepared, samples, cache_folder=tmp_path / "cache")
+    candidate, bench = build(prepared, regions, statistics, assignment), open_bench(model, samples)
+    candidate.save(tmp_path / "made.onnx")
+    session, opened = (
+        open_session(tmp_path / "made.onnx", Target()),
+        bench.opener.open(candidate.skeleton, candidate.constants),
+    )
+    for feed in samples.feeds:
+        found, expected = session.run(None, feed), opened.sessions["cpu-1t"].run(None, feed)
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    with pytest.raises(OutputError, match=r"cannot be written .*choose another folder"):
+        candidate.save(tmp_path / "nowhere" / "made.onnx")

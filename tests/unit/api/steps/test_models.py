@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.api.steps import model_path, read_data
+from autoquant.domain.feed import Samples
+from autoquant.errors import DataError, ModelError
+from tests.models import floats, model_of, saved
+
+
+def test_a_model_is_a_path_or_an_example(tmp_path: Path) -> None:
+    assert model_path("some/model.onnx") == Path("some/model.onnx")
+    assert model_path("example:digits").is_file()
+    with pytest.raises(ModelError, match="example 'letters' is unknown"):
+        model_path("example:letters")
+
+
+def test_data_are_checked_against_the_model(model: Path, tmp_path: Path, samples: Samples) -> None:
+    assert len(samples) == 6
+    assert samples.feeds[0]["x"].shape == (1, 3, 8, 8)
+    np.savez(tmp_path / "other.npz", z=floats(6, 3, 8, 8))
+    with pytest.raises(DataError):
+        read_data(model, tmp_path / "other.npz")
+
+
+def test_a_model_without_inputs_has_nothing_to_measure(tmp_path: Path) -> None:
+    path = saved(model_of("() => (float[2] y)", "y = Relu(c)", {"c": floats(2)}), tmp_path / "constant.onnx")
+    with pytest.raises(ModelError, match="the model has no inputs"):
+        read_data(path, tmp_path / "data.npz")
