@@ -5,11 +5,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from tests.models import Array, floats, model_of
 
-__all__ = ["DTYPES", "Constant", "Wrapped", "pair", "parameters", "stored"]
+__all__ = [
+    "DTYPES",
+    "IMAGE",
+    "MATRIX",
+    "SQUARE",
+    "SUMS",
+    "WEIGHT",
+    "Constant",
+    "Wrapped",
+    "ints",
+    "pair",
+    "parameters",
+    "stored",
+]
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "u8": np.dtype(np.uint8),
@@ -95,6 +109,21 @@ class Wrapped:
             values |= {f"{end}_{k}": values[f"{first}_{k}"] for k in "sz"} if self.moves else own
             body.append(pair(end, "y"))
         return _with_output(self.inputs, "\n".join(body), values, self.opset)
+
+
+IMAGE = {"x": (1, 4, 6, 6)}
+WEIGHT = {"w": Constant((4, 4, 3, 3))}
+"""Of a Conv that reads the image."""
+MATRIX = {"x": (4, 8)}
+SQUARE = {"w": Constant((8, 8))}
+"""Of a product that reads the matrix."""
+SUMS = Constant((8,), "s32", scale=0.0006)
+"""The bias of that product."""
+
+
+def ints(*values: int) -> npt.NDArray[np.int64]:
+    """Shapes, axes or indices."""
+    return np.array(values, np.int64)
 
 
 def parameters(tensor: str, dtype: str, scale: float = 0.03, zero_point: int | None = None) -> dict[str, Array | float]:
