@@ -103,3 +103,16 @@ def search(command: Command) -> Command:
         return command("search", model, *flags, *arguments)
 
     return run
+
+
+OVERFLOWING = "a = Mul(x, big) b = Mul(a, big) y = MatMul(b, w)"
+
+
+def assert_refused(result: Result, *phrases: str, out: str = "run") -> None:
+    assert result.exit_code == 2, result.output
+    sentences = [line for line in result.stderr.splitlines() if line]
+    assert len(sentences) == 1, result.stderr
+    assert sentences[0].startswith("autoquant: ")
+    for phrase in phrases:
+        assert phrase in sentences[0]
+    assert not Path(out).exists()

@@ -14,8 +14,7 @@ import autoquant
 from autoquant import Budget, Demands
 from autoquant.examples import example
 from autoquant.report.front_json import front_from_json
-from tests.integration.conftest import Command
-from tests.integration.test_bad_input import assert_refused
+from tests.integration.conftest import Command, assert_refused
 from tests.models import floats
 
 OWN = """

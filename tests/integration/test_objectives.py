@@ -13,8 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 import autoquant
 from autoquant import Budget, Demands
 from autoquant.examples import example
-from tests.integration.conftest import Command
-from tests.integration.test_bad_input import assert_refused
+from tests.integration.conftest import Command, assert_refused
 
 MAX_BYTES = round(0.8 * example("digits").model.stat().st_size)
 
