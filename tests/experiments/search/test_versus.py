@@ -18,7 +18,7 @@ from experiments.search.versus import (
     read_trials,
     render_versus,
 )
-from tests.unit.study.test_study import SPACE, evaluated, failed
+from tests.unit.study.studies import SPACE, evaluated, failed
 
 ENVIRONMENT = {"cpu": "A CPU", "n_cores": 2, "system": "Linux", "versions": {"optuna": "5.0.0"}}
 

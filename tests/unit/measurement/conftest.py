@@ -2,7 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from autoquant.domain.target import Target
+from autoquant.measurement.bench import Bench
 from tests.models import a_convnet, floats, saved
+from tests.unit.measurement.benches import FEEDS, NAME
 
 
 @pytest.fixture
@@ -15,3 +18,10 @@ def files(tmp_path: Path) -> dict[str, Path]:
         "same": saved(a_convnet(), tmp_path / "same.onnx"),
         "other": saved(other, tmp_path / "other.onnx"),
     }
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    found = Bench(saved(a_convnet(), tmp_path / "model.onnx"), [Target()], FEEDS)
+    found.float_s[NAME] = 1e-3  # however busy the machine is
+    return found

@@ -11,7 +11,7 @@ from autoquant.study.knowledge import Knowledge
 from autoquant.study.outlook import Promise
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.standing import Interest
-from tests.unit.study.test_sampler import (
+from tests.unit.study.additive import (
     CHOICES,
     N_REGIONS,
     REGIONS,

@@ -7,8 +7,8 @@ from autoquant.study.knowledge import Knowledge
 from autoquant.study.proposal import Fixed
 from autoquant.study.proposing import Proposer
 from autoquant.study.standing import Interest
+from tests.unit.study.additive import CHOICES, N_REGIONS, a_layout
 from tests.unit.study.test_knowledge import a_trial
-from tests.unit.study.test_sampler import CHOICES, N_REGIONS, a_layout
 
 DIRECTIONS = [StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE]
 FREE = Fixed(np.full(N_REGIONS, -1))

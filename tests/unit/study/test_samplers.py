@@ -9,7 +9,7 @@ from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.samplers import beliefs_of, is_structured, least_ratios_of, make_sampler, parse_sampler
 from tests.unit.study import layouts
-from tests.unit.study.test_sampler import REGIONS, a_layout, a_study
+from tests.unit.study.additive import REGIONS, a_layout, a_study
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.errors import DataError, ModelError
+from autoquant.graph.preprocess import prepare
+from tests.models import a_convnet, feed_of, model_of, saved
+from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
+
+
+def test_a_model_that_draws_random_numbers_is_refused_by_that_name(path: Path) -> None:
+    model = model_of("(float[2,4] x) => (float[2,4] y)", "noise = RandomNormalLike(x) y = Add(x, noise)")
+    with pytest.raises(ModelError, match="draws other numbers at every inference"):
+        prepare(saved(model, path), feeds_of(2, 4))
+
+
+def test_a_model_that_cannot_run_the_samples_is_an_error(path: Path) -> None:
+    model = model_of("(float[n,4] x) => (float[2,6] y)", "y = Reshape(x, s)", {"s": np.array([2, 6])})
+    with pytest.raises(DataError, match="sample 0: onnxruntime cannot run the float model on it"):
+        prepare(saved(model, path), feeds_of(2, 4))
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None:
+    body = "a = Relu(x) y = Add(a, mask)"
+    mask = np.array([0, 0, 0, value], np.float32)
+    model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
+    with pytest.raises(DataError, match="sample 0: the float model's output 'y' holds NaN or infinity"):
+        prepare(saved(model, path), feeds_of(1, 4))
+    with pytest.raises(DataError, match=r"a\.npz, sample 7: the float model's output 'y' holds NaN or infinity, so"):
+        prepare(path, feeds_of(1, 4), sample_names=[f"a.npz, sample {number}" for number in (7, 2, 5)])
+
+
+def test_a_model_that_is_already_quantized_is_refused(path: Path) -> None:
+    model = model_of("(float[4] x) => (float[4] y)", "q = QuantizeLinear(x, s) y = DequantizeLinear(q, s)", {"s": 0.1})
+    with pytest.raises(ModelError, match="already quantized"):
+        prepare(saved(model, path), feeds_of(4))
+
+
+def test_what_is_no_model_is_refused(path: Path) -> None:
+    path.write_text("PNG, perhaps")
+    with pytest.raises(ModelError, match="not an ONNX model"):
+        prepare(path, ())
+
+
+def test_a_model_that_onnxruntime_refuses_is_an_error_that_names_the_file(path: Path) -> None:
+    model = a_convnet()
+    model.graph.node[0].op_type = "NoSuchOperator"
+    with pytest.raises(ModelError, match=r"model\.onnx: onnxruntime cannot open it: .*NoSuchOperator"):
+        prepare(saved(model, path), ())
+
+
+def test_external_data_are_read_and_their_absence_is_an_error(path: Path) -> None:
+    model = a_convnet()
+    feed = feed_of(model)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert_equals_original(prepare(path, [feed]), [feed])
+    path.with_name("weights.bin").unlink()
+    with pytest.raises(ModelError, match="external data cannot be read"):
+        prepare(path, [feed])

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.copies import opset_of
+from tests.models import floats, model_of, saved
+from tests.unit.graph.preprocessed import X, assert_equals_original, feeds_of, refusing
+
+
+def test_a_model_that_cannot_be_folded_is_converted_and_frozen_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autoquant.graph.preprocess.optimize_basic", refusing("no room for it"))
+    model = model_of("(float[N,4] x) => (float[N,2] y)", "h = MatMul(x, w) y = Relu(h)", {"w": floats(4, 2)}, opset=17)
+    prepared = prepare(saved(model, path), feeds_of(3, 4))
+    assert prepared.notes == ("constants are not folded: no room for it",)
+    assert (prepared.graph.shape(X), opset_of(prepared.graph.model)) == ((3, 4), OPSET)
+    assert_equals_original(prepared, feeds_of(3, 4))
+
+
+def test_notes_say_of_each_thing_why_it_was_not_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.graph.preprocess.convert_opset", refusing("no such converter"))
+    monkeypatch.setattr("autoquant.graph.preprocess.optimize_basic", refusing("no room for it"))
+    model = model_of("(float[N,4] x) => (float[N,2] y)", "y = MatMul(x, w)", {"w": floats(4, 2)}, opset=17)
+    prepared = prepare(saved(model, path), feeds_of(3, 4))
+    assert prepared.notes == (
+        "the model stays at opset 17: no such converter",
+        "constants are not folded: no room for it",
+    )
+    assert prepared.graph.shape(X) == (3, 4)
+
+
+def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
+    body = 't = com.microsoft.FusedConv<activation="Relu">(x, w) y = Conv(t, v)'
+    model = model_of(
+        "(float[1,3,5,5] x) => (float[1,4,1,1] y)", body, {"w": floats(4, 3, 3, 3), "v": floats(4, 4, 3, 3)}
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 5, 5))
+    assert [note for note in prepared.notes if "fusions" in note] == [
+        "1 nodes with weights are fusions of onnxruntime's own, such as com.microsoft:FusedConv, and stay float: give"
+        " the model as it was before it was optimised by onnxruntime"
+    ]
+
+
+def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> None:
+    model = model_of("(float[1,8] x) => (float[1,3] y, int64[1,3] i)", "y, i = TopK(x, k)", {"k": np.array([3])})
+    prepared = prepare(saved(model, path), feeds_of(1, 8))
+    assert [note for note in prepared.notes if "element by element" in note and "behind TopK" in note] != []
+
+
+@pytest.mark.parametrize(("ir_version", "n_notes"), [(3, 0), (10, 1)])
+def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, tmp_path: Path) -> None:
+    model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
+    model.ir_version = ir_version
+    prepared = prepare(saved(model, tmp_path / "model.onnx"), [{"x": floats(4)}])
+    assert prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes

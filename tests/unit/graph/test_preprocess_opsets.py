@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from autoquant.graph.preprocess import OPSET, prepare
+from autoquant.model.copies import opset_of
+from tests.models import a_convnet, feed_of, floats, model_of, saved
+from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_an_older_model_is_converted(path: Path, opset: int) -> None:
+    model = a_convnet(opset=opset)
+    prepared = prepare(saved(model, path), [feed_of(model)])
+    assert opset_of(prepared.graph.model) == OPSET
+    assert_equals_original(prepared, [feed_of(model)])
+
+
+@pytest.mark.parametrize("opset", [7, 11])
+def test_a_model_of_an_ir_that_lists_its_constants_as_inputs_is_converted(path: Path, opset: int) -> None:
+    model = model_of("(float[1,4] x, float[4,4] w) => (float[1,4] y)", "h = MatMul(x, w) y = Relu(h)", opset=opset)
+    model.graph.initializer.append(numpy_helper.from_array(floats(4, 4), "w"))
+    model.ir_version = 3
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert opset_of(prepared.graph.model) == OPSET
+    assert [value.name for value in prepared.graph.model.graph.input] == ["x"]
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
+def test_functions_of_a_model_are_inlined(path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
+              tiny (float[1,4] x) => (float[1,4] y) { s = my.Swish(x) y = Relu(s) }
+              <domain: "my", opset_import: ["" : 18]> Swish (a) => (b) { g = Sigmoid(a) b = Mul(a, g) }"""
+    prepared = prepare(saved(parser.parse_model(text), path), feeds_of(1, 4))
+    assert (prepared.notes, opset_of(prepared.graph.model)) == ((), OPSET)
+    assert not prepared.graph.model.functions
+    assert_equals_original(prepared, feeds_of(1, 4))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_an_upsample_is_converted(path: Path, mode: str) -> None:
+    constants = {"s": np.array([1, 1, 2, 2], np.float32), "w": floats(3, 2, 1, 1)}
+    body = f'h = Conv(x, w) y = Upsample<mode="{mode}">(h, s)'
+    model = model_of("(float[1,2,5,4] x) => (float[1,3,10,8] y)", body, constants, opset=9)
+    prepared = prepare(saved(model, path), feeds_of(1, 2, 5, 4))
+    assert (prepared.notes, opset_of(prepared.graph.model)) == ((), OPSET)
+    resize = prepared.graph.nodes[-1]
+    assert resize.attributes["coordinate_transformation_mode"] == b"asymmetric"
+    assert_equals_original(prepared, feeds_of(1, 2, 5, 4))
+
+
+def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None:
+    model = model_of("(float[1,4] x) => (float[1,4] y)", "t = Relu(x) y = com.microsoft.Gelu(t)", opset=13)
+    model.opset_import[1].version = 1
+    node = model.graph.node[0]
+    node.op_type, node.domain = "BiasGelu", "com.microsoft"
+    node.input.append("b")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(floats(4), "b"))
+    prepared = prepare(saved(model, path), feeds_of(1, 4))
+    assert_equals_original(prepared, feeds_of(1, 4))
+    assert opset_of(prepared.graph.model) in (13, OPSET)
+    assert (opset_of(prepared.graph.model) == 13) == any("stays at opset 13" in note for note in prepared.notes)
