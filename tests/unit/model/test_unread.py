@@ -1,6 +1,7 @@
 """Nodes that lead to no output."""
 
 import numpy as np
+import pytest
 from onnx import parser
 
 from autoquant.model.unread import drop_unread
@@ -49,3 +50,21 @@ def test_constants_that_are_outputs_stay() -> None:
     body = "dead = Exp(x) y = Relu(x)"
     model = model_of("(float[4] x) => (float[4] y, float[2] k)", body, {"k": np.zeros(2, np.float32)})
     assert [tensor.name for tensor in drop_unread(model).graph.initializer] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y, i = MaxPool<kernel_shape=[2,2]>(x)", ["y"]),
+        ("t, i = MaxPool<kernel_shape=[2,2]>(x) j = Cast<to=1>(i) y = Add(t, j)", ["t", "i"]),
+    ],
+)
+def test_optional_outputs_that_nothing_reads_go(body: str, expected: list[str]) -> None:
+    model = model_of("(float[1,1,4,4] x) => (float[1,1,3,3] y)", body, {})
+    assert list(drop_unread(model).graph.node[0].output) == expected
+
+
+def test_outputs_of_other_domains_stay() -> None:
+    body = "y, m = com.microsoft.SkipLayerNormalization(x, x, g)"
+    model = model_of("(float[1,2,4] x) => (float[1,2,4] y)", body, {"g": floats(4)})
+    assert drop_unread(model) is model
