@@ -15,6 +15,7 @@ from onnx.external_data_helper import uses_external_data
 from autoquant.domain.feed import InputSignature
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, ModelError, OutputError
+from autoquant.model.order import sort_nodes
 from autoquant.model.subgraphs import bodies_of
 
 __all__ = [
@@ -73,7 +74,7 @@ def load_any(path: Path) -> onnx.ModelProto:
 
 
 def load_skeleton(path: Path) -> onnx.ModelProto:
-    """Read a model without its external data.
+    """Read a model without its external data; its nodes come in an order in which they can run.
 
     Raises:
         ModelError: The file is missing, cannot be read, or is no ONNX model.
@@ -89,6 +90,7 @@ def load_skeleton(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: the file cannot be read ({error.strerror}); see who may read it") from error
     if not model.graph.node or not model.opset_import:
         raise ModelError(f"{path}: this is not an ONNX model (it has no nodes or no opset); export it again")
+    sort_nodes(model.graph)
     return model
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx
 
-__all__ = ["bodies_of", "graphs_of", "named_bodies_of"]
+__all__ = ["bodies_of", "graphs_of", "named_bodies_of", "read_by"]
 
 
 def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
@@ -24,3 +24,11 @@ def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for body in (body for node in graph.node for body in bodies_of(node)):
         yield from graphs_of(body)
+
+
+def read_by(node: onnx.NodeProto) -> Iterator[str]:
+    """Tensors that a node or a body of it reads, some of which may be the body's own."""
+    yield from node.input
+    for graph in (graph for body in bodies_of(node) for graph in graphs_of(body)):
+        yield from (name for inner in graph.node for name in inner.input)
+        yield from (value.name for value in graph.output)

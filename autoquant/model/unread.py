@@ -1,13 +1,13 @@
 """What leads to no output."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import onnx
 from onnx import defs
 
 from autoquant.model.affine import without_unused
 from autoquant.model.copies import Model, copy_of, opset_of
-from autoquant.model.subgraphs import bodies_of, graphs_of
+from autoquant.model.subgraphs import read_by
 
 __all__ = ["drop_unread"]
 
@@ -23,7 +23,7 @@ def drop_unread(model: Model) -> Model:
     for node in reversed(model.graph.node):
         if read.intersection(filter(None, node.output)):
             kept.append((node, _n_outputs(node, read, opset)))
-            read.update(_read_by(node))
+            read.update(read_by(node))
     if len(kept) == len(model.graph.node) and all(n == len(node.output) for node, n in kept):
         return model
     copy = copy_of(model)
@@ -49,11 +49,3 @@ def _is_optional(node: onnx.NodeProto, output: int, opset: int) -> bool:
         return False
     declared = defs.get_schema(node.op_type, opset).outputs
     return output < len(declared) and declared[output].option == defs.OpSchema.FormalParameterOption.Optional
-
-
-def _read_by(node: onnx.NodeProto) -> Iterator[str]:
-    """Tensors that a node or a body of it reads, some of which may be the body's own."""
-    yield from node.input
-    for graph in (graph for body in bodies_of(node) for graph in graphs_of(body)):
-        yield from (name for inner in graph.node for name in inner.input)
-        yield from (value.name for value in graph.output)

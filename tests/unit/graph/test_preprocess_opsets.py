@@ -58,4 +58,3 @@ def test_an_opset_that_cannot_be_converted_stays_with_a_note(path: Path) -> None
     prepared = prepare(saved(model, path), feeds_of(1, 3, 4, 4))
     assert opset_of(prepared.graph.model) == 9
     assert [note.split(":")[0] for note in prepared.notes] == ["the model stays at opset 9"]
-
