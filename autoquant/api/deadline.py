@@ -20,6 +20,8 @@ __all__ = [
     "writing_seconds",
 ]
 
+_PREPARING_SHARE = 0.4
+"""Of the budget: once preparing took more, it leaves out what a search can do without, so that there is one."""
 _FINISH_SHARE = 0.3
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 REFINE_SHARE = 0.2
@@ -94,6 +96,13 @@ class Deadline:
     def left(self) -> float:
         """Seconds that are left; infinite without a budget."""
         return self.limit_s - self.elapsed
+
+    @property
+    def hurry(self) -> str | None:
+        """Why preparing leaves out what a search can do without; None where there is time for it."""
+        if self.elapsed <= _PREPARING_SHARE * self.limit_s:
+            return None
+        return f"{self.elapsed:.1f} s were gone, more than {_PREPARING_SHARE:.0%} of the budget; give more --time"
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -18,13 +18,18 @@ def key_of(assignment: Assignment, space: SearchSpace) -> Key:
     return tuple(assignment.get(region, FLOAT) for region in space.choices)
 
 
-def recipes_and_warm_start(
-    space: SearchSpace, warm: Iterable[Assignment], *, is_recipe_first: bool
-) -> Sequence[Assignment]:
-    """The preprocessed model, uniform recipes, a warm start; before them all a recipe where there may be no other."""
-    recipes = [space.uniform(name) for name in space.schemes]
-    n_before = 1 if is_recipe_first else 0
-    return [*recipes[:n_before], {}, *recipes[n_before:], *warm]
+def recipes_and_warm_start(space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool) -> Sequence[Assignment]:
+    """The preprocessed model, uniform recipes, a warm start.
+
+    Where time ``is_short`` a recipe comes first, as there may be no other, and those whose kernels one before them has
+    come after all that differ more.
+    """
+    recipes = [recipe for recipe in map(space.uniform, space.schemes) if recipe]
+    if not is_short:
+        return [{}, *recipes, *warm]
+    twins = with_known_kernels(space)
+    different = [recipe for recipe in recipes if recipe not in twins]
+    return [*different[:1], {}, *different[1:], *twins, *warm]
 
 
 def with_known_kernels(space: SearchSpace) -> list[Assignment]:

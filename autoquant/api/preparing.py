@@ -21,6 +21,7 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import keeps_outputs
 from autoquant.qdq.masks import masked
+from autoquant.qdq.own_errors import OwnErrors
 
 __all__ = ["Preparing"]
 
@@ -142,27 +143,34 @@ class Preparing:
         """
         if not chosen.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return chosen
-        with self.deadline.phase("errors"):
-            try:
-                own_errors = evaluator.own_errors(_ERRORS_SHARE * self.configuration.budget.limit_s)
-                reason = "there was no time"
-            except ProfileError as error:
-                own_errors, reason = None, str(error)
-                evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)  # another process has nothing
+        own_errors, reason = None, self.deadline.hurry
+        if reason is None:
+            with self.deadline.phase("errors"):
+                own_errors, reason = self._own_errors(chosen, evaluator)
         if own_errors is None:
             self.notes.append(f"noise is expected from each region's share of the arithmetic alone: {reason}")
         return replace(chosen, own_errors=own_errors)
+
+    def _own_errors(self, chosen: Ingredients, evaluator: IsolatedEvaluator) -> tuple[OwnErrors | None, str]:
+        """And why there are none, where that is so."""
+        try:
+            return evaluator.own_errors(_ERRORS_SHARE * self.configuration.budget.limit_s), "there was no time"
+        except ProfileError as error:
+            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)  # another process has nothing
+            return None, str(error)
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
         """Whether there are several, and there is, to compare them by a recipe each."""
         if len(forms) == 1:
             return False
-        expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
-        if expected_s <= _LONG_SHARE * self.configuration.budget.limit_s:
-            return True
-        share, others = f"{_LONG_SHARE:.0%} of the budget", ", ".join(_name(form) for form in list(forms)[1:])
-        self.notes.append(f"there is no time to try {others}: it should take {expected_s:.1f} s, more than {share}")
-        return False
+        expected_s, reason = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values())), None
+        if expected_s > _LONG_SHARE * self.configuration.budget.limit_s:
+            reason = f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
+        reason = self.deadline.hurry or reason
+        if reason:
+            others = ", ".join(_name(form) for form in list(forms)[1:])
+            self.notes.append(f"there is no time to try {others}: {reason}")
+        return reason is None
 
     def _forms(self, first: Ingredients, loading_s: float) -> dict[_Form, Ingredients]:
         """All that differ; the plain one without corrected biases comes first."""
@@ -186,6 +194,8 @@ class Preparing:
         phases = self.deadline.phases
         expected_s = (1 + _EQUALISING_SHARE) * phases["calibrate"] + phases.get("round", 0.0) + loading_s
         with self.deadline.phase("equalise"):
+            if self.earlier is None and self.deadline.hurry:
+                return None, f"there is no time for it: {self.deadline.hurry}"
             if self.earlier is None and expected_s > _LONG_SHARE * budget_s:
                 share = f"{_LONG_SHARE:.0%} of the budget"
                 return None, f"there is no time for it: it should take {expected_s:.1f} s, more than {share}"

@@ -158,14 +158,19 @@ class Run:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
         if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return
-        self.tell("profile")
-        seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
-        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)
         try:
-            self.prior = evaluator.profile(seconds, most_s)
+            self.prior = self._profiled(evaluator)
         except (ModelError, ProfileError) as error:
             if self.prior is None:
                 self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
+
+    def _profiled(self, evaluator: IsolatedEvaluator) -> LatencyPrior:
+        if self.deadline.hurry:
+            raise ProfileError(self.deadline.hurry)
+        self.tell("profile")
+        seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
+        most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)
+        return evaluator.profile(seconds, most_s)
 
     def open_trials(self, folder: RunFolder, opened: Opened) -> Trials:
         """Open the study, with what can answer its trials; from here on Ctrl-C ends them, and no longer everything."""

@@ -254,12 +254,12 @@ class Trials:
         return {region: self.twins.get(region, {}).get(name, name) for region, name in assignment.items()}
 
     def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
-        """Where there is time for few trials a recipe comes first; those with the kernels of another are not timed."""
+        """Where time is short recipes come first, of the same kernels one; the others of these are not timed then."""
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         has_untimed = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
         untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
-        for assignment in recipes_and_warm_start(self.space, self.first, is_recipe_first=has_few):
+        for assignment in recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few):
             if self.study.enqueue(assignment) and self._key(assignment) in untimed:
                 self._untimed.add(self._key(assignment))
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +48,10 @@ def errors_of_regions(
         regions: The partition.
         space: Which schemes each may take.
         activation_error: Of one activation.
-        seconds: No scheme is begun after them.
+        seconds: Longest time, give or take one tensor.
 
     Returns:
-        None where there was no time for all schemes.
+        None where there was no time for all of them.
 
     References:
         Widrow, Kollar, "Quantization Noise", 2008, chapter 4: step^2 / 12, of weights here.
@@ -59,14 +60,14 @@ def errors_of_regions(
     own = _Own(planner, activation_error, {node: region.id for region in regions for node in region.nodes})
     found: dict[RegionId, dict[str, float]] = {region.id: {} for region in regions}
     for name, scheme in space.schemes.items():
-        if time.perf_counter() > end:
-            return None
         taking = [region for region in regions if name in space.choices[region.id]]
         plan = planner.plan({node: scheme for region in taking for node in region.nodes})
         for region in taking:
             found[region.id][name] = 0.0
-        for region_id, error in (*own.of_activations(plan), *own.of_weights(plan)):
+        for region_id, error in chain(own.of_activations(plan), own.of_weights(plan)):
             found[region_id][name] += error
+            if time.perf_counter() > end:
+                return None
     return found
 
 

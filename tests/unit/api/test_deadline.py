@@ -21,6 +21,15 @@ def a_deadline(seconds: float | None, elapsed: float = 0.0) -> Deadline:
     return Deadline(seconds, _start=time.perf_counter() - elapsed)
 
 
+@pytest.mark.parametrize(("seconds", "elapsed", "is_in_a_hurry"), [(60, 30, True), (600, 30, False), (None, 30, False)])
+def test_preparing_leaves_things_out_once_much_of_the_budget_is_gone(
+    seconds: float | None, elapsed: float, *, is_in_a_hurry: bool
+) -> None:
+    hurry = a_deadline(seconds, elapsed).hurry
+    assert (hurry is not None) is is_in_a_hurry
+    assert hurry is None or hurry.endswith("s were gone, more than 40% of the budget; give more --time")
+
+
 def test_time_passes_and_the_rest_of_the_budget_shrinks() -> None:
     deadline = a_deadline(100, elapsed=30)
     assert 30 <= deadline.elapsed < 40

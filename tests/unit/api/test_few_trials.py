@@ -28,23 +28,23 @@ def first_trials(folder: Path, answers: Answers, seconds: float | None, **option
 
 
 @pytest.mark.parametrize(
-    ("seconds", "options", "expected"),
+    ("seconds", "options", "names", "n_rounds"),
     [
-        (60.0, {}, [4, 4, 0, 4]),
-        (60.0, {"is_structured": False}, [4, 4, 4, 4]),
-        (60.0, {"first": [dict.fromkeys(IDS, "m")]}, [4, 4, 4, 4]),
-        (600.0, {}, [6, 6, 6, 6]),
-        (None, {}, [6, 6, 6, 6]),
+        (60.0, {}, ["a", "float", "b", "m"], [4, 4, 4, 0]),
+        (60.0, {"is_structured": False}, ["a", "float", "b", "m"], [4, 4, 4, 4]),
+        (60.0, {"first": [dict.fromkeys(IDS, "m")]}, ["a", "float", "b", "m"], [4, 4, 4, 4]),
+        (600.0, {}, ["float", "a", "m", "b"], [6, 6, 6, 6]),
+        (None, {}, ["float", "a", "m", "b"], [6, 6, 6, 6]),
     ],
     ids=["few", "generic", "asked for", "many", "endless"],
 )
-def test_where_there_is_time_for_few_trials_the_same_kernels_are_timed_once(
-    tmp_path: Path, seconds: float | None, options: dict[str, Any], expected: list[int]
+def test_where_there_is_time_for_few_trials_the_same_kernels_come_last_and_are_timed_once(
+    tmp_path: Path, seconds: float | None, options: dict[str, Any], names: list[str], n_rounds: list[int]
 ) -> None:
     answers = Answers(n_most=4)
     first_trials(tmp_path, answers, seconds, **options).run(None)
-    assert answers.seen == [dict.fromkeys(IDS, name) for name in ("float", *WITH_TWIN)]
-    assert answers.n_rounds == expected
+    assert answers.seen == [dict.fromkeys(IDS, name) for name in names]
+    assert answers.n_rounds == n_rounds
 
 
 def test_of_few_trials_by_number_each_is_timed(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_of_few_trials_by_number_each_is_timed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
-        ({IDS[0]: ("float", "b"), IDS[1]: ("float", "b")}, [{}, dict.fromkeys(IDS[:2], "b")]),
+        ({IDS[0]: ("float", "b"), IDS[1]: ("float", "b")}, [dict.fromkeys(IDS[:2], "b"), {}]),
         ({IDS[0]: ("float", "a", "b"), IDS[1]: ("float", "a", "m", "b")}, None),
     ],
     ids=["float is timed", "other regions"],
@@ -73,7 +73,7 @@ def test_what_a_recipe_leaves_float_is_part_of_its_kernels(
         assert quantized == expected
 
 
-@pytest.mark.parametrize(("seconds", "first"), [(7.5, "a"), (120.0, "float")])
+@pytest.mark.parametrize(("seconds", "first"), [(7.5, "a"), (120.0, "a"), (1200.0, "float")])
 def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
     answers = Answers(n_most=2)
     trials = some_trials(tmp_path, answers, is_structured=True)

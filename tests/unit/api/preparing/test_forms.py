@@ -147,6 +147,19 @@ def test_another_form_is_not_made_where_there_is_no_time_for_it(make: Make) -> N
     )
 
 
+def test_once_much_of_the_budget_is_gone_forms_are_neither_made_nor_compared(make: Make) -> None:
+    preparing, evaluating = make(Budget(seconds=60.0)), Evaluating([])
+    plain = preparing.ingredients()
+    preparing.deadline.spent_s = 30.0
+    found = preparing.in_best_form(plain, evaluating.real, FACTS)
+    assert found == replace(plain, definition=plain.definition.uncorrected())
+    assert [note.split(": ")[:-1] for note in preparing.notes] == [
+        ["equalisation", "there is no time for it"],
+        ["there is no time to try corrected biases"],
+    ]
+    assert all("more than 40% of the budget" in note for note in preparing.notes)
+
+
 @pytest.mark.parametrize(("float_s", "is_compared"), [(0.2, True), (0.5, False)])
 def test_forms_of_a_slow_model_are_not_compared_where_that_would_take_the_time_of_trials(
     make: Make, float_s: float, is_compared: bool

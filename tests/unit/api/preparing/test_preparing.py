@@ -74,6 +74,15 @@ def test_a_search_goes_on_without_them(errors: Exception | None, reason: str, ma
     assert preparing.notes == [f"noise is expected from each region's share of the arithmetic alone: {reason}"]
 
 
+def test_they_are_not_asked_for_once_much_of_the_budget_is_gone(make: Make) -> None:
+    preparing = make(Budget(seconds=60.0))
+    plain = preparing.ingredients()
+    preparing.deadline.spent_s = 30.0
+    assert preparing.with_own_errors(plain, Evaluating([], errors=ProfileError("asked")).real).own_errors is None
+    assert len(preparing.notes) == 1
+    assert "more than 40% of the budget" in preparing.notes[0]
+
+
 def test_samplers_that_do_not_use_them_do_not_wait_for_them(make: Make) -> None:
     preparing = make()
     other = replace(preparing, configuration=replace(preparing.configuration, sampler=SamplerName.RANDOM))
