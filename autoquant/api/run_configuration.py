@@ -73,7 +73,7 @@ def _read(path: Path, given: _Given) -> Configuration:
         _refuse_missing({name: plain[name] for name, again in given.items() if again is None and plain[name]})
     except AutoquantError as error:
         raise OutputError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise OutputError(f"{path}: it is damaged ({error}); give the folder of another run") from error
     return asked
 

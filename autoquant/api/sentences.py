@@ -79,7 +79,9 @@ def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:
     """Outputs that join parts of which SNR sees the large ones alone, as boxes in pixels and scores."""
     found = []
     for output in graph.outputs:
-        last = graph.producer.get(original_of(output, graph))
+        end = graph.producer.get(output)
+        inner = end.inputs[0] if end is not None and end.op_type == "Cast" else output
+        last = graph.producer.get(original_of(inner, graph))
         if last is None or last.op_type != "Concat":
             continue
         known = {name: statistics.tensors.get(original_of(name, graph)) for name in last.inputs}

@@ -23,15 +23,15 @@ def cores_of(text: str) -> tuple[int, ...]:
     """
     found: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
         if not match:
             raise UsageError(f"--affinity {text}: write cores with commas and ranges, e.g. 0,2-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if last - first >= MAX_THREADS:
             raise UsageError(f"--affinity {text}: these are more than {MAX_THREADS} cores, choose some of them")
+        if last < first:
+            raise UsageError(f"--affinity {text}: the range is empty, write the lower core first, e.g. 0-1")
         found += range(first, last + 1)
-    if not found:
-        raise UsageError(f"--affinity {text}: the range is empty, write the lower core first, e.g. 0-1")
     check_cores(found, f"--affinity {text}")
     return tuple(dict.fromkeys(found))
 

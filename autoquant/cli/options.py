@@ -1,5 +1,6 @@
 """Options that several commands share, and the reading of those that are text."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,7 +71,7 @@ def dims_of(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
-        if not name or not (size.isascii() and size.isdigit()) or not 0 < int(size) < 2**31:
-            raise UsageError(f"--dim {text}: write NAME=N with a positive number, e.g. batch=1")
+        if not name or not re.fullmatch(r"[0-9]{1,10}", size) or not 0 < int(size) < 2**31:
+            raise UsageError(f"--dim {text}: write NAME=N with a positive number below 2**31, e.g. batch=1")
         found[name] = int(size)
     return found

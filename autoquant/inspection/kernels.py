@@ -108,7 +108,8 @@ def runs_as(node: Node, graph: Graph) -> Runs:
         return Runs.DYNAMIC if is_dynamic(node, graph) else Runs.INTEGER
     if node.inputs and _carries_integers(node.inputs[0], graph):
         return Runs.INTEGER
-    types = {graph.dtype(name) for name in node.outputs if name} - {None}
+    names = node.inputs if node.op_type.startswith("ai.onnx.ml:") else node.outputs  # of which trees tell labels
+    types = {graph.dtype(name) for name in names if name} - {None}
     return Runs.FLOAT if not types or types & _FLOATS else Runs.OTHER
 
 

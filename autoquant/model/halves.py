@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from autoquant.model.copies import Model, copy_of
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import infer_shapes
-from autoquant.model.subgraphs import bodies_of, graphs_of
+from autoquant.model.subgraphs import bodies_of, graphs_of, read_by
 
 __all__ = ["has_halves", "narrow_ends", "widen_halves"]
 
@@ -54,18 +54,22 @@ def narrow_ends(model: Model, original: Model) -> Model:
     if not has_halves(original):
         return model
     before = infer_shapes(original).graph
-    entering, leaving = (_names_of_halves(values) for values in (before.input, before.output))
-    names = _names_inside(Graph(model), [*entering, *(name for name in leaving if name not in entering)])
+    given, made = (_names_of_halves(values) for values in (before.input, before.output))
+    read = {name for node in model.graph.node for name in read_by(node)}
+    entering, leaving = [name for name in given if name in read], [name for name in made if name not in given]
+    names = _names_inside(Graph(model), [*entering, *leaving])
     copy = copy_of(model)
     _rename(copy.graph, names)
+    ends = {value.name: value.type for value in (*model.graph.input, *model.graph.output)}
+    for name, inner in names.items():
+        copy.graph.value_info.add(name=inner, type=ends[name])
     for value in (*copy.graph.input, *copy.graph.output):
-        if value.name in names:
-            copy.graph.value_info.add(name=names[value.name], type=value.type)
+        if value.name in {*given, *made}:
             value.type.tensor_type.elem_type = _HALF
     nodes = [
         *(helper.make_node("Cast", [name], [names[name]], to=_SINGLE) for name in entering),
         *copy.graph.node,
-        *(helper.make_node("Cast", [names[name]], [name], to=_HALF) for name in leaving if name not in entering),
+        *(helper.make_node("Cast", [names[name]], [name], to=_HALF) for name in leaving),
     ]
     del copy.graph.node[:]
     copy.graph.node.extend(nodes)
@@ -142,4 +146,5 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
             tensors[:] = [names.get(name, name) for name in tensors]
         for body in bodies_of(node):
             own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+            own |= {name for inner in body.node for name in inner.output}
             _rename(body, {name: new for name, new in names.items() if name not in own})

@@ -47,8 +47,10 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
 
 
 def _unused(graph: Graph, statistics: Statistics) -> set[TensorName]:
-    """Inputs of the model that held nothing but zeros, and what only moves them."""
-    found = {name for name in graph.inputs if name in statistics.tensors and not statistics.tensors[name].limit}
+    """Inputs of the model that held nothing but zeros, as they are or cast, and what only moves them."""
+    cast = [node.outputs[0] for node in graph.nodes if node.op_type == "Cast" and node.inputs[0] in graph.inputs]
+    entering = [name for name in (*graph.inputs, *cast) if name in statistics.tensors]
+    found = {name for name in entering if not statistics.tensors[name].limit}
     for node in graph.nodes:
         if node.inputs and node.inputs[0] in found and (kind_of(node) is Kind.SAME_RANGE or node.op_type in _COPYING):
             found.update(name for name in node.outputs if name)

@@ -26,9 +26,10 @@ from autoquant.qdq.ports import Ranges
 __all__ = ["Plan", "Planner", "QuantKey", "is_clipped"]
 
 _BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
-_FINEST_MEAN = 16
+_FINEST_MEAN, _FINEST_OF_ANY_SIZE = 16, 128
 """Steps of a mean for one of the sum of the integers that it is of, which tell nothing more; QLinearGlobalAveragePool
-fails at 256, which ranges that other schemes choose for what it reads must not reach."""
+fails at 256, which ranges that other schemes choose for what it reads must not reach. Where the size of the image is
+not known, it may be a single pixel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +122,16 @@ class Planner:
         return found if high - low >= least else CalibrationRange(low, low + least)
 
     def _least_width(self, key: QuantKey) -> float:
-        """Of the range of means over an image, whatever moved or clipped them since; 0 for what is none.
-
-        Also where the size of the image is not known, which the limit of the kernel grows with.
-        """
+        """Of the range of means over an image, whatever moved or clipped them since; 0 for what is none."""
         pool = self.graph.producer.get(key.root)
         while pool is not None and kind_of(pool) in (Kind.SAME_RANGE, Kind.CLIPPING):
             pool = self.graph.producer.get(pool.inputs[0])
         if pool is None or pool.op_type != "GlobalAveragePool" or pool.index not in self._candidates:
             return 0.0
-        shape = self.graph.shape(pool.inputs[0])
-        if shape is None:
-            return 0.0
+        sizes = (self.graph.sizes(pool.inputs[0]) or (None,) * 3)[2:]
+        finest = _FINEST_OF_ANY_SIZE if None in sizes else _FINEST_MEAN
         read = self._ranges(pool.inputs[0], key.format, RangeMethod(RangeKind.MIN_MAX))
-        return (max(read.high, 0.0) - min(read.low, 0.0)) / (_FINEST_MEAN * math.prod(shape[2:]))
+        return (max(read.high, 0.0) - min(read.low, 0.0)) / (finest * math.prod(size or 1 for size in sizes))
 
     def plan(self, scheme_of: Mapping[NodeName, Scheme]) -> Plan:
         """Decide for every node; nodes without a scheme stay float."""

@@ -166,7 +166,14 @@ def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
 
 
 def _nothing_pays(record: RunRecord) -> str:
-    if any(each.is_quantized and isinstance(each.outcome, Measurement) for each in record.evaluations):
+    measured = [e.outcome for e in record.evaluations if e.is_quantized and isinstance(e.outcome, Measurement)]
+    if measured:
+        largest, smallest = record.configuration.get("max_size_bytes"), min(found.size_bytes for found in measured)
+        if isinstance(largest, int) and smallest > largest:
+            return (
+                f"No candidate is as small as demanded: the smallest file takes {smallest / 1e6:.2f} MB, not"
+                f" {largest / 1e6:.2f} MB."
+            )
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found with {_drops_phrase(drops)} at most."

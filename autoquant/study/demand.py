@@ -78,7 +78,8 @@ def fastest_predicted(
     codes, predicted, i = solved.codes, beliefs.predict(solved.codes[None]), 0
     known = beliefs.evaluated()
     is_kept = [
-        ran.any() and missed.isdisjoint((a.tobytes(), ran.tobytes())) for a, ran in zip(asked, found.codes, strict=True)
+        (ran.any() or not a.any()) and missed.isdisjoint((a.tobytes(), ran.tobytes()))
+        for a, ran in zip(asked, found.codes, strict=True)
     ]
     may = np.array(is_kept) & ~found.is_quick & (known.snr_db >= min_snr_db + known.snr_error_db)
     fastest = int(np.argmin(np.where(may, _at_most(known), np.inf)))

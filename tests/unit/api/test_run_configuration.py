@@ -84,6 +84,7 @@ def test_what_is_given_again_takes_the_place_of_what_has_moved(asked: Configurat
         ),
         ({"calibration": None}, "it is damaged (calibration); give the folder of another run"),
         ({"targets": [{"place": "cpu"}]}, "it is damaged ("),
+        ({"calibration": ["calib.npz"]}, "it is damaged ("),
         ({"n_regions": 0}, "the number of regions is 0"),
     ],
 )

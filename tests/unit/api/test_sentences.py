@@ -78,10 +78,12 @@ def reaching(**largest: float) -> Statistics:
     return Statistics(tensors=tensors, digest="", n_samples=1)
 
 
+@pytest.mark.parametrize("last", ["Identity(j)", "Cast<to=10>(j)"])
 @pytest.mark.parametrize(("boxes", "is_said"), [(640.0, True), (5.0, False), (0.0, False)])
-def test_outputs_whose_small_parts_no_snr_sees_are_told(boxes: float, is_said: bool) -> None:
-    body = "b = Mul(x, k) s = Sigmoid(x) z = Exp(x) j = Concat<axis=1>(b, s, z) y = Identity(j)"
-    graph = Graph(model_of("(float[1,2] x) => (float[1,6] y)", body, {"k": 640.0}))
+def test_outputs_whose_small_parts_no_snr_sees_are_told(boxes: float, is_said: bool, last: str) -> None:
+    body = f"b = Mul(x, k) s = Sigmoid(x) z = Exp(x) j = Concat<axis=1>(b, s, z) y = {last}"
+    dtype = "float16" if "Cast" in last else "float"
+    graph = Graph(model_of(f"(float[1,2] x) => ({dtype}[1,6] y)", body, {"k": 640.0}))
     said = joined_sentences(graph, reaching(b=boxes, s=0.98))
     assert bool(said) == is_said
     assert not is_said or said[0].startswith("output 'y' joins parts of unlike size, 'b' up to 640 and 's' up to 0.98:")

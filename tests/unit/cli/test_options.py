@@ -118,7 +118,9 @@ def test_sizes_of_dimensions_are_read_by_name() -> None:
     assert dims_of([]) == {}
 
 
-@pytest.mark.parametrize("text", ["batch", "=1", "batch=0", "batch=-1", "batch=1.5", "batch=²", f"batch={2**31}"])
+@pytest.mark.parametrize(
+    "text", ["batch", "=1", "batch=0", "batch=-1", "batch=1.5", "batch=²", f"batch={2**31}", "batch=" + 5000 * "9"]
+)
 def test_a_size_that_is_no_positive_number_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"--dim {text}: write NAME=N with a positive number")):
         dims_of(["time=300", text])

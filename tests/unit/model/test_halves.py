@@ -150,3 +150,17 @@ def test_a_model_without_float16_is_given_back() -> None:
     assert not has_halves(model)
     assert widen_halves(model) is model
     assert narrow_ends(model, model) is model
+
+
+def test_outputs_of_bodies_may_have_the_name_of_one_of_the_model() -> None:
+    body = """y = If(c) <then_branch = t () => (float16[2] y) { y = Relu(x) },
+              else_branch = e () => (float16[2] y) { y = Neg(x) }>"""
+    model = model_of("(bool c, float16[2] x) => (float16[2] y)", body)
+    for is_first in (True, False):
+        assert_equal_outputs(model, {"c": np.array(is_first), "x": halves(2)})
+
+
+def test_inputs_that_nothing_reads_are_not_cast() -> None:
+    model = model_of("(float16[2] x, float16[3] u, float16[2] p) => (float16[2] y, float16[2] p)", "y = Relu(x)")
+    narrowed = there_and_back(model)
+    assert [list(node.input) for node in narrowed.graph.node if node.op_type == "Cast"] == [["x"], ["y_float32"]]

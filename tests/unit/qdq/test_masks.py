@@ -8,6 +8,7 @@ from autoquant.qdq.masks import masked
 from tests.models import Array, floats, model_of
 
 BODY = "s = Add(x, x) p = Softmax(s) y = MatMul(p, w)"
+CAST_BODY = "f = Cast<to=1>(x) s = Add(f, f) p = Softmax(s) y = MatMul(p, w)"
 
 
 def statistics_of(minimum: float, n_masked: int, tensor: str) -> Statistics:
@@ -45,6 +46,12 @@ def test_of_inputs_that_are_empty_or_zero_in_all_samples_nothing_is_known(
     assert masked(graph, of_x) == ({"x"} if is_unknown else frozenset())
     dead = Statistics(tensors={TensorName("s"): found}, digest="", n_samples=1)
     assert masked(graph, dead) == ({"s"} if not n_zeros else frozenset())
+
+
+def test_inputs_that_are_cast_and_zero_in_all_samples_are_unknown() -> None:
+    graph = Graph(model_of("(float16[1,4] x) => (float[1,2] y)", CAST_BODY, {"w": floats(4, 2)}))
+    zeros = TensorStatistics(minimum=0, maximum=0, limit=0, counts=np.zeros(N_BINS, np.int64), n_zeros=8)
+    assert masked(graph, Statistics(tensors={TensorName("f"): zeros}, digest="", n_samples=1)) == {"f"}
 
 
 LEAST = float(np.finfo(np.float32).min)

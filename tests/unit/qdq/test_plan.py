@@ -149,11 +149,25 @@ def test_a_mean_that_is_tiny_beside_its_image_takes_no_finer_steps_than_its_kern
     np.testing.assert_allclose(run(ours.model, case.feed)[0], 0, atol=1 / 36)
 
 
-def test_a_mean_over_a_size_that_is_not_known_has_its_own_range() -> None:
-    graph = graph_of("(float[1,4,H,6] x) => (float[1,4,1,1] y)", "y = GlobalAveragePool(x)")
+@pytest.mark.parametrize(("dims", "least"), [("H,W", 2 / 128), ("H,6", 2 / (128 * 6))])
+def test_the_range_of_a_mean_over_a_size_that_is_not_known_is_wide_enough_for_a_pixel(dims: str, least: float) -> None:
+    graph = graph_of(f"(float[1,4,{dims}] x) => (float[1,4,1,1] y)", "y = GlobalAveragePool(x)")
     seen = {"x": CalibrationRange(-1, 1), "y": CalibrationRange(0, 1e-6)}
     planner = Planner(graph, OP_TYPES, lambda tensor, *_: seen[tensor])
-    assert planner.range_of(QuantKey(Y, U8S8_TENSOR.activation, U8S8_TENSOR.ranges)) == seen["y"]
+    found = planner.range_of(QuantKey(Y, U8S8_TENSOR.activation, U8S8_TENSOR.ranges))
+    assert found.low == 0
+    assert found.high == pytest.approx(least)
+
+
+@pytest.mark.parametrize("size", [1, 5, 40])
+def test_a_mean_that_is_tiny_runs_in_images_of_any_size(size: int) -> None:
+    body = "s = LeakyRelu<alpha=1.0>(x) e = Add(s, tiny) p = GlobalAveragePool(e) y = LeakyRelu(p)"
+    image = np.tile(np.array([[1, -1], [-1, 1]], np.float32), (1, 4, 20, 20))
+    case = case_of(model_of("(float[1,4,H,W] x) => (float[1,4,1,1] y)", body, {"tiny": 1e-6}), {"x": image})
+    ours = case.quantized(U8S8_TENSOR)
+    found = run(ours.model, {"x": image[:, :, :size, :size]})[0]
+    assert found.shape == (1, 4, 1, 1)
+    assert np.abs(found).max() <= 1 / 32  # what larger images had was observed
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,16 @@ def test_a_run_where_nothing_pays_says_so() -> None:
     assert headline(record) == "Nothing is shown to be better than float, which alone is on the front."
 
 
-@pytest.mark.parametrize("demand", ["min_snr_db", "max_latency_ratio", "max_size_bytes"])
+def test_a_size_that_no_candidate_has_is_told_with_that_of_the_smallest() -> None:
+    def said(max_size_bytes: int) -> str:
+        configuration = {"max_size_bytes": max_size_bytes}
+        return headline(a_record(a_front(), evaluations=(a_measured(0),), configuration=configuration))
+
+    assert said(1).startswith("No candidate is as small as demanded: the smallest file takes ")
+    assert said(10**9) == "Nothing better than float was found that keeps what is demanded."
+
+
+@pytest.mark.parametrize("demand", ["min_snr_db", "max_latency_ratio"])
 def test_a_demand_that_nothing_keeps_is_not_called_a_model_that_nothing_pays_for(demand: str) -> None:
     record = a_record(a_front(), configuration={demand: 1})
 

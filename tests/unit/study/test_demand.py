@@ -189,3 +189,15 @@ def test_a_measurement_counts_once(tmp_path: Path) -> None:
     with_it = surrogate.predict(codes[None]).ratio_errors[0, 0]
     twice = 1 / np.sqrt(with_it**-2 + (half_width / Z_95) ** -2)
     assert found.ratio_errors[0] > 1.05 * twice
+
+
+@pytest.mark.parametrize(("ratio", "is_answer"), [(0.4, True), (0.6, False)])
+def test_the_preprocessed_model_is_the_answer_where_it_is_faster_than_what_is_predicted(
+    tmp_path: Path, ratio: float, *, is_answer: bool
+) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    for _ in range(3):
+        tell(study, study.ask_for(dict.fromkeys(map(RegionId, layout.regions), "float")), 120.0, ratio)
+    found = fastest_predicted(study, layout, min_snr_db=20.0, prior=None, seconds=600)
+    assert (found.assignment == {}) is is_answer
