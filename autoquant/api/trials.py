@@ -26,6 +26,8 @@ _PROBE_SHARE = 0.25
 _LOOK_EVERY = 10
 _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
+_FIRST_SHARE = 0.1
+"""Of the budget, which the search may take longer so that one candidate is evaluated: without any all was in vain."""
 _FEW_TRIALS = 3
 _MANY_TRIALS, _FEW_ROUNDS = 40, 4
 """Where there is time for fewer trials, they have fewer rounds."""
@@ -199,10 +201,11 @@ class Trials:
 
     @property
     def _left(self) -> float:
-        """Seconds for trials: what is left without what follows them."""
+        """Seconds for trials: what is left without what follows them, and a little more for the first candidate."""
         has_size = self.study.objectives.has_size
         finish_s = self.finish.seconds(self.study.evaluations, self._costs, self.deadline, has_size=has_size)
-        return self.deadline.left - finish_s
+        is_first = not any(evaluation.is_quantized for evaluation in self.study.evaluations)
+        return self.deadline.left - finish_s + (_FIRST_SHARE * self.deadline.limit_s if is_first else 0.0)
 
     def _trial(self, assignment: Assignment | None = None) -> bool:
         """Ask, evaluate, tell; False where the time was over before there was an outcome."""

@@ -81,3 +81,16 @@ def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path,
     trials.deadline = Deadline(seconds)
     trials.run(None)
     assert answers.seen[0] == dict.fromkeys(IDS, first)
+
+
+@pytest.mark.parametrize(("late_s", "n_expected"), [(9.0, 1), (11.0, 0)])
+def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
+    tmp_path: Path, late_s: float, n_expected: int
+) -> None:
+    answers = Answers(n_most=1)
+    trials = first_trials(tmp_path, answers, None)
+    trials.n_rounds = 4
+    finish_s = trials.finish.seconds([], trials._costs, Deadline(100.0), has_size=False)
+    trials.deadline = Deadline(100.0, spent_s=100.0 - finish_s - 1.2 * trials.first_seconds + late_s)
+    assert trials.run(None) == "time"
+    assert len(answers.seen) == n_expected
