@@ -61,6 +61,7 @@ class Graph:
         self.consumers: dict[TensorName, tuple[Node, ...]] = _consumers(self.nodes)
         self._tensors = {TensorName(t.name): t for t in graph.initializer} | dict(captured or {})
         self._arrays: dict[TensorName, npt.NDArray[np.generic]] = {}
+        self._magnitudes: dict[TensorName, float] = {}
 
     def is_constant(self, tensor: TensorName) -> bool:
         """Whether the tensor is an initializer."""
@@ -98,6 +99,13 @@ class Graph:
         if tensor not in self._arrays:
             self._arrays[tensor] = numpy_helper.to_array(self._tensors[tensor])
         return self._arrays[tensor]
+
+    def magnitude(self, tensor: TensorName) -> float:
+        """Of the largest value of an initializer of floats; NaN where it holds such, 0 where it is empty."""
+        if tensor not in self._magnitudes:
+            values = self.constant(tensor)
+            self._magnitudes[tensor] = max(-float(values.min()), float(values.max())) if values.size else 0.0
+        return self._magnitudes[tensor]
 
     @cached_property
     def pinned(self) -> frozenset[TensorName]:

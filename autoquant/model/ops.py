@@ -238,10 +238,7 @@ def _is_widened(node: Node, graph: Graph) -> bool:
 
 def is_float_constant(name: TensorName, graph: Graph) -> bool:
     """Finite, too, and not near the least or the largest float, as attention masks are."""
-    if not graph.is_constant(name):
-        return False
-    values = graph.constant(name)
-    return values.dtype == np.float32 and bool((np.abs(values) < MASK).all())
+    return graph.is_constant(name) and graph.dtype(name) == "float32" and graph.magnitude(name) < MASK
 
 
 def has_constant_bias(node: Node, graph: Graph) -> bool:

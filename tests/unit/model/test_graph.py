@@ -168,3 +168,9 @@ def test_sizes_are_known_where_some_dimensions_are_not() -> None:
     assert [graph.shape(name) for name in (x, u, w, gone)] == [None, (), (2, 3), None]
     assert [graph.sizes(name) for name in (x, u, w, gone)] == [(None, 4), (), (2, 3), None]
     assert [graph.rank(name) for name in (x, u, w, gone)] == [2, 0, 2, 0]
+
+
+@pytest.mark.parametrize(("values", "expected"), [([1, -3, 2], 3), ([], 0), ([1, np.nan], np.nan), ([-np.inf], np.inf)])
+def test_the_magnitude_of_a_constant_is_that_of_its_largest_value(values: list[float], expected: float) -> None:
+    graph = Graph(model_of("(float[1] x) => (float[1] y)", "y = Relu(x)", {"w": np.array(values, np.float32)}))
+    np.testing.assert_equal(graph.magnitude(TensorName("w")), expected)
