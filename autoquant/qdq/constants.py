@@ -34,9 +34,10 @@ def constant_params(name: TensorName, graph: Graph, tensor_format: TensorFormat,
     if tensor_format.symmetric and axis is not None:
         params = centred(params)
     if tensor_format.unsaturated:
-        for reader in graph.consumers.get(name, ()):
-            if weight_of(reader, graph) != name or axis not in (None, channel_axis(reader, graph)):
-                continue
+        readers = [node for node in graph.consumers.get(name, ()) if weight_of(node, graph) == name]
+        taking = [node for node in readers if axis in (None, channel_axis(node, graph))]
+        by_order = {(n.op_type, n.attributes.get("group", 1), n.attributes.get("transB", 0)): n for n in taking}
+        for reader in by_order.values():
             columns = columns_of(reader.op_type, graph.constant(name), reader.attributes)
             if columns is not None:
                 params = widened_for_pairs(params, columns if axis is not None else columns.reshape(-1), tensor_format)
