@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from autoquant.api.sentences import (
     float_sentences,
     joined_sentences,
     nothing_to_quantize,
+    outlook_sentences,
     rule_sentences,
     saturation_sentences,
     silent_sentences,
 )
 from autoquant.domain.measurement import Evaluation
+from autoquant.domain.objective import DEFAULT_OBJECTIVES
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceRule
@@ -21,8 +24,10 @@ from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
 from autoquant.space.schema import read_space
+from autoquant.study.outlook import Outlook
 from tests.models import floats, model_of
 from tests.records import a_failure, a_measured, a_region
+from tests.unit.api.answers import Answers, some_trials
 
 NOTHING = "before any quantized candidate was evaluated; give more --time"
 
@@ -147,3 +152,22 @@ def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:
     learned = replace(space, schemes=(replace(space.schemes[0], name="a", rounding=Rounding.ADAQUANT),))
     _, other = saturation_sentences(learned, learned.unsaturated())
     assert other == "a: weights are rounded by gptq, as adaquant would learn other scales"
+
+
+@pytest.mark.parametrize(
+    ("saving", "attainable", "expected"),
+    [
+        (0.1, 0.2, "by the estimates of trials a mean latency saving of 0.100 is reached, 50% of the 0.200 that"),
+        (0.2, 0.1, "by the estimates of trials a mean latency saving of 0.200 is reached, 100% of the 0.200 that"),
+        (0.0, 1e-4, "the fitted models hold no mean latency saving attainable"),
+    ],
+)
+def test_how_much_could_be_gained_still_is_told(
+    tmp_path: Path, saving: float, attainable: float, expected: str
+) -> None:
+    trials = some_trials(tmp_path, Answers(), is_structured=True)
+    trials.outlook = lambda: Outlook(saving=saving, attainable=attainable, next_gain=0.0, noise=0.01)
+    (said,) = outlook_sentences(trials, DEFAULT_OBJECTIVES)
+    assert said.startswith(expected)
+    trials.outlook = lambda: None
+    assert outlook_sentences(trials, DEFAULT_OBJECTIVES) == []
