@@ -42,11 +42,9 @@ def image(call: str, kernel: str | None, **options: object) -> Row:
     return Row(Wrapped(call, IMAGE, **options), kernel)  # type: ignore[arg-type]
 
 
-def moving(
-    call: str, plain: Mapping[str, object] | None = None, *, inputs: Mapping[str, tuple[int, ...]] = IMAGE
-) -> Row:
+def moving(call: str, plain: Mapping[str, object] | None = None) -> Row:
     name = call.partition("(")[0].partition("<")[0]
-    return Row(Wrapped(call, inputs, plain=plain or {}, moves=True), name, is_wide=True)  # type: ignore[arg-type]
+    return Row(Wrapped(call, IMAGE, plain=plain or {}, moves=True), name, is_wide=True)  # type: ignore[arg-type]
 
 
 BIAS = {"b": Constant((4,), "s32", scale=0.03 * 0.02)}

@@ -12,7 +12,7 @@ from tests.unit.study.studies import ALL, SPACE, WITHOUT_SNR, a_study, evaluated
 
 
 @pytest.mark.parametrize("snr_db", [math.inf, -math.inf])
-def test_infinite_ratios_are_finite_in_optuna_and_infinite_in_the_evaluation(path: Path, snr_db: float) -> None:
+def test_infinite_snrs_are_finite_in_optuna_and_infinite_in_the_evaluation(path: Path, snr_db: float) -> None:
     study = a_study(path)
     study.tell(evaluated(study.ask(), snr_db=snr_db))
     assert loaded(path).trials[0].values[0] == math.copysign(SNR_LIMIT_DB, snr_db)
