@@ -67,7 +67,7 @@ def own_errors(
         found: The partition.
         statistics: What calibration observed.
         definition: The space.
-        seconds: There is no answer where a scheme would have to be begun after them.
+        seconds: Longest time, give or take one tensor; there is no answer where it is too short.
     """
 
     @cache
