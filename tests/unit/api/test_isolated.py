@@ -20,7 +20,8 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, ProfileError, UsageError
 from autoquant.isolation.process import Worker
 from autoquant.space.schema import read_space
-from tests.doubles import MisbehavingSetup, crash, lack_memory
+from tests.doubles import MisbehavingSetup
+from tests.faults import crash, lack_memory
 from tests.models import a_convnet, floats, saved
 
 SCHEME = "u8s8-channel-minmax"

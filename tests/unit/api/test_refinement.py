@@ -21,7 +21,7 @@ from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
-from tests.doubles import crash, hang
+from tests.faults import crash, hang
 
 ASSIGNMENT = {RegionId("r"): "s"}
 REFINED = Refined(

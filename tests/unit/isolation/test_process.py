@@ -15,93 +15,11 @@ import pytest
 
 from autoquant.errors import DataError, OutputError
 from autoquant.isolation.process import SCRATCH, Worker, WorkerLostError, memory_folder
-from tests.doubles import crash, eat_memory, hang
+from tests.unit.isolation.servant import Servant, refusing
 
 GB = 10**9
-LOG = logging.getLogger("autoquant")
 is_linux = sys.platform == "linux"
 is_posix = os.name == "posix"
-
-
-class Servant:
-    """What runs in the other process."""
-
-    def __init__(self) -> None:
-        self.n_calls = 0
-
-    def count(self) -> int:
-        self.n_calls += 1
-        return self.n_calls
-
-    def pid(self) -> int:
-        return os.getpid()
-
-    def cores(self) -> set[int]:
-        return os.sched_getaffinity(0)
-
-    def say(self, text: str) -> str:
-        print(text)
-        os.write(1, text.encode())
-        return text
-
-    def complain(self) -> None:
-        os.write(2, b"one core is slow\n")
-
-    def warn(self) -> None:
-        LOG.info("this is slow")
-        LOG.warning("the recipe %s doesn't run", "u8")
-
-    def refuse(self) -> None:
-        raise DataError("these are no data; give others")
-
-    def raise_something_odd(self) -> None:
-        class OddError(Exception):
-            pass
-
-        raise OddError("odd")
-
-    def crash(self) -> None:
-        crash()
-
-    def hang(self) -> None:
-        hang()
-
-    def eat(self) -> None:
-        eat_memory()
-
-    def leave(self) -> None:
-        os.write(2, b"first line\nno device left\n")
-        os._exit(3)
-
-    def fork(self) -> int:
-        """Begin a process that has all open that this one has."""
-        ready, told = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.write(told, b".")
-            time.sleep(60)
-            os._exit(0)
-        os.read(ready, 1)
-        return pid
-
-    def run(self) -> int:
-        """Begin another program."""
-        self.program = subprocess.Popen(["sleep", "60"])
-        return self.program.pid
-
-    def terminate(self, pid: int) -> int:
-        os.kill(pid, signal.SIGTERM)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def read(self) -> str:
-        return sys.stdin.read()
-
-    def read_in_a_program(self) -> bytes:
-        return subprocess.run(["cat"], stdout=subprocess.PIPE, check=True).stdout
-
-
-def refusing() -> Servant:
-    raise DataError("nothing can be made of this; give something else")
 
 
 @pytest.fixture
@@ -305,7 +223,7 @@ def test_nobody_else_reads_what_it_is_asked(worker: Worker) -> None:
 def test_it_ends_with_its_parent_even_in_the_middle_of_a_call(tmp_path: Path) -> None:
     code = (
         "from autoquant.isolation.process import Worker\n"
-        "from tests.unit.isolation.test_process import Servant\n"
+        "from tests.unit.isolation.servant import Servant\n"
         "w = Worker(Servant); print(w.call('pid'), flush=True); w.call('hang')\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:

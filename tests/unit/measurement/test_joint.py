@@ -15,7 +15,7 @@ from autoquant.errors import MetricError, ModelError
 from autoquant.measurement.costs import LEAST_ROUNDS
 from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE
-from tests.doubles import FixedScorer, TellsCores
+from tests.benches import FixedScorer, TellsCores
 from tests.models import floats, model_of, saved
 from tests.unit.measurement.joints import FEEDS, N_FEEDS, TARGETS, measurement, setup_of
 

@@ -15,7 +15,7 @@ from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
-from tests.doubles import FailsOn, FailsTogether
+from tests.benches import FailsOn, FailsTogether
 from tests.models import model_of, saved
 from tests.unit.measurement.joints import measurement, setup_of
 

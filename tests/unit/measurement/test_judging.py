@@ -11,7 +11,7 @@ from autoquant.measurement.costs import LEAST_ROUNDS
 from autoquant.measurement.judging import Judging, Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
-from tests.doubles import FixedScorer
+from tests.benches import FixedScorer
 from tests.models import Array, floats, model_of, saved
 from tests.unit.measurement.joints import FEEDS, N_FEEDS, measurement
 
