@@ -1,7 +1,7 @@
 """A small model with its data, and the command run in this process."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,21 @@ from autoquant import Budget
 from autoquant.cli import app
 from autoquant.domain.objective import Standing
 from tests.models import floats, model_of
+from tests.searches import end_after
 
 Command = Callable[..., Result]
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: ``model.onnx`` with a dynamic batch, ``calib.npz`` with labels, ``eval.npz``."""
+@pytest.fixture(scope="module", autouse=True)
+def short_end() -> Iterator[None]:
+    """Two processes are the last measurement."""
+    with pytest.MonkeyPatch.context() as patched:
+        end_after(patched, n_processes=2)
+        yield
+
+
+def furnish(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it the current folder, with ``model.onnx`` of a dynamic batch, ``calib.npz`` with labels, ``eval.npz``."""
     model = model_of(
         "(float[N,8] x) => (float[N,4] y)",
         "a = Gemm(x, wa, ba) a_relu = Relu(a) b = Gemm(a_relu, wb, bb) b_relu = Relu(b) y = Gemm(b_relu, wy, by)",
@@ -33,11 +41,17 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "by": floats(4),
         },
     )
-    onnx.save(model, tmp_path / "model.onnx")
-    np.savez(tmp_path / "calib.npz", x=floats(12, 8, seed=1), label=np.arange(12))
-    np.savez(tmp_path / "eval.npz", x=floats(10, 8, seed=2))
-    monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+    onnx.save(model, folder / "model.onnx")
+    np.savez(folder / "calib.npz", x=floats(12, 8, seed=1), label=np.arange(12))
+    np.savez(folder / "eval.npz", x=floats(10, 8, seed=2))
+    monkeypatch.setenv("AUTOQUANT_CACHE", str(folder / "cache"))
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """See ``furnish``."""
+    furnish(tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -63,17 +77,18 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     All its finalists are members.
     """
     folder = tmp_path_factory.mktemp("searched") / "digits"
-    budget = Budget(trials=14)
+    cache, budget = folder.parent / "cache", Budget(trials=14)
     with pytest.MonkeyPatch.context() as patched:
+        end_after(patched, n_processes=2)
         deliver_all_finalists(patched)
-        autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=folder.parent)
+        autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=cache)
     return folder
 
 
 @pytest.fixture
 def digits(workplace: Path, searched: Path) -> dict[Path, bytes]:
-    """The run of the example as ``digits`` in the current folder: its files."""
-    shutil.copytree(searched, workplace / "digits")
+    """The run of the example as ``digits`` in the current folder, with its cache: its files."""
+    shutil.copytree(searched.parent, workplace, dirs_exist_ok=True)
     return contents("digits")
 
 
@@ -82,27 +97,46 @@ def contents(folder: str) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+def run_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def run_search(*arguments: str, **options: str) -> Result:
+    asked = {"model": "model.onnx", "calibration": "calib.npz", "evaluation": "eval.npz", "out": "run"} | options
+    model = asked.pop("model")
+    flags = [text for name, value in asked.items() for text in (f"--{name.replace('_', '-')}", value)]
+    return run_command("search", model, *flags, *arguments)
+
+
 @pytest.fixture
 def command(workplace: Path) -> Command:
     """Runs ``autoquant`` with the arguments."""
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, list(arguments))
-
-    return run
+    return run_command
 
 
 @pytest.fixture
-def search(command: Command) -> Command:
+def search(workplace: Path) -> Command:
     """Runs ``autoquant search`` on the small model; further arguments and ``key=value`` replace and add to its own."""
+    return run_search
 
-    def run(*arguments: str, **options: str) -> Result:
-        asked = {"model": "model.onnx", "calibration": "calib.npz", "evaluation": "eval.npz", "out": "run"} | options
-        model = asked.pop("model")
-        flags = [text for name, value in asked.items() for text in (f"--{name.replace('_', '-')}", value)]
-        return command("search", model, *flags, *arguments)
 
-    return run
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like ``workplace`` with ``run``, a finished search of three trials."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patched:
+        end_after(patched, n_processes=2)
+        furnish(folder, patched)
+        assert run_search(trials="3").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def run(workplace: Path, finished: Path) -> dict[Path, bytes]:
+    """That run in the current folder: its files."""
+    for name in ("run", "cache"):
+        shutil.copytree(finished / name, name)
+    return contents("run")
 
 
 OVERFLOWING = "a = Mul(x, big) b = Mul(a, big) y = MatMul(b, w)"

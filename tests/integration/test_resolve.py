@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import autoquant
-from autoquant import AutoquantError, Budget
+from autoquant import AutoquantError
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.region import Assignment, RegionId
@@ -23,17 +23,10 @@ from autoquant.examples import example
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
 from autoquant.study.study import Study
-from tests.integration.conftest import Command, contents
+from tests.integration.conftest import Command, contents, deliver_all_finalists, run_command
 from tests.models import floats, model_of
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
-
-
-@pytest.fixture
-def run(search: Command) -> dict[Path, bytes]:
-    """A finished run: its files."""
-    assert search(trials="14", space="quick").exit_code == 0
-    return contents("run")
 
 
 def document(folder: str) -> dict[str, Any]:
@@ -41,15 +34,45 @@ def document(folder: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.usefixtures("all_finalists")
-def test_one_more_trial_is_measured_and_said_what_was_predicted(command: Command, digits: dict[Path, bytes]) -> None:
-    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+def change_configuration(**changed: Any) -> None:
+    """Of the run ``digits``, as if it had been searched so."""
+    found = document("digits")
+    assert changed.keys() <= found["configuration"].keys()
+    found["configuration"] |= changed
+    Path("digits/run.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(searched: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the finished run ``digits``, and of ``other``, which keeps 20 dB, and what was printed, in ``printed``."""
+    made = tmp_path_factory.mktemp("resolved")
+    shutil.copytree(searched.parent, made, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AUTOQUANT_CACHE", str(made / "cache"))
+        patched.chdir(made)
+        deliver_all_finalists(patched)
+        result = run_command("resolve", "digits", "--min-snr", "20", "--out", "other")
     assert result.exit_code == 0, result.output
-    assert contents("digits") == digits
+    (made / "printed").write_text(result.stdout, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def resolved(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The current folder is like that one: what was printed."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Path("printed").read_text(encoding="utf-8")
+
+
+def test_one_more_trial_is_measured_and_said_what_was_predicted(resolved: str, searched: Path) -> None:
+    before = {path.relative_to(searched): path.read_bytes() for path in searched.rglob("*") if path.is_file()}
+    assert {path.relative_to("digits"): content for path, content in contents("digits").items()} == before
     first, both = pd.read_csv("digits/trials.csv"), pd.read_csv("other/trials.csv")
     assert len(both) == len(first) + 1
     pd.testing.assert_frame_equal(both.iloc[:-1], first, check_dtype=False)
-    assert "predicted from 14 trials of digits: " in result.stdout
+    assert "predicted from 14 trials of digits: " in resolved
     found = document("other")
     assert found["configuration"]["min_snr_db"] == 20
     assert found["resolved"]["trial"] == 14
@@ -57,15 +80,15 @@ def test_one_more_trial_is_measured_and_said_what_was_predicted(command: Command
     assert found["resolved"]["is_proven"]
     members = json.loads(Path("other/front.json").read_text())["members"]
     assert [member["id"] for member in members] == ["t0014", "float"]
-    assert "measured: " in result.stdout
-    assert "missed" not in result.stdout
+    assert "measured: " in resolved
+    assert "missed" not in resolved
     assert {path.name for path in Path("other/models").glob("*.onnx")} == {Path(m["path"]).name for m in members}
 
 
-def test_the_new_folder_is_a_run_that_goes_on(command: Command, digits: dict[Path, bytes]) -> None:
-    assert command("resolve", "digits", "--min-snr", "20", "--out", "other", "--quiet").stdout == ""
+@pytest.mark.usefixtures("resolved")
+def test_the_new_folder_is_a_run_that_goes_on() -> None:
     asked = ("--space", "quick", "--regions", "4", "--trials", "2", "--resume", "--out", "other")
-    assert command("search", "example:digits", *asked).exit_code == 0
+    assert run_command("search", "example:digits", *asked).exit_code == 0
     assert len(pd.read_csv("other/trials.csv")) == 17
 
 
@@ -78,17 +101,13 @@ def test_a_folder_that_is_not_empty_is_refused_with_what_the_command_has(
     assert contents("digits") == digits
 
 
-def test_limits_of_a_trial_are_those_of_the_run(command: Command, digits: dict[Path, bytes]) -> None:
-    found, limits = document("digits"), {"trial_seconds": 45.0, "trial_memory_mb": 4000}
-    found["configuration"] |= limits
-    Path("digits/run.json").write_text(json.dumps(found))
-    result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
+@pytest.mark.usefixtures("digits")
+def test_limits_of_a_trial_are_those_of_the_run_and_the_front_is_printed_as_json(command: Command) -> None:
+    limits = {"trial_seconds": 45.0, "trial_memory_mb": 4000}
+    change_configuration(**limits)
+    result = command("resolve", "digits", "--min-snr", "20", "--out", "other", "--json")
     assert result.exit_code == 0, result.output
     assert limits.items() <= document("other")["configuration"].items()
-
-
-def test_the_front_is_printed_as_json(command: Command, digits: dict[Path, bytes]) -> None:
-    result = command("resolve", "digits", "--min-snr", "20", "--out", "other", "--json")
     assert json.loads(result.stdout) == json.loads(Path("other/front.json").read_text())
 
 
@@ -278,9 +297,8 @@ def test_a_run_without_regions_is_refused(command: Command, search: Command) -> 
     assert not Path("other").exists()
 
 
-@pytest.mark.usefixtures("all_finalists")
-def test_samples_that_it_selects_on_are_not_said_to_be_held_out(command: Command, digits: dict[Path, bytes]) -> None:
-    assert command("resolve", "digits", "--min-snr", "20", "--out", "other").exit_code == 0
+@pytest.mark.usefixtures("resolved")
+def test_samples_that_it_selects_on_are_not_said_to_be_held_out() -> None:
     (before, *_), (after, *_) = (json.loads(Path(p, "front.json").read_text())["members"] for p in ("digits", "other"))
     assert before["snr_db_held_out"]["n_samples"] > 0
     assert after["snr_db_held_out"] is None
@@ -288,26 +306,25 @@ def test_samples_that_it_selects_on_are_not_said_to_be_held_out(command: Command
     assert after["snr_db_search"]["n_samples"] == sum(both)
 
 
-@pytest.mark.usefixtures("workplace")
+@pytest.mark.usefixtures("digits")
 def test_a_space_that_has_moved_is_given_again(command: Command) -> None:
-    shutil.copy(SPACES / "quick.toml", "own.toml")
-    asked = ("search", "example:digits", "--space", "own.toml", "--regions", "2", "--trials", "8", "--out", "run")
-    assert command(*asked).exit_code == 0
-    Path("own.toml").rename("moved.toml")
-    again = ("resolve", "run", "--min-snr", "20", "--out", "other")
+    change_configuration(space="own.toml")
+    shutil.copy(SPACES / "quick.toml", "moved.toml")
+    again = ("resolve", "digits", "--min-snr", "20", "--out", "other")
     refused = command(*again)
     assert refused.exit_code == 2
     assert "own.toml" in refused.stderr
-    found = command(*again, "--space", "moved.toml")
+    found = command(*again, "--space", "moved.toml", "--quiet")
     assert found.exit_code == 0, found.stderr
+    assert found.stdout == ""
     other = command(*again[:-1], "third", "--space", "default")
-    assert "run: its run has another space (own.toml, now default)" in other.stderr
+    assert "digits: its run has another space (own.toml, now default)" in other.stderr
 
 
+@pytest.mark.usefixtures("run")
 def test_from_another_folder_what_is_not_found_is_named_with_the_options_for_it(
-    command: Command, search: Command, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert search(trials="2", space="quick").exit_code == 0
     Path("below").mkdir()
     monkeypatch.chdir("below")
     asked = ["resolve", "../run", "--min-snr", "10", "--out", "other"]
@@ -321,15 +338,13 @@ def test_from_another_folder_what_is_not_found_is_named_with_the_options_for_it(
     assert "not found" not in command(*asked, *again).stderr
 
 
-@pytest.mark.usefixtures("workplace")
+@pytest.mark.usefixtures("digits")
 def test_data_that_were_python_objects_are_given_again() -> None:
-    own = example("digits")
-    calibration = dict(np.load(own.calibration))
-    asked = {"calibration": calibration, "evaluation": own.evaluation, "space": "quick", "n_regions": 2}
-    autoquant.search("example:digits", **asked, budget=Budget(trials=8), out="run")  # type: ignore[arg-type]
+    calibration = dict(np.load(example("digits").calibration))
+    change_configuration(calibration="<dict>")
     with pytest.raises(AutoquantError, match=r"were Python objects <dict>, give them with --calibration or autoquant"):
-        autoquant.resolve("run", min_snr_db=20, out="other")
-    result = autoquant.resolve("run", min_snr_db=20, out="other", calibration=calibration)
+        autoquant.resolve("digits", min_snr_db=20, out="other")
+    result = autoquant.resolve("digits", min_snr_db=20, out="other", calibration=calibration)
     assert result.record.front.members[-1].id == "float"
 
 

@@ -21,7 +21,7 @@ from autoquant.errors import ModelError
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.measured import Measured
 from autoquant.model.io import sha256_of
-from tests.integration.conftest import Command
+from tests.integration.conftest import Command, contents
 from tests.models import floats, model_of
 
 
@@ -29,25 +29,13 @@ def trials_of(folder: str = "run") -> pd.DataFrame:
     return pd.read_csv(Path(folder) / "trials.csv")
 
 
-def test_trial_numbers_go_on_and_earlier_evaluations_stay(search: Command) -> None:
-    assert search(trials="4").exit_code == 0
+def test_trial_numbers_go_on_and_nothing_is_evaluated_twice(search: Command, run: dict[Path, bytes]) -> None:
     first = trials_of()
-    assert search("--resume", trials="3").exit_code == 0
+    assert search("--resume", trials="6").exit_code == 0
     both = trials_of()
-    assert list(both["number"]) == list(range(7))
-    pd.testing.assert_frame_equal(both.iloc[:4], first, check_dtype=False)
-
-
-def test_no_assignment_is_evaluated_twice(search: Command) -> None:
-    search(trials="5")
-    search("--resume", trials="6")
-    schemes = trials_of().filter(like="scheme[")
-    assert not schemes.duplicated().any()
-
-
-def test_members_and_files_agree_after_a_resumed_search(search: Command) -> None:
-    search(trials="5")
-    search("--resume", trials="6")
+    assert list(both["number"]) == list(range(9))
+    pd.testing.assert_frame_equal(both.iloc[:3], first, check_dtype=False)
+    assert not both.filter(like="scheme[").duplicated().any()
     members = json.loads(Path("run/front.json").read_text())["members"]
     assert {path.name for path in Path("run/models").glob("*.onnx")} == {Path(m["path"]).name for m in members}
     assert not Path("run/models.earlier").exists()
@@ -90,16 +78,8 @@ def test_there_must_be_a_run(search: Command) -> None:
     assert not Path("run").exists()
 
 
-@pytest.fixture
-def run(search: Command) -> dict[Path, bytes]:
-    """A finished run: its files."""
-    assert search(trials="3").exit_code == 0
-    return contents()
-
-
-def contents() -> dict[Path, bytes]:
-    files = (path for path in Path("run").rglob("*") if path.is_file() and path.name != "log.txt")
-    return {path: path.read_bytes() for path in files}
+def but_the_log(files: dict[Path, bytes]) -> dict[Path, bytes]:
+    return {path: content for path, content in files.items() if path.name != "log.txt"}
 
 
 @pytest.mark.parametrize(
@@ -126,12 +106,15 @@ def test_another_search_does_not_go_on_with_a_run(
     result = search("--resume", trials="2", **options)
     assert result.exit_code == 2
     assert f"its run has another {name} " in result.stderr
-    assert contents() == run
+    assert but_the_log(contents("run")) == but_the_log(run)
 
 
-def test_the_same_model_under_another_path_goes_on(search: Command, run: dict[Path, bytes]) -> None:
+@pytest.mark.usefixtures("run")
+def test_the_same_model_under_another_path_goes_on_and_the_whole_study_is_told_of(search: Command) -> None:
     Path("model.onnx").rename("moved.onnx")
-    assert search("--resume", trials="1", model="moved.onnx").exit_code == 0
+    result = search("--resume", trials="2", model="moved.onnx")
+    assert result.exit_code == 0
+    assert "5 evaluations" in result.stdout
 
 
 def test_a_run_of_another_machine_is_refused(search: Command, run: dict[Path, bytes]) -> None:
@@ -180,7 +163,8 @@ def test_a_damaged_study_is_refused(search: Command, run: dict[Path, bytes]) -> 
     result = search("--resume", trials="1")
     assert result.exit_code == 2
     assert "the study cannot be read" in result.stderr
-    assert {**contents(), Path("run/study.journal"): b""} == {**run, Path("run/study.journal"): b""}
+    before, after = but_the_log(run), but_the_log(contents("run"))
+    assert {**after, Path("run/study.journal"): b""} == {**before, Path("run/study.journal"): b""}
 
 
 def test_a_study_with_trials_of_other_code_is_refused(search: Command, run: dict[Path, bytes]) -> None:
@@ -222,10 +206,6 @@ def test_a_run_that_still_goes_on_is_neither_begun_again_nor_resumed(search: Com
     assert not Path("run/run.lock").exists()
 
 
-def test_the_terminal_is_told_about_the_whole_study(search: Command, run: dict[Path, bytes]) -> None:
-    assert "5 evaluations" in search("--resume", trials="2").stdout
-
-
 def test_other_external_weights_are_another_model(search: Command) -> None:
     def save(seed: int) -> None:
         model = model_of("(float[N,8] x) => (float[N,64] y)", "y = MatMul(x, w)", {"w": floats(8, 64, seed=seed)})
@@ -242,18 +222,19 @@ def test_other_external_weights_are_another_model(search: Command) -> None:
     assert "its run has another set of external weights" in result.stderr
 
 
+@pytest.mark.usefixtures("run")  # the cache has its calibration on all samples
 def test_a_calibration_that_was_cut_off_is_the_same_with_more_time(
     search: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("autoquant.api.preparing._CALIBRATION_SHARE", 0.0)
-        assert search(trials="3", time="60s").exit_code == 0
-    first = json.loads(Path("run/run.json").read_text())
+        patched.setenv("AUTOQUANT_CACHE", "another")
+        assert search(trials="3", time="60s", out="cut").exit_code == 0
+    first = json.loads(Path("cut/run.json").read_text())
     assert first["n_calibration_samples"] == 1
     assert "calibration: there was time for 1 of the 12 samples" in first["notes"]
-    assert search(trials="3", out="whole").exit_code == 0  # which caches the calibration on all samples
-    assert search("--resume", trials="3", time="600s").exit_code == 0
-    document = json.loads(Path("run/run.json").read_text())
+    assert search("--resume", trials="1", time="600s", out="cut").exit_code == 0
+    document = json.loads(Path("cut/run.json").read_text())
     assert document["n_calibration_samples"] == 1
     assert "calibration: as before, on 1 of the 12 samples" in document["notes"]
 
@@ -274,7 +255,7 @@ def test_evaluation_samples_that_there_was_no_time_for_stay_out_with_more_time(
         patched.setattr("autoquant.api.setups._FLOAT_SHARE", 0.0)
         assert search(trials="3", time="60s").exit_code == 0
     first = json.loads(Path("run/run.json").read_text())
-    assert search("--resume", trials="3", time="600s").exit_code == 0
+    assert search("--resume", trials="1", time="600s").exit_code == 0
     document = json.loads(Path("run/run.json").read_text())
     assert document["n_evaluation_samples"] == first["n_evaluation_samples"] == 2
     assert any(note.startswith("evaluation: as before, on ") for note in document["notes"])

@@ -25,8 +25,8 @@ def member(digits: dict[Path, bytes]) -> dict[str, Any]:
 def warm(command: Command) -> Command:
     """Searches the example again, from a warm start, into ``warm``."""
 
-    def run(path: str, *arguments: str, space: str = "quick", regions: str = "4") -> Result:
-        asked = ("--space", space, "--regions", regions, "--trials", "6", "--out", "warm", "--warm-start", path)
+    def run(path: str, *arguments: str, space: str = "quick", trials: str = "3") -> Result:
+        asked = ("--space", space, "--regions", "4", "--trials", trials, "--out", "warm", "--warm-start", path)
         return command("search", "example:digits", *asked, *arguments)
 
     return run
@@ -38,7 +38,7 @@ def trial(number: int, folder: str = "warm") -> dict[str, str]:
 
 
 def test_members_of_an_earlier_run_come_right_after_the_recipes(warm: Command, member: dict[str, Any]) -> None:
-    result = warm("digits")
+    result = warm("digits", trials="6")
     assert result.exit_code == 0, result.output
     assert "warm start from digits: 4 of 4 regions are regions of its run too, its " in result.stdout
     tried = [trial(i) for i in range(len(pd.read_csv("warm/trials.csv")))]
@@ -55,6 +55,7 @@ def test_schemes_that_the_space_lacks_become_the_nearest(warm: Command, member: 
     Path("mine.toml").write_text(text)
     result = warm("digits", space="mine.toml")
     assert result.exit_code == 0, result.output
+    assert json.loads(Path("warm/run.json").read_text())["configuration"]["space"] == "mine.toml"
     assert "of its schemes u8s8-" in result.stdout
     assert " became all" in result.stdout or " became products" in result.stdout
 
