@@ -3,18 +3,7 @@ from pathlib import Path
 
 import pytest
 
-import autoquant
-from autoquant import Budget
 from experiments.search.believed import file_ratios, main, measure_believed, render_believed
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("believed")
-    autoquant.search(
-        "example:digits", space="quick", n_regions=4, budget=Budget(trials=14), out=out / "run", cache=out / "cache"
-    )
-    return out / "run"
 
 
 def test_every_finalist_has_three_ratios(run: Path) -> None:

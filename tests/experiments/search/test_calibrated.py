@@ -103,7 +103,7 @@ def test_scores_count_what_lies_inside_and_sum_errors_by_number() -> None:
 
 
 def test_the_models_say_best_what_comes_where_they_are_right() -> None:
-    found = measure(a_run(150))["scores"]
+    found = measure(a_run(80))["scores"]
     for quantity in ("snr", "ratio"):
         density = {name: each[quantity]["log_density"] for name, each in found.items()}
         assert density[MODELS] > max(density["least squares"], density["prior only"])

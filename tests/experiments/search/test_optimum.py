@@ -46,7 +46,7 @@ def test_more_evaluations_are_never_worse_and_all_of_them_are_the_optimum() -> N
 
 
 def test_ours_is_nearer_to_the_optimum_than_random_on_a_problem_like_its_model() -> None:
-    table = a_table(7, error=0.0)
+    table = a_table(6, error=0.0)
     ours, random = (measure_sampler(table, name, seeds=2)["hypervolume"] for name in ("structure", "random"))
     assert min(row[-1] for row in ours) > max(row[-1] for row in random)
 

@@ -5,18 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import autoquant
-from autoquant import Budget
 from experiments.search.probes import main, measure_probes
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("probes")
-    autoquant.search(
-        "example:digits", space="quick", n_regions=4, budget=Budget(trials=14), out=out / "run", cache=out / "cache"
-    )
-    return out / "run"
 
 
 def test_probes_are_those_that_were_not_timed(run: Path) -> None:

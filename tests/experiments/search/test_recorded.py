@@ -11,20 +11,7 @@ from autoquant import AutoquantError, Budget
 from autoquant.api import steps
 from autoquant.examples import example
 from experiments.search.recorded import read_recorded
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("recorded")
-    autoquant.search(
-        "example:digits",
-        space="quick",
-        n_regions=4,
-        budget=Budget(trials=14),
-        out=out / "run",
-        cache=out / "cache",
-    )
-    return out / "run"
+from tests.searches import end_after
 
 
 def test_a_run_is_read_as_its_sampler_saw_it(run: Path) -> None:
@@ -72,7 +59,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         read_recorded(tmp_path)
 
 
-def test_schemes_that_quantize_a_region_alike_are_one_choice_here_too(tmp_path: Path) -> None:
+def test_schemes_that_quantize_a_region_alike_are_one_choice_here_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_after(monkeypatch, n_processes=1)
     own, definition = example("digits"), steps.definition_of("default", "cpu")
     autoquant.search("example:digits", budget=Budget(trials=2), out=tmp_path / "run", cache=tmp_path / "cache")
     prepared = steps.prepare(own.model, steps.read_data(own.model, own.calibration))

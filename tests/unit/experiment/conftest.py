@@ -6,6 +6,7 @@ import pytest
 
 from autoquant.experiment.run import JobOutcome, run_job
 from tests.models import floats, model_of
+from tests.searches import end_after
 from tests.unit.experiment.jobs import HEAD, OneDay, Run
 
 
@@ -16,6 +17,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     onnx.save(model, tmp_path / "tiny.onnx")
     (tmp_path / "broken.onnx").write_text("hello")
     np.savez(tmp_path / "data.npz", x=floats(8, 4))
+    end_after(monkeypatch, n_processes=1)
     monkeypatch.setattr("autoquant.experiment.run.datetime", OneDay)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOQUANT_CACHE", str(tmp_path / "cache"))
