@@ -235,7 +235,7 @@ def test_what_is_not_shown_to_be_faster_is_not_delivered_and_that_is_said(
 @pytest.mark.parametrize(
     ("arguments", "phrase"),
     [
-        (["--min-snr", "115"], "nothing faster than float is predicted to keep 115 dB; demand less"),
+        (["--min-snr", "150"], "nothing faster than float is predicted to keep 150 dB; demand less"),
         (["--min-snr", "20", "--max-latency-ratio", "0.001"], "of float's latency, not 0.001; demand less of one"),
         (["--min-snr", "20", "--time", "soon"], "--time soon: write a number with a unit"),
         (["--min-snr", "nan"], "the lowest SNR is nan dB"),
