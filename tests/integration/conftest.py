@@ -21,9 +21,9 @@ Command = Callable[..., Result]
 
 @pytest.fixture(scope="module", autouse=True)
 def short_end() -> Iterator[None]:
-    """Two processes are the last measurement."""
+    """Three processes are the last measurement: with two, what noise hides is much."""
     with pytest.MonkeyPatch.context() as patched:
-        end_after(patched, n_processes=2)
+        end_after(patched, n_processes=3)
         yield
 
 
@@ -79,7 +79,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("searched") / "digits"
     cache, budget = folder.parent / "cache", Budget(trials=14)
     with pytest.MonkeyPatch.context() as patched:
-        end_after(patched, n_processes=2)
+        end_after(patched, n_processes=3)
         deliver_all_finalists(patched)
         autoquant.search("example:digits", space="quick", n_regions=4, budget=budget, out=folder, cache=cache)
     return folder
@@ -125,7 +125,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like ``workplace`` with ``run``, a finished search of three trials."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patched:
-        end_after(patched, n_processes=2)
+        end_after(patched, n_processes=3)
         furnish(folder, patched)
         assert run_search(trials="3").exit_code == 0
     return folder

@@ -12,7 +12,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished search of the example, with 4 regions and 14 trials; nobody writes to it."""
     out = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patched:
-        end_after(patched, n_processes=2)
+        end_after(patched, n_processes=3)
         autoquant.search(
             "example:digits",
             space="quick",
