@@ -163,11 +163,11 @@ class Preparing:
         """Whether there are several, and there is, to compare them by a recipe each."""
         if len(forms) == 1:
             return False
-        expected_s, reason = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values())), None
-        if expected_s > _LONG_SHARE * self.configuration.budget.limit_s:
+        expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
+        reason = self.deadline.hurry
+        if reason is None and expected_s > _LONG_SHARE * self.configuration.budget.limit_s:
             reason = f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
-        reason = self.deadline.hurry or reason
-        if reason:
+        if reason is not None:
             others = ", ".join(_name(form) for form in list(forms)[1:])
             self.notes.append(f"there is no time to try {others}: {reason}")
         return reason is None
