@@ -205,9 +205,26 @@ class Graph:
 
 def _node(index: int, proto: onnx.NodeProto) -> Node:
     prefix = "" if proto.domain in ("", "ai.onnx") else proto.domain + ":"
-    plain = {a.name: helper.get_attribute_value(a) for a in proto.attribute if not (a.HasField("g") or a.graphs)}
     inputs, outputs = (tuple(map(TensorName, names)) for names in (proto.input, proto.output))
-    return Node(index, NodeName(proto.name), prefix + proto.op_type, inputs, outputs, plain)
+    return Node(index, NodeName(proto.name), prefix + proto.op_type, inputs, outputs, _Attributes(proto))
+
+
+class _Attributes(Mapping[str, Any]):
+    """Python values of a node's attributes but subgraphs, made when asked for: a tree ensemble has millions."""
+
+    __slots__ = ("_protos",)
+
+    def __init__(self, node: onnx.NodeProto) -> None:
+        self._protos = {a.name: a for a in node.attribute if not (a.HasField("g") or a.graphs)}
+
+    def __getitem__(self, name: str) -> Any:
+        return helper.get_attribute_value(self._protos[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._protos)
+
+    def __len__(self) -> int:
+        return len(self._protos)
 
 
 def _consumers(nodes: tuple[Node, ...]) -> dict[TensorName, tuple[Node, ...]]:

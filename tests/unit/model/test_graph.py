@@ -15,7 +15,13 @@ def test_nodes_have_their_place_operator_ends_and_attributes() -> None:
     )
     (node,) = Graph(model).nodes
     assert (node.index, node.name, node.op_type, node.inputs, node.outputs) == (0, "y", "Conv", ("x", "w"), ("y",))
-    assert list(node.attributes["pads"]) == [1, 1, 1, 1]
+    assert node.attributes == {"pads": [1, 1, 1, 1]}
+
+
+def test_bodies_are_no_attributes_of_a_node() -> None:
+    bodies = "then_branch = g1 () => (float[4] a) { a = Relu(x) }, else_branch = g2 () => (float[4] b) { b = Neg(x) }"
+    (node,) = Graph(model_of("(float[4] x, bool p) => (float[4] y)", f"y = If(p) <{bodies}>")).nodes
+    assert dict(node.attributes) == {}
 
 
 def test_operators_of_other_domains_bear_their_domain() -> None:
