@@ -3,8 +3,10 @@
 ``python -m experiments.search.scale OUT.json [--time 600s] [--blocks 250] [--regions 200]`` makes a network of inverted
 residual blocks (Sandler et al. 2018, arXiv 1801.04381) with random weights, each of six nodes, searches it for one
 thread, for two, and for two inferences at once, and takes what asking costs, the memory of both processes, and how the
-front grows. Its channels are as many as kernels for integers want, and its residual branches are scaled so that noise
-grows with depth as the signal does. OUT.json has a part for each size. Exit code 2: the search failed.
+front grows. The files of the front and those of onnxruntime's own recipes are then measured in rounds that all of them
+share, for half the time of the search. The network's channels are as many as kernels for integers want, and its
+residual branches are scaled so that noise grows with depth as the signal does. OUT.json has a part for each size. Exit
+code 2: the search failed.
 """
 
 import argparse
@@ -25,12 +27,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autoquant import AutoquantError, Budget, SearchResult, Target, search
-from autoquant.domain.measurement import Measurement, Trial
-from autoquant.space.resolve import resolve
-from autoquant.space.schema import read_space
+from autoquant import AutoquantError, Budget, Target, compare, search
+from autoquant.api.comparison import Comparison
+from autoquant.domain.measurement import Trial
 from autoquant.study.study import Study
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.recipes import build_recipes
 from experiments.results import seconds_of
 from experiments.search.versus import read_trials
 from experiments.search.yardsticks import Point, mean_saving
@@ -41,6 +43,8 @@ TARGETS = (Target("cpu"), Target("cpu", threads=2), Target("cpu", streams=2))
 CHANNELS, EXPANDED, SIDE = 64, 256, 7
 """Of the network: its channels, those inside a block, and height and width of its images."""
 N_SAMPLES = 16
+COMPARING_SHARE, PRECISION = 0.5, 0.02
+"""Of the search's time, for measuring its files beside recipes; half the interval of a ratio that ends it."""
 _KB = 1024 if sys.platform.startswith("linux") else 1
 """Of what ``getrusage`` counts memory in."""
 
@@ -129,6 +133,15 @@ def measure_scale(n_blocks: int, n_regions: int, seconds: float) -> dict[str, An
             cache=out / "cache",
         )
         trials = read_trials(out / "run" / "study.journal", started)
+        members = [out / "run" / member.path for member in result.record.front.members[:-1]]
+        recipes = list(build_recipes(out / "model.onnx", out / "calibration.npz", out / "recipes").values())
+        compared = compare(
+            [out / "model.onnx", *members, *recipes],
+            out / "evaluation.npz",
+            targets=TARGETS,
+            seconds=COMPARING_SHARE * seconds,
+            precision=PRECISION,
+        )
     return {
         "n_nodes": len(large_model(n_blocks).graph.node),
         "n_regions": len(result.record.regions),
@@ -139,29 +152,23 @@ def measure_scale(n_blocks: int, n_regions: int, seconds: float) -> dict[str, An
         "phases_s": dict(result.record.phases),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KB / 1e6,
         "peak_measuring_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _KB / 1e6,
-        "members": {target.name: _members(result, target) for target in TARGETS},
-        "recipes": {target.name: _recipes(result, target) for target in TARGETS},
+        "members": _points(compared, members),
+        "recipes": _points(compared, recipes),
+        "notes": list(compared.notes),
     }
 
 
-def _members(result: SearchResult, target: Target) -> list[Point]:
-    """SNR up to 200 dB and ratio of the front's files."""
-    return [
-        (min(member.quality.worst_db, 200.0), member.latency[target.name].ratio)
-        for member in result.record.front.members
-        if member.quality is not None
-    ]
-
-
-def _recipes(result: SearchResult, target: Target) -> list[Point]:
-    """Of the uniform recipes that were timed, as they were estimated."""
-    space = resolve(read_space("default", ep=target.ep), result.record.regions)
-    recipes = [recipe for scheme in space.schemes if (recipe := space.uniform(scheme))]
-    return [
-        (min(found.quality.worst_db, 200.0), found.latency[target.name].ratio)
-        for found in (each.outcome for each in result.record.evaluations if each.quantized in recipes)
-        if isinstance(found, Measurement) and target.name in found.latency
-    ]
+def _points(compared: Comparison, files: Sequence[Path]) -> dict[str, list[Point]]:
+    """SNR up to 200 dB and ratio of some files, by target."""
+    names = {str(file) for file in files}
+    table = compared.table[compared.table["model"].isin(names)]
+    return {
+        target.name: [
+            (min(snr_db, 200.0), ratio)
+            for snr_db, ratio in table.loc[table["target"] == target.name, ["snr_db", "ratio"]].itertuples(index=False)
+        ]
+        for target in TARGETS
+    }
 
 
 def render_scale(document: Mapping[str, Any]) -> str:

@@ -5,8 +5,8 @@ import onnx
 import pytest
 
 from autoquant.api import steps
-from autoquant.space.schema import read_space
 from autoquant.study.study import Study
+from experiments.recipes import RECIPES
 from experiments.search.scale import CHANNELS, SIDE, large_model, main, measure_scale, render_scale, timed_asks
 from tests.models import feed_of, outputs_of
 
@@ -51,13 +51,13 @@ def test_proposals_are_timed_only_inside() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_enqueued_is_no_proposal_and_recipes_are_known_by_what_they_quantize() -> None:
+def test_what_was_enqueued_is_no_proposal_and_files_are_measured_beside_recipes() -> None:
     found = measure_scale(2, 6, 30.0)
-    n_recipes = len(read_space("default", ep="cpu").schemes)
     assert len(found["asks_s"]) < found["n_trials"]
     for name in found["targets"]:
-        assert 0 < len(found["recipes"][name]) <= n_recipes
+        assert len(found["recipes"][name]) == len(RECIPES)
         assert all(snr_db < 100 for snr_db, _ in found["recipes"][name])
+    assert len({len(points) for points in found["members"].values()}) == 1
 
 
 def test_a_line_for_each_target() -> None:
