@@ -17,6 +17,7 @@ from autoquant.api.folder import RunFolder, writing
 from autoquant.api.refinement import ENDED
 from autoquant.api.steps import running
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.counted import counted
 from autoquant.domain.division import Division
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurement
@@ -262,7 +263,7 @@ class Delivery:
         lost = sum(1 for region, scheme in asked.items() if scheme != FLOAT and region not in effective)
         note = "" if effective else "float, preprocessed: shapes frozen, constants folded"
         if effective and lost:
-            note = f"asked for integers but without an integer kernel of their own: {lost} regions"
+            note = f"asked for integers but without an integer kernel of their own: {counted(lost, 'region')}"
         if REQUANTIZED in effective.values():
             note = "onnxruntime quantized float operators unasked; the assignment names the regions"
         return Member(

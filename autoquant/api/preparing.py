@@ -15,6 +15,7 @@ from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import float_sentences, joined_sentences
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
+from autoquant.domain.counted import counted
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
@@ -250,8 +251,8 @@ class Preparing:
             compared = ", ".join(f"{_name(form)} {gain:+.1f} dB" for form, gain in gains.items())
             n_samples = min(N_FORM_SAMPLES, len(self.data.search))
             self.notes.append(
-                f"{len(before)} uniform recipes on {n_samples} samples gain on average: {compared};"
-                f" the search goes on with: {_name(best)}"
+                f"{counted(len(before), 'uniform recipe')} on {counted(n_samples, 'sample')}, gains on average:"
+                f" {compared}; the search goes on with: {_name(best)}"
             )
         return forms[best]
 

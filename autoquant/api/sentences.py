@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autoquant.api.trials import Trials
+from autoquant.domain.counted import counted
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Region
@@ -105,8 +106,9 @@ def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> li
     empty = emptied(definition, regions)
     if empty:
         notes.append(
-            f"rules leave {len(empty)} regions float without saying so, such as {empty[0]}: the provider has none of"
-            " the schemes that they name, or they name none for all nodes of a region; name others, or 'float'"
+            f"rules leave {counted(len(empty), 'region')} float without saying so, such as {empty[0]}: the provider"
+            " has none of the schemes that they name, or they name none for all nodes of a region; name others, or"
+            " 'float'"
         )
     return notes
 

@@ -19,6 +19,7 @@ from autoquant.cli.options import (
     target_of,
 )
 from autoquant.cli.output import print_inspection, prints_aside
+from autoquant.domain.counted import counted
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import MAX_SEED
 
@@ -49,7 +50,8 @@ def regions(
             typer.echo(
                 f"{region.id:36s} {region.work:6.1%}  {len(region.nodes):3d} nodes  {' '.join(region.op_types[:8])}"
             )
-        typer.echo(f"{len(found)} regions, {sum(len(r.nodes) for r in found)} quantizable nodes")
+        n_nodes = sum(len(region.nodes) for region in found)
+        typer.echo(f"{counted(len(found), 'region')}, {counted(n_nodes, 'quantizable node')}")
 
 
 def inspect(

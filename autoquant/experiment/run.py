@@ -16,6 +16,7 @@ from autoquant.api.folder import writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
 from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, failure_sentences
+from autoquant.domain.counted import counted
 from autoquant.domain.front import DEMANDS_DB, Front, RunRecord
 from autoquant.domain.measurement import Measurement
 from autoquant.errors import AutoquantError, OutputError
@@ -248,7 +249,7 @@ def _line(row: JobRow) -> str:
     if row.error is not None:
         return f"{row.model}: {row.error}"
     ratios = ", ".join(f"{ratio:.3f} at {demand} dB" for demand, ratio in row.best_ratio.items())
-    found = f"{row.model}: {ratios} on {row.target}; {row.n_evaluations} evaluations, {row.seconds:.0f} s."
+    found = f"{row.model}: {ratios} on {row.target}; {counted(row.n_evaluations, 'evaluation')}, {row.seconds:.0f} s."
     return " ".join((found, *row.missed))
 
 

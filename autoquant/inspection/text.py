@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from autoquant.domain.counted import counted
 from autoquant.inspection.comparison import Comparison
 from autoquant.inspection.inspection import Inspection, Remark
 from autoquant.inspection.kernels import Runs
@@ -39,11 +40,14 @@ def kernel_rows(inspection: Inspection) -> Iterator[Row]:
 
 def summary_sentences(inspection: Inspection) -> Iterator[str]:
     """How much of the file runs as it is written."""
-    unlike = inspection.unlike_written
-    if unlike:
-        yield f"{len(unlike)} of {len(inspection.nodes)} nodes do not run as the file says:"
+    n_unlike, n_all = len(inspection.unlike_written), len(inspection.nodes)
+    if n_unlike:
+        verb = "does" if n_unlike == 1 else "do"
+        yield f"{n_unlike} of {counted(n_all, 'node')} {verb} not run as the file says:"
+    elif n_all == 1:
+        yield "The one node runs as the file says."
     else:
-        yield f"All {len(inspection.nodes)} nodes run as the file says."
+        yield f"All {n_all} nodes run as the file says."
 
 
 def finding_rows(inspection: Inspection) -> Iterator[Row]:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from autoquant.domain.counted import counted
+
 __all__ = ["LiveLine", "live_line"]
 
 _PER_SECOND = 4
@@ -30,7 +32,7 @@ class LiveLine:
     def tell(self, phase: str, seconds_left: float | None, n_evaluations: int, best: Mapping[int, float]) -> None:
         """Where it stands; ``best`` has the lowest ratio by SNR in dB."""
         ratios = "  ".join(f"{demand} dB: {ratio:.3f}" for demand, ratio in best.items())
-        self._phase, self._rest = phase, f"{n_evaluations} evaluations  {ratios}"
+        self._phase, self._rest = phase, f"{counted(n_evaluations, 'evaluation')}  {ratios}"
         self._end = None if seconds_left is None else self.clock() + seconds_left
 
     def __rich__(self) -> Text:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from autoquant.domain.counted import counted
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.domain.ledger import Foresight
 from autoquant.domain.measurement import Evaluation, Latency, Measurement, State
@@ -93,8 +94,7 @@ def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
     """How many evaluations there are and what became of them."""
     states = Counter(evaluation.outcome.state for evaluation in evaluations)
     parts = [f"{states[state]} {words}" for state, words in _STATES.items() if states[state]]
-    noun = "evaluation" if len(evaluations) == 1 else "evaluations"
-    return f"{len(evaluations)} {noun}: {', '.join(parts)}." if parts else "No evaluations."
+    return f"{counted(len(evaluations), 'evaluation')}: {', '.join(parts)}." if parts else "No evaluations."
 
 
 def foresight_sentence(found: Foresight) -> str:

@@ -120,7 +120,7 @@ def test_none_changes_no_numbers(workplace: Path) -> None:
 def test_the_space_decides_where_nothing_is_asked(workplace: Path) -> None:
     searched(None, "run")
     assert run_json()["configuration"]["accuracy"] == "fast"
-    assert any("uniform recipes on 8 samples gain on average: " in note for note in run_json()["notes"])
+    assert any("uniform recipes on 8 samples, gains on average: " in note for note in run_json()["notes"])
 
 
 @pytest.mark.usefixtures("run")

@@ -34,7 +34,7 @@ def test_what_runs_is_printed_with_causes(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["inspect", path, "--threads", "2"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert re.search(r"integer kernels +3 +3 QLinearConv", result.stdout)
-    assert "1 of 5 nodes do not run as the file says:" in result.stdout
+    assert "1 of 5 nodes does not run as the file says:" in result.stdout
     assert re.search(r"1 +Conv +float +integer +onnxruntime quantizes its float weight itself", result.stdout)
 
 

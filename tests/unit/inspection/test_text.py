@@ -48,6 +48,11 @@ def test_a_model_that_runs_as_written_has_no_rows_and_says_so(tmp_path: Path) ->
     assert list(summary_sentences(found)) == [f"All {len(found.nodes)} nodes run as the file says."]
 
 
+def test_a_model_of_one_node_is_told_in_the_singular(tmp_path: Path) -> None:
+    found = inspected(model_of("(float[4] x) => (float[4] y)", "y = Relu(x)"), tmp_path)
+    assert list(summary_sentences(found)) == ["The one node runs as the file says."]
+
+
 def test_how_many_nodes_do_not_is_said_first(tmp_path: Path) -> None:
     found = wide(tmp_path)
     expected = f"{len(found.unlike_written)} of {len(found.nodes)} nodes do not run as the file says:"
