@@ -16,6 +16,7 @@ from autoquant.api.configuration import check_seed, check_targets
 from autoquant.api.folder import enough_room
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.counted import counted
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.objective import clamped_db
 from autoquant.domain.target import Target
@@ -274,6 +275,19 @@ def _kind(dtype: str) -> str:
     return dtype.rstrip("0123456789").removeprefix("b" if dtype.startswith("bfloat") else "")
 
 
+def _check(paths: Sequence[Path], targets: Sequence[Target], *, seconds: float, precision: float, seed: int) -> None:
+    if len(paths) < 2:
+        raise UsageError(f"{counted(len(paths), 'model')} to compare, give at least two")
+    if not 0 < seconds <= math.inf:
+        raise UsageError(f"the time is {seconds} s, it must be positive")
+    if not 0 < precision <= _MOST_PRECISION:
+        raise UsageError(f"the precision is {precision}, it must lie above 0 and at most at {_MOST_PRECISION}")
+    check_seed(seed)
+    check_targets(targets)
+    for target in targets:
+        provider_of(target.ep)
+
+
 def compare(
     models: Sequence[str | os.PathLike[str]],
     data: DataSource,
@@ -302,16 +316,7 @@ def compare(
     """
     started = time.perf_counter()
     paths = tuple(steps.model_path(model) for model in models)
-    if len(paths) < 2:
-        raise UsageError(f"there is {len(paths)} model to compare, give at least two")
-    if not 0 < seconds <= math.inf:
-        raise UsageError(f"the time is {seconds} s, it must be positive")
-    if not 0 < precision <= _MOST_PRECISION:
-        raise UsageError(f"the precision is {precision}, it must lie above 0 and at most at {_MOST_PRECISION}")
-    check_seed(seed)
-    check_targets(targets)
-    for target in targets:
-        provider_of(target.ep)
+    _check(paths, targets, seconds=seconds, precision=precision, seed=seed)
     with enough_room(paths[0]), steps.running(paths[0]):
         ports = [_ports(path) for path in paths]
         samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
