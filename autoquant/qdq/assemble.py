@@ -15,6 +15,7 @@ from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_lin
 from autoquant.qdq.breakers import needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.dynamic import DynamicWriter
+from autoquant.qdq.flattened import flattened_products
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.parts import Parts, Pieces
 from autoquant.qdq.plan import Plan, Planner, QuantKey
@@ -39,6 +40,7 @@ class Assembler:
         self.weights = Weights(graph, rounder)
         self.shifts = Shifts(graph, means)
         self.dynamic = DynamicWriter(graph, self.weights)
+        self.flattened = flattened_products(graph)
         self.pieces = Pieces(graph)
         self.residual_adds = _residual_adds(graph)
         self.plain_sums = False
@@ -80,8 +82,9 @@ class Assembler:
             shifts: Taken off the outputs of linear operators by their biases, shape (C,), instead of the expected ones.
         """
         draft = _Draft(self, plan, shifts or {})
+        needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
         for node in self.graph.nodes:
-            if node.index not in plan.absorbed:
+            if node.index not in plan.absorbed and node.index not in needless:
                 draft.add(node)
         draft.add_pinned_constants()
         return draft.candidate()
@@ -151,9 +154,12 @@ class _Draft:
                 self._pair(target, self._written(target), self.plan.produced[target], "")
 
     def _add_dynamic(self, node: Node) -> None:
-        weights = node.inputs[1:3]
-        inputs = ["" if name in weights else self._read(name, node) for name in node.inputs]
-        self.home.dynamic.write(self.parts, node, inputs, self.plan.schemes[node.index].weight)
+        first, target, weights = node.inputs[0], node.outputs[0], node.inputs[1:3]
+        if node.index in self.home.flattened:
+            before, behind = self.home.flattened[node.index]
+            first, target = before.inputs[0], behind.outputs[0]
+        inputs = ["" if name in weights else self._read(name, node) for name in (first, *node.inputs[1:])]
+        self.home.dynamic.write(self.parts, node, inputs, target, self.plan.schemes[node.index].weight)
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""

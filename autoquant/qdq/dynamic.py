@@ -37,25 +37,30 @@ class DynamicWriter:
     weights: Weights
     _made: dict[Hashable, QuantizedWeight] = field(default_factory=dict)
 
-    def write(self, parts: Parts, node: Node, inputs: list[str], weight_format: TensorFormat) -> None:
+    def write(
+        self, parts: Parts, node: Node, inputs: list[str], target: TensorName, weight_format: TensorFormat
+    ) -> None:
         """Add an operator that ``can_be_dynamic``.
 
         Args:
             parts: Of the model.
             node: MatMul, Gemm or LSTM.
             inputs: Names under which it reads its inputs; those of the weights don't count.
+            target: What a MatMul or Gemm writes.
             weight_format: Of its weights.
         """
         if node.op_type == "LSTM":
             self._write_lstm(parts, node, inputs, weight_format)
         elif weight_format.block:
-            self._write_blocks(parts, node, inputs[0], weight_format)
+            self._write_blocks(parts, node, inputs[0], target, weight_format)
         else:
-            self._write_product(parts, node, inputs[0], weight_format)
+            self._write_product(parts, node, inputs[0], target, weight_format)
 
-    def _write_product(self, parts: Parts, node: Node, source: str, weight_format: TensorFormat) -> None:
+    def _write_product(
+        self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
+    ) -> None:
         """``MatMulInteger * (input scale * weight scale) + bias``: onnxruntime fuses it into one kernel."""
-        name, target, free = node.name, node.outputs[0], parts.pieces.free
+        name, free = node.name, parts.pieces.free
         quantized, scale, zero_point = _quantized_input(parts, source)
         weight, weight_scale, weight_zero_point = _weight(parts, node.inputs[1], self._matrix(node, weight_format))
         bias = bias_vector(node, self.graph)
@@ -68,7 +73,9 @@ class DynamicWriter:
         if bias is not None:
             parts.node("Add", [product, _summand(parts, node, bias)], [target], f"{name}_biased")
 
-    def _write_blocks(self, parts: Parts, node: Node, source: str, weight_format: TensorFormat) -> None:
+    def _write_blocks(
+        self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
+    ) -> None:
         """``MatMulNBits``: blocks of what it reads get a scale each at every inference, those of the weight have one.
 
         References:
@@ -84,7 +91,7 @@ class DynamicWriter:
         parts.node(
             f"{_DOMAIN}:MatMulNBits",
             read,
-            [node.outputs[0]],
+            [target],
             node.name,
             bits=8,
             K=n_inputs,
