@@ -188,16 +188,22 @@ class Delivery:
         self,
         finalists: Mapping[str, Finalist],
         judged: Mapping[str, Judged],
-        ratios: Mapping[str, Mapping[str, float]],
+        ratios: Mapping[str, Mapping[str, Sequence[float]]],
     ) -> list[str]:
-        """By what all samples say of outputs, and what is known or believed of latencies."""
+        """By what all samples say of outputs, and of latencies by the mean of what is believed and every process says.
+
+        One process may have been disturbed: what trials said counts like another one.
+        """
         expected: dict[str, Standing] = {}
         for name, finalist in finalists.items():
             trial, outcome = finalist.evaluation.trial, finalist.evaluation.outcome
             assert isinstance(outcome, Measurement)
             believed = standing_of(outcome, self.believed.get(trial.number)).latency
             known = ratios.get(name, {})
-            latency = {target: each.moved_to(known.get(target, each.ratio)) for target, each in believed.items()}
+            latency = {
+                target: each.moved_to(statistics.mean([each.ratio, *known.get(target, ())]))
+                for target, each in believed.items()
+            }
             found = _standing(judged[name], latency, finalist.path) if name in judged else None
             expected |= {} if found is None else {name: found}
         return spares(expected, self.objectives, self.bounds)

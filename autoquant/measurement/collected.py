@@ -86,12 +86,12 @@ class Collected:
         measured = {pair: medians for pair, medians in found.items() if pair[0] != REFERENCE}
         return dict.fromkeys(found, _ITSELF) | intervals_by_target(measured, level=STOPPED_LEVEL)
 
-    def median_ratios(self, keys: Collection[str]) -> dict[str, dict[str, float]]:
-        """Of the sessions so far, by file and target, for files that were timed."""
-        found: dict[str, dict[str, float]] = {}
+    def session_ratios(self, keys: Collection[str]) -> dict[str, dict[str, Sequence[float]]]:
+        """One a session so far, by file and target, for files that were timed."""
+        found: dict[str, dict[str, Sequence[float]]] = {}
         for (key, target), timings in self._timings_of(keys).items():
             if key != REFERENCE:
-                found.setdefault(key, {})[target] = float(np.median(timings.ratio_by_session()))
+                found.setdefault(key, {})[target] = timings.ratio_by_session()
         return found
 
     def judged(self, key: str) -> Judged:

@@ -32,6 +32,8 @@ _MOST_UNEXPLAINED = 2
 """Processes that were lost although no file ends one by itself."""
 _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
+_CHEAP_SHARE = 0.2
+"""Of what opening the files takes, for rounds."""
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
 
@@ -184,7 +186,7 @@ class JointMeasurement:
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s
         self.is_late = n_affordable < LEAST_ROUNDS
         if not self.is_late:
-            self._n_rounds = int(min(self._n_rounds, n_affordable))
+            self._n_rounds = int(min(max(self._n_rounds, self._cheap_rounds), n_affordable))
         return not self.is_late
 
     def _leave_out_beaten(self, n_done: int) -> None:
@@ -193,7 +195,7 @@ class JointMeasurement:
         if not self.wishes.may_drop or math.isinf(self.deadline):
             return
         judged = {key: self._collected.judged(key) for key in kept}
-        spares = self.wishes.spares(judged, self._collected.median_ratios(kept))
+        spares = self.wishes.spares(judged, self._collected.session_ratios(kept))
         session_s = self._opening_s + LEAST_ROUNDS * self._rounds_s
         n = n_continued(len(kept), len(spares), n_done, left_s=self._time.seconds, session_s=session_s)
         self._roster.leave_out(spares[len(spares) - (len(kept) - n) :], _BEATEN)
@@ -282,7 +284,12 @@ class JointMeasurement:
         if left == math.inf:
             return _MOST_ROUNDS
         n = left / (self.least_sessions * self._rounds_s)
-        return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n)))
+        return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n, self._cheap_rounds)))
+
+    @property
+    def _cheap_rounds(self) -> float:
+        """In each process: where opening the files takes most of the time fewer ones save next to none of it."""
+        return min(_MOST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s)
 
     def _blame(self, number: int) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""

@@ -30,7 +30,7 @@ class Wishes:
         comparing_share: Of the time that is left, for comparing outputs on all targets; a few samples are compared in
             any case, all of them where it is None.
         superseded: Given what outputs say of each file, ids of those that nobody wants any more: they are not timed.
-        spares: Given the same of the others, and their latency ratios so far by target where there are any, ids of
+        spares: Given the same of the others, and their latency ratios by target, one of each process so far, ids of
             those that are timed only where there is time for the number of processes that is wanted, the most important
             first.
     """
@@ -38,7 +38,7 @@ class Wishes:
     may_drop: bool = True
     comparing_share: float | None = None
     superseded: Callable[[Mapping[str, Judged]], Collection[str]] = lambda _: ()
-    spares: Callable[[Mapping[str, Judged], Mapping[str, Mapping[str, float]]], Sequence[str]] = lambda *_: ()
+    spares: Callable[[Mapping[str, Judged], Mapping[str, Mapping[str, Sequence[float]]]], Sequence[str]] = lambda *_: ()
 
 
 @dataclass(slots=True)

@@ -89,7 +89,9 @@ def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_
     found = {"t0": judged(30, None), "t1": judged(31, None), "t2": judged(32, None)}
     assert delivery._spares(finalists, found, {}) == ["t0"]
     assert delivery._spares(finalists, {"t0": found["t0"]}, {}) == []
-    assert delivery._spares(finalists, found, {"t1": {"cpu-1t": 0.8}}) == ["t1"], "what was measured is known"
+    assert delivery._spares(finalists, found, {"t1": {"cpu-1t": [0.66]}}) == ["t0"], "0.58 in the mean"
+    assert delivery._spares(finalists, found, {"t1": {"cpu-1t": [0.84]}}) == [], "0.67 in the mean"
+    assert delivery._spares(finalists, found, {"t1": {"cpu-1t": [0.84, 0.84]}}) == ["t1"], "0.73 in the mean"
 
 
 @pytest.mark.parametrize(("has_refiner", "why"), [(False, "all ranges are dynamic"), (True, "there was no time, or")])

@@ -207,9 +207,9 @@ def test_files_that_others_beat_are_left_out_for_the_sake_of_further_processes(
 ) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.02})
     beaten = list(FILES)[:n_beaten]
-    told: list[Mapping[str, Mapping[str, float]]] = []
+    told: list[Mapping[str, Mapping[str, Sequence[float]]]] = []
 
-    def spares(judged: Mapping[str, Judged], ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
+    def spares(judged: Mapping[str, Judged], ratios: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
         told.append(ratios)
         return [key for key in judged if key in beaten] if ratios else []
 
@@ -225,7 +225,14 @@ def test_files_that_others_beat_are_left_out_for_the_sake_of_further_processes(
     )
     assert final.notes == ([f"{said}: {n_left} of 20 files"] if n_beaten else [])
     assert told[0] == {}
-    assert told[1] == {key: {"cpu-1t": 1.0} for key in FILES}
+    assert told[1] == {key: {"cpu-1t": [1.0]} for key in FILES}
+
+
+def test_rounds_that_are_short_beside_opening_the_files_are_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 1e-3})
+    final = measured(monkeypatch, process, 3.8 * (1 + len(FILES)) * OPENING_S)
+    assert rounds_of(final, "cpu-1t") == [12, 12]
+    assert process.clock.now < 1.05 * final.deadline
 
 
 def test_more_time_is_of_no_use_where_ratios_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
