@@ -33,6 +33,7 @@ class SearchData:
         held_out: What only the last measurement sees; None where there is nothing.
         evaluation_digest: Of the evaluation samples before they were divided.
         is_pooled: Whether ``held_out`` is a part of the evaluation samples, not data of their own.
+        unit: What evaluation samples are counted in.
         notes: Sentences that the user should read.
     """
 
@@ -41,6 +42,7 @@ class SearchData:
     held_out: Samples | None
     evaluation_digest: str
     is_pooled: bool
+    unit: str
     notes: tuple[str, ...]
 
     @property
@@ -74,6 +76,16 @@ class SearchData:
         n_held_out = sum(map(len, self._held_out))
         whole = Division(n_search=len(self.search), n_held_out=n_held_out, is_pooled=self.is_pooled)
         return whole.shortened(n_search)
+
+    def divided(self, n_search: int) -> list[str]:
+        """How evaluation samples were divided, where there was time for so many of the search; none if not at all."""
+        if self.held_out is None or not self.is_pooled:
+            return []
+        division, n_all = self.division(n_search), len(self.search) + len(self.held_out)
+        return [
+            f"{division.n_search} of the {n_all} {self.unit} guide the search,"
+            f" {division.n_held_out} others are held out for the last measurement"
+        ]
 
     def feeds(self, division: Division) -> tuple[Feed, ...]:
         """Of the last measurement, those of the search first."""
@@ -123,6 +135,7 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
         evaluation = _labelled(evaluation, asked)
         notes += _left_over("evaluation", evaluates, asked.batch)
         _refuse_shared(("evaluation", evaluates), ("calibration", calibrates))
+    unit = _in_batches("evaluation samples", asked.batch)
     if asked.held_out is not None:
         held_out, others = _read(asked.held_out, inputs, "held-out", asked.batch)
         notes += _left_over("held-out", others, asked.batch)
@@ -130,17 +143,11 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
         _refuse_shared(("held-out", others), ("evaluation", evaluates))
         if any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
             _check_labels(evaluation, held_out)
-        return _data(calibration, evaluation, evaluation, held_out, notes)
-    unit = _in_batches("evaluation samples", asked.batch)
+        return _data(calibration, evaluation, evaluation, held_out, unit, notes)
     if len(set(evaluation.feed_digests)) < _LEAST_TO_DIVIDE:
         notes.append(f"nothing is held out: that takes {_LEAST_TO_DIVIDE} different {unit}")
-        return _data(calibration, evaluation, evaluation, None, notes)
-    search, rest = hold_out(evaluation)
-    notes.append(
-        f"{len(search)} of the {len(evaluation)} {unit} guide the search,"
-        f" the other {len(rest)} are held out for the last measurement"
-    )
-    return _data(calibration, evaluation, search, rest, notes)
+        return _data(calibration, evaluation, evaluation, None, unit, notes)
+    return _data(calibration, evaluation, *hold_out(evaluation), unit, notes)
 
 
 def _read(source: DataSource, inputs: Sequence[InputSignature], role: str, batch: int) -> tuple[Samples, Samples]:
@@ -160,7 +167,12 @@ def _left_over(role: str, samples: Samples, batch: int) -> list[str]:
 
 
 def _data(
-    calibration: Samples, evaluation: Samples, search: Samples, held_out: Samples | None, notes: Sequence[str]
+    calibration: Samples,
+    evaluation: Samples,
+    search: Samples,
+    held_out: Samples | None,
+    unit: str,
+    notes: Sequence[str],
 ) -> SearchData:
     return SearchData(
         calibration=calibration,
@@ -168,6 +180,7 @@ def _data(
         held_out=held_out,
         evaluation_digest=evaluation.digest,
         is_pooled=search is not evaluation or held_out is None,
+        unit=unit,
         notes=tuple(notes),
     )
 

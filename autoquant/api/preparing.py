@@ -99,8 +99,8 @@ class Preparing:
         if unbounded:
             self.notes.append(
                 f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN,"
-                " values far below all others before a softmax, as attention masks make, or nothing but zeros in all"
-                " samples"
+                " values far below all others before a softmax, as attention masks make, or in all samples nothing but"
+                " zeros, or nothing at all"
             )
         self.notes.extend(joined_sentences(prepared.graph, statistics))
         return self._rounded(

@@ -144,6 +144,7 @@ class Run:
         if n_found < n_all:
             why = "as before, on" if self.earlier and not self.checked.is_pooled else "there was time for"
             self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
+        self.notes.extend(data.divided(facts.n_samples))
         self.notes.extend(sentences.silent_sentences(facts.silent))
         note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
         self.notes.extend(filter(None, [note]))

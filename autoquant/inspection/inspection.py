@@ -152,7 +152,7 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
         yield (
             "ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv statically"
         )
-    if found.kernel == "com.microsoft:MatMulNBits":
+    if found.kernel == "com.microsoft:MatMulNBits" and found.fused_into is None:
         yield _weight_only(node)
 
 

@@ -8,6 +8,7 @@ from autoquant.inspection.kernels import INTEGER_DTYPES, MOVING, Runs, base_op, 
 from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import ADDED_CAST, is_integer_op, original_name
+from autoquant.model.twins import twins_of
 
 __all__ = ["Matching", "match"]
 
@@ -48,6 +49,7 @@ def match(given: Graph, optimized: Graph) -> Matching:
     reorders = frozenset(node.index for node in optimized.nodes if _is_reorder(node, optimized, transposes))
     kernel, named = _anchors(given, optimized, reorders)
     _own_what_follows(given, kernel)
+    _own_twins(given, kernel)
     _own_what_is_between(given, kernel)
     _absorb(given, kernel)
     return Matching(kernel=kernel, leader=_leaders(given, kernel, named), reorders=reorders)
@@ -134,6 +136,14 @@ def _fused_behind(conv: Node, op: str) -> Iterator[tuple[str, ...]]:
         yield _SUMS
     if activation:
         yield (activation,)
+
+
+def _own_twins(given: Graph, kernel: dict[int, Node]) -> None:
+    """Of nodes that compute the same of the same onnxruntime keeps one, which computes the others too."""
+    for index, first in twins_of(given).items():
+        for one, other in ((index, first.index), (first.index, index)):
+            if one not in kernel and other in kernel and base_op(given.nodes[index]) not in _CONVERSIONS:
+                kernel[one] = kernel[other]
 
 
 def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:

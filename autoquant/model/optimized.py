@@ -9,6 +9,7 @@ import onnx
 from onnx import numpy_helper
 
 from autoquant.model.graph import Graph
+from autoquant.model.rewrite import infer_shapes
 
 __all__ = [
     "ADDED_CAST",
@@ -76,11 +77,13 @@ def read_optimized(path: Path) -> OptimizedGraph:
 def read_optimized_nodes(path: Path, *, has_constants: bool = False) -> Graph:
     """The same file as a graph to walk; values of constants that the session left out cannot be read.
 
+    It has the types that ONNX can infer, where the file has none, as onnxruntime writes none without a shape.
+
     Args:
         path: Of the file.
         has_constants: Whether the session kept all of them, beside the file.
     """
-    return Graph(onnx.load(path, load_external_data=has_constants))
+    return Graph(infer_shapes(onnx.load(path, load_external_data=has_constants)))
 
 
 def original_name(name: str) -> str:

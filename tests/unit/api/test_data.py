@@ -54,7 +54,10 @@ def test_enough_evaluation_samples_are_divided_whatever_their_order(tmp_path: Pa
     assert data.held_out is not None
     assert (len(data.calibration), len(data.search), len(data.held_out)) == (8, 10, 10)
     assert data.is_pooled
-    assert "10 of the 20 evaluation samples guide the search" in data.notes[0]
+    (whole,), (part,) = data.divided(10), data.divided(3)
+    assert whole == "10 of the 20 evaluation samples guide the search, 10 others are held out for the last measurement"
+    assert part.startswith("3 of the 20 evaluation samples guide the search, 3 others are held out"), "no time for more"
+    assert not data.united.divided(10)
     turned = data_of(tmp_path, calibration=arrays(8, 1), evaluation={k: v[::-1] for k, v in content.items()})
     assert set(turned.search.feed_digests) == set(data.search.feed_digests)
     assert data.everything.feeds[0]["x"].shape == (1, 4)
@@ -119,7 +122,7 @@ def test_batches_are_counted_as_such_and_what_fills_none_is_noted(tmp_path: Path
     )
     enough = data_of(tmp_path, batch=8, calibration=arrays(9, 1), evaluation=arrays(128, 2))
     assert enough.notes[0] == "1 of the 9 calibration samples fill no batch of 8 and are not used"
-    assert enough.notes[1].startswith("8 of the 16 batches of 8 evaluation samples guide the search, the other 8 are")
+    assert enough.divided(8)[0].startswith("8 of the 16 batches of 8 evaluation samples guide the search, 8 others are")
     alone = data_of(tmp_path, batch=8, calibration=arrays(32, 1))
     assert alone.notes[0] == "no evaluation data: 2 of the 4 batches of 8 samples calibrate, the other 2 evaluate"
 
@@ -128,7 +131,7 @@ def test_calibration_data_alone_are_divided_in_three(tmp_path: Path) -> None:
     data = data_of(tmp_path, calibration=arrays(40, 1, label=np.arange(40)))
     assert data.held_out is not None
     assert (len(data.calibration), len(data.search), len(data.held_out)) == (20, 10, 10)
-    assert len(data.notes) == 2
+    assert len(data.notes) == 1
 
 
 def test_held_out_data_of_their_own_are_no_part_of_the_evaluation(tmp_path: Path) -> None:

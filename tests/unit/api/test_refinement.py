@@ -162,6 +162,7 @@ def refined_on(calibration: Samples, n_calibration: int, search: Samples, folder
         held_out=numbered(-1, -2, -3),
         evaluation_digest="",
         is_pooled=True,
+        unit="evaluation samples",
         notes=(),
     )
     found = refine_of(

@@ -11,7 +11,16 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from autoquant import inspect_model
 from autoquant.inspection.kernels import Runs
 from tests.inspected import inspected, inspected_as_on
-from tests.models import a_convnet, a_quantized_chain, floats, in_a_function, model_of, saved, weight_only_operator
+from tests.models import (
+    Array,
+    a_convnet,
+    a_quantized_chain,
+    floats,
+    in_a_function,
+    model_of,
+    saved,
+    weight_only_operator,
+)
 from tests.qdq import Constant, Wrapped, pair, parameters, stored
 
 
@@ -80,6 +89,18 @@ def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path:
     model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))
     (remark,) = inspected(model, tmp_path).remarks
     assert remark.text.startswith("the weight-only kernel rounds activations to 8 bits")
+
+
+def test_a_bias_in_a_weight_only_kernel_is_not(tmp_path: Path) -> None:
+    body = "d = DequantizeLinear<axis=0, block_size=32>(w, s) m = MatMul(x, d) y = Add(m, b)"
+    constants: dict[str, Array | float] = {
+        "w": np.ones((64, 32), np.int8),
+        "s": np.full((2, 32), 0.1, np.float32),
+        "b": floats(32),
+    }
+    found = inspected(model_of("(float[3,64] x) => (float[3,32] y)", body, constants), tmp_path)
+    assert [node.fused_into for node in found.nodes] == [None, "m"]
+    assert [remark.name for remark in found.remarks] == ["m"]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,13 @@ def test_a_fused_kernel_computes_all_that_leads_to_its_output() -> None:
     assert {kernel for kernel, _ in found.values()} == {"com.microsoft:ExpSinCos"}
 
 
+def test_of_nodes_that_compute_the_same_one_kernel_is_that_of_all() -> None:
+    given = "a = Conv(x, w) b = Sin(a) c = Sin(a) d = Exp(b) e = Cos(c) y = Sub(d, e)"
+    found = kernels(given, "a = Conv(x, w) b = Sin(a) d = Exp(b) e = Cos(b) y = Sub(d, e)")
+    assert found["c"] == found["b"] == ("Sin", "b")
+    assert found["e"] == ("Cos", "e")
+
+
 def test_the_node_of_the_same_operator_leads_although_the_kernel_is_named_after_its_output() -> None:
     optimized = """i = com.microsoft.nchwc.ReorderInput(x) k = com.microsoft.nchwc.Conv(i, w)
                    y = com.microsoft.nchwc.ReorderOutput(k)"""

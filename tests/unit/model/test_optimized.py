@@ -120,6 +120,15 @@ def test_the_optimised_graph_can_be_walked_although_its_large_constants_are_gone
     assert graph.shape(conv.inputs[1]) is not None
 
 
+def test_types_are_known_in_a_function_of_dynamic_sizes_too(tmp_path: Path) -> None:
+    body, constants = "y = GroupNormalization<num_groups=2>(x, s, b)", {"s": floats(4), "b": floats(4)}
+    model = model_of("(float[n,4,6,6] x) => (float[n,4,6,6] y)", body, constants)
+    open_session(model.SerializeToString(), Target(), optimized_path=tmp_path / "optimized.onnx")
+    graph = read_optimized_nodes(tmp_path / "optimized.onnx")
+    dtypes = {node.op_type: graph.dtype(node.outputs[0]) for node in graph.nodes}
+    assert (dtypes["Shape"], dtypes["Sqrt"]) == ("int64", "float32")
+
+
 def test_its_large_constants_are_read_where_the_session_kept_them(tmp_path: Path) -> None:
     model = model_of("(float[4,30] x) => (float[4,30] y)", "y = MatMul(x, w)", {"w": floats(30, 30)})
     path = tmp_path / "optimized.onnx"
