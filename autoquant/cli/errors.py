@@ -24,6 +24,15 @@ def tell_errors(advice: str = "") -> Iterator[None]:
     except MemoryError:
         typer.echo("autoquant: there is not enough memory; use a larger machine", err=True)
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError) as error:
+        if not _is_interrupted(error):
+            raise
         typer.echo(f"autoquant: interrupted{advice}", err=True)
         raise typer.Exit(130) from None
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C was pressed: while an extension module is imported, Python makes an ImportError of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.counted import counted
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
 from autoquant.rounding.moments import MAX_INPUTS, MAX_WEIGHTS
@@ -47,9 +48,9 @@ class RoundedWeights:
         if not self.unfit:
             return None
         return (
-            f"rounding leaves {len(self.unfit)} weights at the nearest integers, such as {min(self.unfit)}: they are no"
-            f" plain matrices or convolutions, have more than {MAX_INPUTS} inputs (in each of several groups fewer by"
-            f" the square root of their number) or {MAX_WEIGHTS} elements, or readers unlike each other"
+            f"rounding leaves {counted(len(self.unfit), 'weight')} at the nearest integers, such as {min(self.unfit)}:"
+            f" no plain matrices or convolutions, with more than {MAX_INPUTS} inputs (in each of several groups fewer"
+            f" by the square root of their number) or {MAX_WEIGHTS} elements, or with readers unlike each other"
         )
 
     def __call__(

@@ -25,9 +25,17 @@ def test_too_little_memory_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "autoquant: there is not enough memory; use a larger machine\n")
 
 
-def test_an_error_of_the_code_is_not_hidden() -> None:
-    with pytest.raises(KeyError), tell_errors():
-        raise KeyError
+@pytest.mark.parametrize("error", [KeyError, ImportError])
+def test_an_error_of_the_code_is_not_hidden(error: type[Exception]) -> None:
+    with pytest.raises(error), tell_errors():
+        raise error
+
+
+def test_an_import_that_is_interrupted_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, tell_errors("; go on"):
+        raise ImportError("initialization failed") from KeyboardInterrupt()
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr() == ("", "autoquant: interrupted; go on\n")
 
 
 @pytest.mark.parametrize(

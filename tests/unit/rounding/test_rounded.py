@@ -46,4 +46,4 @@ def test_weights_that_cannot_be_rounded_so_are_named() -> None:
     assert RoundedWeights({}).note is None
     note = RoundedWeights({}, unfit=frozenset({TensorName("v"), TensorName("w")})).note
     assert note is not None
-    assert note.startswith("rounding leaves 2 weights at the nearest integers, such as v: they are no plain matrices")
+    assert note.startswith("rounding leaves 2 weights at the nearest integers, such as v: no plain matrices")
