@@ -127,7 +127,7 @@ def search(
         sampler=parse_sampler(sampler),
     )
     with interruptible() as interrupts:
-        with enough_room(configuration.out):
+        with enough_room(configuration.out), deadline.phase("read"):
             checked = check(configuration)
         return _searched(Run(configuration, checked, deadline, on_progress, interrupts))
 

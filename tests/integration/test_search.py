@@ -58,7 +58,7 @@ def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) 
     prior = document["latency_prior"]
     assert len(prior["change"]) == len(prior["spread"]) == len(document["regions"])
     assert len(prior["border"]) == len(prior["border_spread"])
-    stages = ["preprocess", "calibrate", "open", "equalise", "errors", "profile", "search"]
+    stages = ["read", "preprocess", "calibrate", "open", "equalise", "errors", "profile", "search"]
     assert list(document["seconds"])[: len(stages)] == stages
     assert document["own_errors"].keys() == {region["id"] for region in document["regions"]}
 
@@ -124,7 +124,7 @@ def test_the_run_file_says_how_it_was_made(digits: autoquant.SearchResult) -> No
     run = json.loads((digits.folder / "run.json").read_text())
     assert run["configuration"]["trials"] == 12
     assert run["environment"]["versions"]["onnxruntime"] == ort.__version__
-    assert {"preprocess", "calibrate", "search", "finish"} <= run["seconds"].keys()
+    assert {"read", "preprocess", "calibrate", "search", "finish"} <= run["seconds"].keys()
     assert run["n_evaluations"] == len(digits.record.evaluations) <= 12
     assert (digits.folder / "log.txt").read_text()
 
