@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Scheme
 from autoquant.study.frontier import Frontier
 from autoquant.study.integer_program import fastest_within
@@ -15,38 +14,6 @@ from autoquant.study.steering import SizeTerm
 from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_landscape, a_layout, every_assignment
 
 ONE = np.ones(1)
-
-
-@pytest.mark.parametrize("schemes", [SCHEMES, WITH_DYNAMIC], ids=["static", "dynamic"])
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("limit", [1e-5, 1e-4, 1e-3, 1.0])
-def test_the_integer_program_finds_the_fastest_within_a_noise_power(
-    schemes: Mapping[str, Scheme], seed: int, n_outputs: int, limit: float
-) -> None:
-    layout = a_layout(seed=seed, schemes=schemes)
-    landscape = a_landscape(layout, n_outputs=n_outputs, seed=seed)
-    every = every_assignment(layout)
-    allowed = every[(landscape.noise_of(every) <= limit).all(axis=1)]
-    solved = fastest_within(landscape, ONE, limit, seconds=600)
-    found = solved.codes
-    assert solved.is_proven
-    assert (landscape.noise_of(found[None]) <= limit * (1 + 1e-6)).all()
-    assert np.isclose(landscape.ratios_of(found[None])[0, 0], landscape.ratios_of(allowed)[:, 0].min())
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_integer_program_finds_the_next_best_where_the_best_are_excluded(seed: int) -> None:
-    layout = a_layout(seed=seed)
-    landscape = a_landscape(layout, seed=seed)
-    every = every_assignment(layout)
-    allowed = every[landscape.noise_of(every)[:, 0] <= 1e-3]
-    ratios = np.sort(landscape.ratios_of(allowed)[:, 0])
-    excluded: list[Codes] = []
-    for ratio in ratios[:4]:
-        excluded.append(fastest_within(landscape, ONE, 1e-3, seconds=600, excluded=excluded).codes)
-        assert np.isclose(landscape.ratios_of(excluded[-1][None])[0, 0], ratio)
-    assert len(np.unique(excluded, axis=0)) == 4
 
 
 @pytest.mark.parametrize("schemes", [SCHEMES, WITH_DYNAMIC], ids=["static", "dynamic"])
@@ -180,10 +147,3 @@ def test_regions_that_all_touch_pay_for_their_size_too() -> None:
         return float((landscape.ratios_of(codes)[:, 0] + 10.0 * table.of(codes, layout)).min())
 
     assert cheapest(paid) < cheapest(free)
-
-
-def test_where_nothing_may_be_quantized_the_integer_program_leaves_all_in_float() -> None:
-    layout = Layout.of({RegionId("r"): ("float",)}, SCHEMES, [], {RegionId("r"): 1.0})
-    found = fastest_within(a_landscape(layout), ONE, 1e-3, seconds=600)
-    assert found.codes.tolist() == [0]
-    assert found.is_proven
