@@ -1,0 +1,103 @@
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.qdq.breakers import needs_breaker
+from autoquant.qdq.plan import Plan, QuantKey
+from tests.graphs import U8S8_TENSOR
+from tests.models import Array, floats, model_of
+
+IMAGE = "float[1,4,6,6]"
+SQUARE = "float[4,4]"
+CONSTANTS: Mapping[str, Array | float] = {
+    "k": floats(4, 4, 1, 1),
+    "c": floats(4, 1, 1),
+    "w": floats(4, 4),
+    "low": -1.0,
+    "high": 1.0,
+}
+
+
+def breaks(body: str, *, produced: Iterable[str], integer: Iterable[str], dims: str = IMAGE) -> bool:
+    """Whether the node ``n`` needs a breaker where some tensors are quantized and some nodes run on integers."""
+    graph = Graph(model_of(f"({dims} x, {dims} o) => ({dims} y)", body, CONSTANTS))
+    nodes = {str(node.name): node for node in graph.nodes}
+    plan = Plan({}, integer={nodes[name].index for name in integer})
+    for name in map(TensorName, produced):
+        plan.produced[name] = QuantKey(name, U8S8_TENSOR.activation, U8S8_TENSOR.ranges)
+    return needs_breaker(nodes["n"], graph, plan)
+
+
+@pytest.mark.parametrize(
+    ("call", "dims"),
+    [("Conv(x, k)", IMAGE), ("ConvTranspose(x, k)", IMAGE), ("Gemm(x, w)", SQUARE), ("MatMul(x, w)", SQUARE)],
+)
+def test_a_linear_operator_between_integers_would_be_quantized(call: str, dims: str) -> None:
+    body = f"n = {call} y = Sigmoid(n)"
+    assert breaks(body, produced="x", integer="y", dims=dims)
+    assert not breaks(body, produced="", integer="y", dims=dims)
+    assert not breaks(body, produced="x", integer="", dims=dims)
+
+
+@pytest.mark.parametrize("call", ["Sigmoid(x)", "Relu(x)", "Add(x, o)", "GlobalAveragePool(x)"])
+def test_other_operators_stay_float_by_themselves(call: str) -> None:
+    assert not breaks(f"n = {call} y = LeakyRelu(n)", produced="xo", integer="y")
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("t = MaxPool<kernel_shape=[1,1]>(x)", True),
+        ("s = Transpose<perm=[0,1,3,2]>(x) t = MaxPool<kernel_shape=[1,1]>(s)", True),
+        ("t = MaxPool<kernel_shape=[1,1]>(o)", False),
+        ("t = Relu(x)", False),
+        ("t = Identity(x)", False),
+    ],
+)
+def test_integers_come_through_what_only_moves_them(before: str, expected: bool) -> None:
+    assert breaks(f"{before} n = Conv(t, k) y = Sigmoid(n)", produced="x", integer="y") is expected
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ("t = Relu(n)", True),
+        ("t = Clip(n, low, high)", True),
+        ("t = MaxPool<kernel_shape=[1,1]>(n)", True),
+        ("t = Add(n, c)", True),
+        ("t = Mul(c, n)", True),
+        ("s = Add(n, c) r = Mul(s, c) t = Relu(r)", True),
+        ("t = Add(n, o)", False),
+        ("t = Add(n, n)", False),
+        ("t = Sub(n, c)", False),
+        ("t = Sin(n)", False),
+    ],
+)
+def test_a_quantization_is_met_behind_what_is_folded_or_lets_it_pass(behind: str, expected: bool) -> None:
+    assert breaks(f"n = Conv(x, k) {behind} y = Sigmoid(t)", produced="x", integer="y") is expected
+
+
+def test_the_bound_of_a_clip_is_not_what_it_lets_pass() -> None:
+    body = "p = Gemm(x, w) n = MatMul(p, w) t = Clip(o, n, high) y = Sigmoid(t)"
+    assert not breaks(body, produced="p", integer="y", dims=SQUARE)
+    assert breaks(body.replace("Clip(o, n,", "Clip(n, o,"), produced="p", integer="y", dims=SQUARE)
+
+
+def test_one_of_several_readers_is_enough() -> None:
+    body = "n = Conv(x, k) s = Sin(n) r = Relu(n) q = Sigmoid(r) y = Add(s, q)"
+    assert breaks(body, produced="x", integer="q")
+    assert not breaks(body, produced="x", integer="y")
+
+
+@pytest.mark.parametrize(("produced", "expected"), [("xo", True), ("x", False), ("o", False), ("", False)])
+def test_a_product_of_two_quantized_tensors_would_be_quantized_whatever_follows(produced: str, expected: bool) -> None:
+    assert breaks("n = MatMul(x, o) y = Sin(n)", produced=produced, integer="", dims=SQUARE) is expected
+
+
+def test_a_bias_that_was_quantized_does_not_count() -> None:
+    body = "n = Gemm(x, o, b) y = Sin(n)"
+    graph = f"b = Exp(x) {body}"
+    assert breaks(graph, produced="xo", integer="", dims=SQUARE)
+    assert not breaks(graph, produced="xb", integer="", dims=SQUARE)
