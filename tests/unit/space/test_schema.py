@@ -305,16 +305,3 @@ def test_a_scheme_that_cannot_be_is_refused(tmp_path: Path, content: str, expect
 )
 def test_a_rule_section_or_group_that_cannot_be_is_refused(tmp_path: Path, content: str, expected: str) -> None:
     assert refused(tmp_path, content).startswith(f"cnn.toml, {expected}")
-
-
-def test_s8_weights_of_8_bit_activations_are_those_that_can_be_unsaturated(tmp_path: Path) -> None:
-    for weight, activation, expected in [
-        ("s8:channel:sym", "u8:tensor:asym", "s8:channel:sym:unsaturated"),
-        ("s8:tensor:asym", "u8:tensor:asym", "s8:tensor:sym:unsaturated"),
-        ("u8:tensor:asym", "u8:tensor:asym", "u8:tensor:asym"),
-        ("s8:channel:sym", "u16:tensor:asym", "s8:channel:sym"),
-    ]:
-        content = text(scheme_a=SCHEME_A.replace("s8:channel:sym", weight).replace("u8:tensor:asym", activation))
-        space = read(tmp_path, content)
-        assert str(space.unsaturated().schemes[0].weight) == expected
-        assert space.unsaturated().unsaturated() == space.unsaturated()

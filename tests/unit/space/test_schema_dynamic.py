@@ -63,9 +63,3 @@ def test_dynamic_schemes_are_offered_on_the_cpu(name: str) -> None:
     space = read_space(name, ep="cpu")
     assert space.has_dynamic
     assert "LSTM" in space.op_types
-
-
-def test_blocks_keep_their_scales_where_kernels_saturate(tmp_path: Path) -> None:
-    content = DYNAMIC.replace("u8:tensor:asym", "s8:block-32:sym").replace("s8:channel", "s8:block-32")
-    (blocks, *_) = read(tmp_path, text(scheme_a="\n" + content)).unsaturated().schemes
-    assert (str(blocks.activation), str(blocks.weight)) == ("s8:block-32:sym", "s8:block-32:sym")
