@@ -51,4 +51,5 @@ def test_an_interval_is_known_where_both_ends_are(low: float, high: float, expec
 
 
 def test_an_interval_is_not_known_where_nothing_is_said_of_it() -> None:
-    assert not MetricValue(value=0.5, n_samples=4).has_interval
+    assert not MetricValue(value=0.5, n_samples=4, low=0.4).has_interval
+    assert not MetricValue(value=0.5, n_samples=4, high=0.6).has_interval
