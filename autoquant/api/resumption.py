@@ -69,18 +69,20 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     document = read_json(folder / "run.json")
     earlier, environment = document.get("configuration"), document.get("environment")
     n_calibration, n_evaluation = document.get("n_calibration_samples"), document.get("n_evaluation_samples")
-    form = document.get("form")
+    form, unrounded = document.get("form"), _unrounded(document.get("unrounded"))
     if not (
         isinstance(earlier, dict)
         and isinstance(environment, dict)
         and isinstance(n_calibration, int)
         and isinstance(n_evaluation, int)
         and form in tuple(Form)
+        and unrounded is not None
     ):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
     for key, name in _FIXED.items():
         if key in earlier and earlier[key] != now[key]:
-            told = "space" if key == "space_digest" and earlier["space"] != now["space"] else key
+            is_other_space = key == "space_digest" and earlier.get("space", now["space"]) != now["space"]
+            told = "space" if is_other_space else key
             raise OutputError(
                 f"{folder}: its run has another {name} ({earlier[told]}, now {now[told]});"
                 " use the same to go on, or begin another run with another --out"
@@ -98,7 +100,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         has_plain_sums=document.get("plain_sums") is True,
         form=Form(str(form)),
         has_mean_biases=document.get("mean_biases") is True,
-        unrounded=_unrounded(document.get("unrounded")),
+        unrounded=unrounded,
         sampler=str(earlier.get("sampler", now["sampler"])),
         prior=_prior(folder, document),
     )
@@ -142,7 +144,9 @@ def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
         raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
 
 
-def _unrounded(found: object) -> frozenset[Asked]:
-    """Pairs of a weight and the digest of a grid."""
+def _unrounded(found: object) -> frozenset[Asked] | None:
+    """Pairs of a weight and the digest of a grid; None where they are something else."""
     pairs = found if isinstance(found, list) else []
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return None
     return frozenset((TensorName(str(weight)), str(digest)) for weight, digest in pairs)

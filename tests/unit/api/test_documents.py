@@ -80,6 +80,7 @@ def some_data(held_out: str | None, *, is_pooled: bool) -> SearchData:
         held_out=None if held_out is None else some_samples(held_out),
         evaluation_digest="e1",
         is_pooled=is_pooled,
+        unit="evaluation samples",
         notes=(),
     )
 

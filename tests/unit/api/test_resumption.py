@@ -135,6 +135,8 @@ def test_what_an_older_run_did_not_tell_is_not_compared(tmp_path: Path) -> None:
         {"n_evaluation_samples": None},
         {"form": "round"},
         {"form": None},
+        {"unrounded": [["w"]]},
+        {"unrounded": [5]},
     ],
 )
 def test_a_damaged_run_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
@@ -142,6 +144,14 @@ def test_a_damaged_run_is_refused(changes: dict[str, object], tmp_path: Path) ->
     document = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**document, **changes}))
     assert refused(folder) == "/run.json: it is missing or damaged; begin another run with another --out"
+
+
+def test_a_run_that_does_not_name_its_space_is_one_of_another_space(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, {"space_digest": "s2"})
+    document = json.loads((folder / "run.json").read_text())
+    del document["configuration"]["space"]
+    (folder / "run.json").write_text(json.dumps(document))
+    assert ": its run has another space (s2, now " in refused(folder)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
