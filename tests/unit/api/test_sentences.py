@@ -122,7 +122,7 @@ def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told(
         f"the rule for {spelled} matches no node of a region; see 'autoquant regions MODEL --json'"
         for spelled in ("Add, Mul", "nodes 'haed'", "Add, Mul with nodes '^r0'")
     ]
-    assert emptied.startswith("rules leave 1 regions float without saying so, such as r0: the provider has none of")
+    assert emptied.startswith("rules leave 1 region float without saying so, such as r0: the provider has none of")
 
 
 @pytest.mark.parametrize("name", ["default", "quick", "extensive", "power_of_two"])
