@@ -132,6 +132,7 @@ def measure_scale(n_blocks: int, n_regions: int, seconds: float) -> dict[str, An
             out=out / "run",
             cache=out / "cache",
         )
+        peaks = {"peak_mb": _peak_mb(resource.RUSAGE_SELF), "peak_measuring_mb": _peak_mb(resource.RUSAGE_CHILDREN)}
         trials = read_trials(out / "run" / "study.journal", started)
         members = [out / "run" / member.path for member in result.record.front.members[:-1]]
         recipes = list(build_recipes(out / "model.onnx", out / "calibration.npz", out / "recipes").values())
@@ -150,12 +151,16 @@ def measure_scale(n_blocks: int, n_regions: int, seconds: float) -> dict[str, An
         "growth": trials["growth"],
         "asks_s": asks,
         "phases_s": dict(result.record.phases),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KB / 1e6,
-        "peak_measuring_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _KB / 1e6,
+        **peaks,
         "members": _points(compared, members),
         "recipes": _points(compared, recipes),
-        "notes": list(compared.notes),
+        "notes": [note.replace(folder, "OUT") for note in compared.notes],
     }
+
+
+def _peak_mb(who: int) -> float:
+    """Of this process, or of those that it started and that ended."""
+    return resource.getrusage(who).ru_maxrss * _KB / 1e6
 
 
 def _points(compared: Comparison, files: Sequence[Path]) -> dict[str, list[Point]]:
