@@ -1,7 +1,5 @@
 """Latency adds up over regions and over borders between unlike neighbours."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
@@ -57,7 +55,7 @@ class LatencyModel:
         )
         self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
         self._n_seen = self._n_tuned = 0
-        self._keys: list[bytes] = []
+        self._known: dict[bytes, int] = {}
         self._means, self._rows, self._gram = np.zeros(0), np.zeros((0, self._mean.size)), np.zeros((0, 0))
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
@@ -150,17 +148,20 @@ class LatencyModel:
             Shapes (n,), (n, U) and (n, n); n may be 0.
         """
         keys = [row.tobytes() for row in codes]
-        kept = _in_order(self._keys, keys)
-        if len(kept) < len(self._keys):
-            self._means, self._rows = self._means[kept], self._rows[kept]
-            self._gram = self._gram.take(kept, axis=0).take(kept, axis=1)
-        if len(kept) < len(keys):
-            design = self._features(codes[len(kept) :])
+        new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
+        if new:
+            design, n_before = self._features(codes[new]), len(self._rows)
             rows = self._alike(design * self._spread)
+            shared = self._rows @ rows.T
             self._means = np.concatenate([self._means, design @ self._mean])
-            self._gram = _bordered(self._gram, self._rows @ rows.T, rows @ rows.T)
             self._rows = np.concatenate([self._rows, rows])
-        self._keys = keys
+            self._gram = np.block([[self._gram, shared], [shared.T, rows @ rows.T]])
+            self._known |= {keys[i]: n_before + number for number, i in enumerate(new)}
+        places = [self._known[key] for key in keys]
+        if places != list(range(len(self._rows))):
+            self._means, self._rows = self._means[places], self._rows[places]
+            self._gram = self._gram[np.ix_(places, places)]
+            self._known = {key: i for i, key in enumerate(keys)}
         return self._means, self._rows, self._gram
 
     def _alike(self, values: Floats) -> Floats:
@@ -181,23 +182,6 @@ class LatencyModel:
         formats = [(layout.formats[codes] == number) * layout.work for number in further]
         sums = [work.sum(axis=1, keepdims=True) for work in formats]
         return np.concatenate([ones, integer, *by_kind, layout.unlike(codes), *sums, *formats], axis=1).astype(float)
-
-
-def _in_order(known: Sequence[bytes], wanted: Sequence[bytes]) -> list[int]:
-    """Places of the first of those that are wanted, as far as they are known in this order."""
-    found: list[int] = []
-    for place, key in enumerate(known):
-        if len(found) < len(wanted) and key == wanted[len(found)]:
-            found.append(place)
-    return found
-
-
-def _bordered(first: Floats, shared: Floats, last: Floats) -> Floats:
-    """The symmetric matrix of these parts."""
-    n = len(first)
-    found = np.empty((n + len(last), n + len(last)))
-    found[:n, :n], found[:n, n:], found[n:, :n], found[n:, n:] = first, shared, shared.T, last
-    return found
 
 
 def _near(index: int, n: int) -> range:
