@@ -64,19 +64,18 @@ class Posterior:
         return np.asarray(self.mean + prior - explained)
 
 
-def condition(design: Floats, observed: Floats, variances: Floats, gram: Floats | None = None) -> Posterior:
+def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:
     """Condition standard normal weights.
 
     Args:
         design: Shape (n, U), n may be 0.
         observed: ``design @ weights`` plus noise; shape (n,).
         variances: Of that noise; shape (n,).
-        gram: ``design @ design.T``, where it is known; shape (n, n).
     """
     if not len(observed):
         empty = np.zeros((0, 0))
         return Posterior(design, variances, empty, observed, observed, np.zeros(design.shape[1]), -math.inf)
-    covariance = design @ design.T if gram is None else gram.copy()
+    covariance = design @ design.T
     covariance[np.diag_indices(len(observed))] += variances
     root = cholesky(covariance.T, lower=True, overwrite_a=True, check_finite=False)
     solved = cho_solve((root, True), observed, check_finite=False)

@@ -1,5 +1,7 @@
 """Latency adds up over regions and over borders between unlike neighbours."""
 
+import itertools
+
 import numpy as np
 
 from autoquant.domain.prior import LatencyPrior
@@ -56,7 +58,7 @@ class LatencyModel:
         self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
         self._n_seen = self._n_tuned = 0
         self._known: dict[bytes, int] = {}
-        self._means, self._rows, self._gram = np.zeros(0), np.zeros((0, self._mean.size)), np.zeros((0, 0))
+        self._means, self._rows = np.zeros(0), np.zeros((0, self._mean.size))
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
     @property
@@ -78,18 +80,18 @@ class LatencyModel:
         References:
             Lange, Little, Taylor, "Robust statistical modeling using the t distribution", 1989 (one step of its EM).
         """
-        expected, spread, gram = self._known_rows(codes)
+        expected, spread = self._known_rows(codes)
         observed = ratios - expected
         believed = spread * _SCALES[self._scale] @ self._posterior.mean
         self._n_seen += n_new
         if self._n_seen >= 1.1 * self._n_tuned:
-            self._tune(spread, gram, observed, errors)
+            self._tune(spread, observed, errors)
             self._n_tuned = self._n_seen
-        scale, variances = _SCALES[self._scale], self.error**2 + errors**2
+        scaled, variances = spread * _SCALES[self._scale], self.error**2 + errors**2
         known = slice(len(codes) - n_new)
         squares = np.square(observed - believed)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
-        self._posterior = condition(scale * spread, observed, variances, scale**2 * gram)
+        self._posterior = condition(scaled, observed, variances)
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the ratio that would be observed without error; shapes (n,)."""
@@ -127,42 +129,32 @@ class LatencyModel:
         by_format = np.concatenate([np.zeros((1, n_regions)), shares * layout.work])
         return np.concatenate([constant, (by_kind[layout.kinds] + by_format[layout.formats]).T.ravel(), border])
 
-    def _tune(self, spread: Floats, gram: Floats, observed: Floats, errors: Floats) -> None:
+    def _tune(self, spread: Floats, observed: Floats, errors: Floats) -> None:
         """Move the error and the prior's scale one step where that makes the observations more likely."""
-        evidence: dict[tuple[int, int], float] = {}
-        for number in _near(self._scale, len(_SCALES)):
-            scale = _SCALES[number]
-            scaled, scaled_gram = scale * spread, scale**2 * gram
-            for error in _near(self._error, len(_ERRORS)):
-                variances = _ERRORS[error] ** 2 + errors**2
-                evidence[error, number] = condition(scaled, observed, variances, scaled_gram).log_evidence
+        near = itertools.product(_near(self._error, len(_ERRORS)), _near(self._scale, len(_SCALES)))
+        evidence = {
+            (error, scale): condition(spread * _SCALES[scale], observed, _ERRORS[error] ** 2 + errors**2).log_evidence
+            for error, scale in near
+        }
         self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
 
-    def _known_rows(self, codes: Codes) -> tuple[Floats, Floats, Floats]:
-        """Ratios by the prior alone, their derivatives by the weights at its own scale, and products of the latter.
+    def _known_rows(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Ratios by the prior alone, (n,), and their derivatives by the weights at its own scale, (n, U); n may be 0.
 
-        Those of the last call are known: correlating borders takes longer than all else where regions touch many, and
-        products take as long as all further steps of conditioning.
-
-        Returns:
-            Shapes (n,), (n, U) and (n, n); n may be 0.
+        Those of the last call are known: correlating borders takes longer than all else where regions touch many.
         """
         keys = [row.tobytes() for row in codes]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
             design, n_before = self._features(codes[new]), len(self._rows)
-            rows = self._alike(design * self._spread)
-            shared = self._rows @ rows.T
             self._means = np.concatenate([self._means, design @ self._mean])
-            self._rows = np.concatenate([self._rows, rows])
-            self._gram = np.block([[self._gram, shared], [shared.T, rows @ rows.T]])
+            self._rows = np.concatenate([self._rows, self._alike(design * self._spread)])
             self._known |= {keys[i]: n_before + number for number, i in enumerate(new)}
         places = [self._known[key] for key in keys]
         if places != list(range(len(self._rows))):
             self._means, self._rows = self._means[places], self._rows[places]
-            self._gram = self._gram[np.ix_(places, places)]
             self._known = {key: i for i, key in enumerate(keys)}
-        return self._means, self._rows, self._gram
+        return self._means, self._rows
 
     def _alike(self, values: Floats) -> Floats:
         """Weights or their design, shape (n, U), those of regions and of borders correlated by pattern."""
