@@ -204,7 +204,8 @@ class _Resolution:
         seconds = min(_SOLVE_S, _SOLVE_SHARE * max(0.0, self.run.deadline.left))
         found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=self.run.prior, seconds=seconds)
         pays = any(ratio + Z_95 * error < 1 for ratio, error in zip(found.ratios, found.ratio_errors, strict=True))
-        if not found.assignment and not pays:  # folding alone may
+        is_kept = found.snr_db >= min_snr_db
+        if not found.assignment and not (pays and is_kept):  # folding alone may
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
             raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; demand less")
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])

@@ -25,6 +25,7 @@ from autoquant.study.layout import Layout
 from autoquant.study.study import Study
 from tests.integration.conftest import Command, contents, deliver_all_finalists, run_command
 from tests.models import floats, model_of
+from tests.unit.api.resolving import a_prediction
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 
@@ -250,6 +251,21 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_nothing(
     assert len(result.stderr.strip().splitlines()) == 1
     assert not Path("other").exists()
     assert contents("digits") == digits
+
+
+@pytest.mark.usefixtures("digits")
+def test_the_preprocessed_model_alone_is_no_answer_beyond_its_snr(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faster_than_float(*_: Any, **__: Any) -> Predicted:
+        return a_prediction(assignment={}, snr_db=120.0, ratios=(0.95,))
+
+    monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", faster_than_float)
+    result = command("resolve", "digits", "--min-snr", "121", "--out", "other")
+    assert result.exit_code == 2, result.output
+    assert "nothing faster than float is predicted to keep 121 dB; demand less" in result.stderr
+    assert command("resolve", "digits", "--min-snr", "100", "--out", "other").exit_code == 0
+    assert len(pd.read_csv("other/trials.csv")) == 14 + 1
 
 
 def test_another_model_data_or_environment_is_refused(command: Command, run: dict[Path, bytes]) -> None:
