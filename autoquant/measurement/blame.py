@@ -1,6 +1,7 @@
 """Which files end a process by themselves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from autoquant.errors import ModelError, TargetError
@@ -41,20 +42,17 @@ def blamed(
         if number and is_over():
             found[key] = NOT_TRIED
             continue
-        worker = make_worker()
-        try:
-            worker.ready(seconds=STARTING_S)
-        except WorkerLostError:  # before any file was opened
-            worker.close()
-            break
-        try:
-            worker.call("open", key, path, seconds=seconds)
-            for target in targets:
-                worker.call(method, target, range(1), seconds=seconds)
-        except TargetError:  # whatever the file
-            break
-        except (WorkerLostError, ModelError, MemoryError) as error:
-            found[key] = str(error) or "there is not enough memory"
-        finally:
-            worker.close()
+        with closing(make_worker()) as worker:
+            try:
+                worker.ready(seconds=STARTING_S)
+            except WorkerLostError:  # before any file was opened
+                break
+            try:
+                worker.call("open", key, path, seconds=seconds)
+                for target in targets:
+                    worker.call(method, target, range(1), seconds=seconds)
+            except TargetError:  # whatever the file
+                break
+            except (WorkerLostError, ModelError, MemoryError) as error:
+                found[key] = str(error) or "there is not enough memory"
     return found

@@ -130,16 +130,17 @@ class Graph:
 
     @cached_property
     def has_halves(self) -> bool:
-        """Whether a node other than a Cast reads float16."""
+        """Whether an operator of ONNX's own other than a Cast reads float16."""
         return self._reads("float16")
 
     @cached_property
     def has_doubles(self) -> bool:
-        """Whether a node other than a Cast reads float64."""
+        """Whether an operator of ONNX's own other than a Cast reads float64, as a tree ensemble may, too."""
         return self._reads("float64")
 
     def _reads(self, dtype: str) -> bool:
-        read = (name for node in self.nodes if node.op_type != "Cast" for name in node.inputs)
+        own = (node for node in self.nodes if node.op_type != "Cast" and ":" not in node.op_type)
+        read = (name for node in own for name in node.inputs)
         return any(self.dtype(name) == dtype for name in read)
 
     def shape(self, tensor: TensorName) -> tuple[int, ...] | None:

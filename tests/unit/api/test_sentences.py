@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from autoquant.api.sentences import (
     ending_sentence,
@@ -69,6 +70,10 @@ def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
         "; give the float32 model that it was made from, as it is in float16"
     )
     assert nothing_to_quantize(Graph(doubles)).endswith("as it is in float64")
+    scaler = helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0])
+    for model in (halves, doubles):
+        model.graph.node[0].CopyFrom(scaler)
+        assert nothing_to_quantize(Graph(model)).endswith("could be quantized, so it stays float")
 
 
 def reaching(**largest: float) -> Statistics:

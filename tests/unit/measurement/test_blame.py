@@ -121,3 +121,10 @@ def test_of_no_files_none_is_to_blame() -> None:
     processes = Processes()
     assert blamed({}, ["one"], processes, seconds=None, is_over=lambda: False) == {}
     assert processes.made == []
+
+
+def test_a_process_that_fails_before_a_file_is_closed_whatever_the_reason() -> None:
+    processes = Processes([{"ready": ModelError("the float model cannot be opened")}])
+    with pytest.raises(ModelError, match="the float model"):
+        blamed_by(processes)
+    assert [worker.is_closed for worker in processes.made] == [True]
