@@ -1,5 +1,6 @@
 """The structure sampler, made from what the steps give."""
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from autoquant.api import steps
@@ -12,6 +13,8 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.study import sampler
 
 __all__ = ["StructureSampler"]
+
+_LOG = logging.getLogger("autoquant")
 
 
 class StructureSampler(sampler.StructureSampler):
@@ -37,7 +40,7 @@ class StructureSampler(sampler.StructureSampler):
     say.
 
     Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again, but
-    those that are ``"untimed"``.
+    those that are ``"untimed"``. Where nothing new is left, trials repeat, and a warning says so.
 
     Args:
         prepared: What ``autoquant.prepare`` gave.
@@ -91,6 +94,13 @@ class StructureSampler(sampler.StructureSampler):
             max_latency_ratio=max_latency_ratio,
             max_size_bytes=max_size_bytes,
             has_size=has_size,
+        )
+
+    def repeats(self) -> None:
+        """Warn: what is proposed runs as an earlier trial did."""
+        _LOG.warning(
+            "StructureSampler repeats itself, as every other assignment was proposed already or runs as one that was;"
+            " end the study"
         )
 
     @property

@@ -185,8 +185,13 @@ class StructureSampler(BaseSampler):
             if generic and self._is_new(self._layout.encode(generic), seen):
                 return generic
         codes, promise = Proposer(self._known, self._rng).propose(seen, fixed)
+        if codes.tobytes() in seen:
+            self.repeats()
         self._known.expect(codes, promise)
         return self._layout.decode(codes)
+
+    def repeats(self) -> None:
+        """Hear that a proposal is none that is new, as no other is left."""
 
     def _generic_proposal(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -1,5 +1,6 @@
 """The structure sampler in a study that a user makes, on the example."""
 
+import math
 from dataclasses import replace
 
 import optuna
@@ -81,6 +82,21 @@ def test_pruned_and_running_trials_are_not_proposed_again(found: tuple[PreparedM
         if len(proposed) % 2:
             study.tell(trial, state=TrialState.PRUNED)
     assert len(set(proposed)) == 12
+
+
+def test_a_study_in_which_nothing_new_is_left_is_warned(
+    found: tuple[PreparedModel, tuple[Region, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    regions = autoquant.find_regions(found[0], space="quick", n_regions=1)
+    sampler = autoquant.StructureSampler(found[0], regions, space="quick")
+    study = a_study(sampler)
+    n_assignments = math.prod(len(names) for names in sampler.choices.values())
+    for _ in range(n_assignments):
+        suggested(sampler, trial := study.ask())
+        study.tell(trial, state=TrialState.PRUNED)
+    assert not caplog.records
+    suggested(sampler, study.ask())
+    assert "StructureSampler repeats itself, as every other assignment was proposed" in caplog.text
 
 
 @pytest.mark.parametrize("directions", [("minimize", "maximize"), ("minimize",), ("maximize", "minimize", "maximize")])
