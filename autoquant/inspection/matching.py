@@ -140,10 +140,13 @@ def _fused_behind(conv: Node, op: str) -> Iterator[tuple[str, ...]]:
 
 def _own_twins(given: Graph, kernel: dict[int, Node]) -> None:
     """Of nodes that compute the same of the same onnxruntime keeps one, which computes the others too."""
-    for index, first in twins_of(given).items():
-        for one, other in ((index, first.index), (first.index, index)):
-            if one not in kernel and other in kernel and base_op(given.nodes[index]) not in _CONVERSIONS:
-                kernel[one] = kernel[other]
+    twins = [pair for pair in twins_of(given).items() if base_op(pair[1]) not in _CONVERSIONS]
+    for index, first in twins:
+        if index in kernel:
+            kernel.setdefault(first.index, kernel[index])
+    for index, first in twins:
+        if first.index in kernel:
+            kernel.setdefault(index, kernel[first.index])
 
 
 def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:

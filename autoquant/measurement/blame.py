@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from autoquant.errors import ModelError, TargetError
+from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
 
 __all__ = ["NOT_TRIED", "STARTING_S", "blamed"]
@@ -45,13 +45,13 @@ def blamed(
         with closing(make_worker()) as worker:
             try:
                 worker.ready(seconds=STARTING_S)
-            except WorkerLostError:  # before any file was opened
+            except (WorkerLostError, OutputError, MemoryError):  # before any file was opened
                 break
             try:
                 worker.call("open", key, path, seconds=seconds)
                 for target in targets:
                     worker.call(method, target, range(1), seconds=seconds)
-            except TargetError:  # whatever the file
+            except (TargetError, OutputError):  # whatever the file
                 break
             except (WorkerLostError, ModelError, MemoryError) as error:
                 found[key] = str(error) or "there is not enough memory"

@@ -186,7 +186,7 @@ class JointMeasurement:
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s
         self.is_late = n_affordable < LEAST_ROUNDS
         if not self.is_late:
-            self._n_rounds = int(min(max(self._n_rounds, self._cheap_rounds), n_affordable))
+            self._n_rounds = int(min(self._n_rounds, n_affordable))
         return not self.is_late
 
     def _leave_out_beaten(self, n_done: int) -> None:
@@ -279,17 +279,20 @@ class JointMeasurement:
         return found
 
     def _affordable_rounds(self, spent_s: float) -> int:
-        """In each process, so that there is time for the least number of them; the first one's took ``spent_s``."""
-        left = self._time.seconds + spent_s - (self.least_sessions - 1) * self._opening_s
+        """In each process, so that there is time for the least number of them; the first one's took ``spent_s``.
+
+        Where there is time for fewer processes alone, fewer rounds are of no use beyond a share of the opening.
+        """
+        left = self._time.seconds + spent_s
         if left == math.inf:
             return _MOST_ROUNDS
-        n = left / (self.least_sessions * self._rounds_s)
-        return int(min(_MOST_ROUNDS, max(LEAST_ROUNDS, n, self._cheap_rounds)))
-
-    @property
-    def _cheap_rounds(self) -> float:
-        """In each process: where opening the files takes most of the time fewer ones save next to none of it."""
-        return min(_MOST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s)
+        most: float = _MOST_ROUNDS
+        for n_sessions in range(self.least_sessions, 0, -1):
+            n = (left - (n_sessions - 1) * self._opening_s) / (n_sessions * self._rounds_s)
+            if n >= LEAST_ROUNDS:
+                break
+            most = min(_MOST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s)
+        return int(max(LEAST_ROUNDS, min(n, most)))
 
     def _blame(self, number: int) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""

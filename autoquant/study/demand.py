@@ -85,10 +85,14 @@ def fastest_predicted(
     fastest = int(np.argmin(np.where(may, _at_most(known), np.inf)))
     if may[fastest] and _at_most(known)[fastest] < _at_most(predicted)[0]:
         codes, predicted, i = asked[fastest], known, fastest
+    snr_db, snr_error_db = float(predicted.snr_db[i]), float(predicted.snr_error_db[i])
+    of_float = np.flatnonzero(~asked.any(axis=1) & ~found.is_quick)
+    if of_float.size and not codes.any():  # of which the surrogate knows a constant alone
+        snr_db, snr_error_db = float(found.snr_db[of_float[-1]].min()), float(beliefs.snr_errors_db[of_float[-1]])
     return Predicted(
         assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
-        snr_db=float(predicted.snr_db[i]),
-        snr_error_db=float(predicted.snr_error_db[i]),
+        snr_db=snr_db,
+        snr_error_db=snr_error_db,
         ratios=tuple(predicted.ratios[i].tolist()),
         ratio_errors=tuple(predicted.ratio_errors[i].tolist()),
         n_trials=len(trials),

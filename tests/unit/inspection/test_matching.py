@@ -52,6 +52,13 @@ def test_of_nodes_that_compute_the_same_one_kernel_is_that_of_all() -> None:
     assert found["e"] == ("Cos", "e")
 
 
+@pytest.mark.parametrize("kept", ["a", "b", "c"])
+def test_whichever_of_three_alike_is_kept_it_computes_the_others(kept: str) -> None:
+    given = "a = Sin(x) b = Sin(x) c = Sin(x) d = Exp(a) e = Cos(b) f = Neg(c) y = Sum(d, e, f)"
+    found = kernels(given, f"{kept} = Sin(x) d = Exp({kept}) e = Cos({kept}) f = Neg({kept}) y = Sum(d, e, f)")
+    assert {found[name] for name in "abc"} == {("Sin", kept)}
+
+
 def test_the_node_of_the_same_operator_leads_although_the_kernel_is_named_after_its_output() -> None:
     optimized = """i = com.microsoft.nchwc.ReorderInput(x) k = com.microsoft.nchwc.Conv(i, w)
                    y = com.microsoft.nchwc.ReorderOutput(k)"""

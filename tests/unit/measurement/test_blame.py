@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autoquant.errors import ModelError, TargetError
+from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 
@@ -102,7 +102,14 @@ def test_files_are_tried_until_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "fails", [{"ready": WorkerLostError("it gave no answer")}, {"one": TargetError("there is no such device")}]
+    "fails",
+    [
+        {"ready": WorkerLostError("it gave no answer")},
+        {"ready": OutputError("a process cannot be started")},
+        {"ready": MemoryError()},
+        {"open": OutputError("there is no place for temporary files")},
+        {"one": TargetError("there is no such device")},
+    ],
 )
 def test_what_no_file_is_to_blame_for_ends_the_search_for_one(fails: Mapping[object, Exception]) -> None:
     processes = Processes([{"two": MemoryError()}, fails])

@@ -37,6 +37,7 @@ class Process:
     Attributes:
         clock: Moved by every answer.
         file_s: Of one file in one round, by target.
+        opening_s: Of one file, beside running it once.
         reference_s: Of the baseline on a sample on the CPU provider.
         not_on_cpu: Why the baseline is opened on the targets alone.
         broken: Processes in which the execution provider does not start, by number.
@@ -46,6 +47,7 @@ class Process:
 
     clock: FakeClock
     file_s: Mapping[str, float]
+    opening_s: float = OPENING_S
     reference_s: float = 0.0
     not_on_cpu: str = ""
     broken: Sequence[int] = ()
@@ -70,9 +72,9 @@ class Process:
     def _open(self, key: str, _: Path) -> Mapping[str, Footprint]:
         if self.n_started - 1 in self.broken:
             raise TargetError("the execution provider does not start here")
-        self.clock.now += OPENING_S + sum(self.file_s.values())
+        self.clock.now += self.opening_s + sum(self.file_s.values())
         self.opened.append(key)
-        return {target: Footprint(opening_ms=1e3 * OPENING_S, memory_mb=None) for target in self.file_s}
+        return {target: Footprint(opening_ms=1e3 * self.opening_s, memory_mb=None) for target in self.file_s}
 
     def _drop(self, keys: Sequence[str]) -> None:
         self.opened = [key for key in self.opened if key not in keys]
@@ -129,15 +131,16 @@ def rounds_of(final: JointMeasurement, target: str) -> list[int]:
 
 def planned(process: Process, latency_s: float) -> float:
     """Seconds that a search would keep for it."""
-    costs = FileCosts(n_samples=32, opening_s=OPENING_S)
+    costs = FileCosts(n_samples=32, opening_s=process.opening_s)
     return (1 + len(FILES)) * costs.seconds(latency_s, is_rough=False) + REFERENCE_S + 3 * 0.3
 
 
+@pytest.mark.parametrize(("opening_s", "round_s"), [(0.1, 0.02), (0.3, 0.005), (1.0, 0.02), (2.0, 0.03)])
 def test_the_time_that_a_search_keeps_is_enough_for_three_processes_of_as_many_rounds(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, opening_s: float, round_s: float
 ) -> None:
-    process = Process(FakeClock(), {"cpu-1t": 0.02})
-    final = measured(monkeypatch, process, planned(process, 0.02))
+    process = Process(FakeClock(), {"cpu-1t": round_s}, opening_s)
+    final = measured(monkeypatch, process, planned(process, round_s))
     assert rounds_of(final, "cpu-1t") == [6, 6, 6]
     assert process.clock.now == pytest.approx(final.deadline, rel=0.05)
 

@@ -201,3 +201,16 @@ def test_the_preprocessed_model_is_the_answer_where_it_is_faster_than_what_is_pr
         tell(study, study.ask_for(dict.fromkeys(map(RegionId, layout.regions), "float")), 120.0, ratio)
     found = fastest_predicted(study, layout, min_snr_db=20.0, prior=None, seconds=600)
     assert (found.assignment == {}) is is_answer
+
+
+@pytest.mark.parametrize(("told", "expected"), [([95.0], 95.0), ([np.inf], 200.0), ([150.0, 140.0], 140.0)])
+def test_the_preprocessed_model_keeps_what_was_last_measured_of_it(
+    tmp_path: Path, told: list[float], expected: float
+) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    for snr_db in told:
+        tell(study, study.ask_for(dict.fromkeys(map(RegionId, layout.regions), "float")), snr_db, 0.9)
+    found = fastest_predicted(study, layout, min_snr_db=110.0, prior=None, seconds=600)
+    assert found.assignment == {}
+    assert found.snr_db == expected
