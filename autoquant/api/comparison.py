@@ -115,7 +115,8 @@ class Comparison:
     def sentence(self) -> str:
         """What is behind the numbers."""
         latency = next(iter(self.measured[0].latency.values()))
-        return f"{latency.n_rounds} rounds in {latency.n_sessions} processes, {self.seconds:.0f} s"
+        rounds, processes = counted(latency.n_rounds, "round"), counted(latency.n_sessions, "process")
+        return f"{rounds} in {processes}, {self.seconds:.0f} s"
 
     def as_dict(self) -> dict[str, object]:
         """For JSON: the table, what is not known as null, and the environment.

@@ -10,6 +10,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.calibration.batches import batched, overlap, read_samples, select, split
 from autoquant.calibration.parts import hold_out
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.counted import counted
 from autoquant.domain.division import Division
 from autoquant.domain.feed import Feed, InputSignature, Samples, chain_feeds, joined_labels
 from autoquant.domain.metric import Accuracy, Custom
@@ -83,8 +84,8 @@ class SearchData:
             return []
         division, n_all = self.division(n_search), len(self.search) + len(self.held_out)
         return [
-            f"{division.n_search} of the {n_all} {self.unit} guide the search,"
-            f" {division.n_held_out} others are held out for the last measurement"
+            f"the search goes by {division.n_search} of the {n_all} {self.unit} and holds out"
+            f" {counted(division.n_held_out, 'other')} for the last measurement"
         ]
 
     def feeds(self, division: Division) -> tuple[Feed, ...]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refined
+from autoquant.domain.counted import counted
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
 from autoquant.domain.scheme import DType, Rounding, Scheme
@@ -166,7 +167,9 @@ class Refiner:
                 *parts, self.setup.calibration, space=space, seconds=seconds, cache_folder=self.setup.cache_folder
             )
             if rounded.late:
-                self._notes.append(f"refinement: there was no time to round {len(rounded.late)} weights by {rounding}")
+                self._notes.append(
+                    f"refinement: there was no time to round {counted(len(rounded.late), 'weight')} by {rounding}"
+                )
             if rounded.note is not None and rounding is _FIRST:
                 self._notes.append(f"refinement: {rounded.note}")
             self._rounded[rounding] = rounded

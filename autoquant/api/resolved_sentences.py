@@ -1,6 +1,7 @@
 """Sentences in which a run says how it met another demand: what was predicted, what was measured, what was missed."""
 
 from autoquant.api.attempts import Attempt, Demand
+from autoquant.domain.counted import counted
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.share import Z_95
 
@@ -29,7 +30,7 @@ def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learne
         f"{with_interval(ratio, error, 3)} on {target.name}"
         for target, ratio, error in zip(front.targets, predicted.ratios, predicted.ratio_errors, strict=True)
     )
-    notes = [f"predicted from {predicted.n_trials} trials of {learned_from}: {snr} dB, ratio {ratios}"]
+    notes = [f"predicted from {counted(predicted.n_trials, 'trial')} of {learned_from}: {snr} dB, ratio {ratios}"]
     if not predicted.is_proven:
         notes.append("there was no time to show that nothing faster is predicted to keep the demand")
     member = next((member for member in front.members if member.id != FLOAT_ID), None)

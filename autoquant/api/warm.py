@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autoquant.api.folder import read_json
+from autoquant.domain.counted import counted
 from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, NodeName, Region, RegionId
 from autoquant.domain.scheme import (
@@ -75,7 +76,7 @@ class EarlierRun:
                 found.append(assignment)
         note = (
             f"{len(home)} of {len(regions)} regions are regions of its run too,"
-            f" its {len(self.members)} members give {len(found)} assignments"
+            f" its {counted(len(self.members), 'member')} give {counted(len(found), 'assignment')}"
         )
         if became:
             changes = (f"{old} became {' or '.join(sorted(new))}" for old, new in sorted(became.items()))

@@ -4,5 +4,6 @@ __all__ = ["counted"]
 
 
 def counted(n: int, noun: str) -> str:
-    """Such as ``1 region`` and ``2 regions``, of a noun whose plural has an s."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    """Such as ``1 region``, ``2 regions`` and ``2 processes``."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{n} {noun if n == 1 else plural}"

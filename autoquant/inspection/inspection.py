@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autoquant.domain.counted import counted
 from autoquant.inspection.casts import n_added_casts, nodes_in_float32
 from autoquant.inspection.conversions import is_converted_for_nothing
 from autoquant.inspection.kernels import DequantizedConstant, Runs, base_op, dequantized_constants, runs_as
@@ -121,8 +122,8 @@ def _remarks(scope: Scope, nodes: Sequence[InspectedNode]) -> Iterator[Remark]:
     for node in scope.gone:
         yield Remark(
             name=scope.place(node.name),
-            text=f"the {n_body_nodes(scope.given, node)} nodes inside it are not inspected: onnxruntime took the"
-            f" {node.op_type} away, or put one of its bodies in its place",
+            text=f"what is inside it ({counted(n_body_nodes(scope.given, node), 'node')}) is not inspected: onnxruntime"
+            f" took the {node.op_type} away, or put one of its bodies in its place",
         )
     yield from _calls(scope)
 
@@ -132,7 +133,7 @@ def _calls(scope: Scope) -> Iterator[Remark]:
     for node in (node for node in scope.given.nodes if node.op_type in functions):
         yield Remark(
             name=scope.place(node.name),
-            text=f"the {len(functions[node.op_type].node)} nodes inside it are not inspected: function"
+            text=f"what is inside it ({counted(len(functions[node.op_type].node), 'node')}) is not inspected: function"
             f" '{base_op(node)}' cannot be put in place of its calls",
         )
 

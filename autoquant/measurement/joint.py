@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from autoquant.domain.counted import counted
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Footprint
 from autoquant.errors import ModelError, OutputError, TargetError
@@ -145,7 +146,7 @@ class JointMeasurement:
         """What earlier processes measured is kept; where there is nothing to keep the error is raised."""
         if n_done:
             reason = str(error) or NO_MEMORY
-            self.notes.append(f"after {n_done} processes no further one could be measured: {reason}")
+            self.notes.append(f"after {counted(n_done, 'process')} no further one could be measured: {reason}")
         elif isinstance(error, WorkerLostError):
             where = f"{self.setup.baseline}: measuring it beside the other files failed"
             raise ModelError(f"{where}, {error}; try again") from error

@@ -79,7 +79,7 @@ def test_a_search_with_accuracy_and_a_largest_drop_delivers_members_that_keep_it
     assert trials["drop[accuracy]"].notna().all()
     assert "metric[agree,held_out]" in pd.read_csv("run/front.csv").columns
     assert "agree" in Path("run/report.html").read_text()
-    assert any("64 of the 128 evaluation samples guide the search" in note for note in result.record.notes)
+    assert any("the search goes by 64 of the 128 evaluation samples" in note for note in result.record.notes)
 
 
 def test_the_stated_accuracy_is_that_of_the_files(workplace: Path) -> None:

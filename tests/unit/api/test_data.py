@@ -55,8 +55,12 @@ def test_enough_evaluation_samples_are_divided_whatever_their_order(tmp_path: Pa
     assert (len(data.calibration), len(data.search), len(data.held_out)) == (8, 10, 10)
     assert data.is_pooled
     (whole,), (part,) = data.divided(10), data.divided(3)
-    assert whole == "10 of the 20 evaluation samples guide the search, 10 others are held out for the last measurement"
-    assert part.startswith("3 of the 20 evaluation samples guide the search, 3 others are held out"), "no time for more"
+    assert (
+        whole == "the search goes by 10 of the 20 evaluation samples and holds out 10 others for the last measurement"
+    )
+    assert part.startswith("the search goes by 3 of the 20 evaluation samples and holds out 3 others"), (
+        "no time for more"
+    )
     assert not data.united.divided(10)
     turned = data_of(tmp_path, calibration=arrays(8, 1), evaluation={k: v[::-1] for k, v in content.items()})
     assert set(turned.search.feed_digests) == set(data.search.feed_digests)
@@ -122,7 +126,9 @@ def test_batches_are_counted_as_such_and_what_fills_none_is_noted(tmp_path: Path
     )
     enough = data_of(tmp_path, batch=8, calibration=arrays(9, 1), evaluation=arrays(128, 2))
     assert enough.notes[0] == "1 of the 9 calibration samples fill no batch of 8 and are not used"
-    assert enough.divided(8)[0].startswith("8 of the 16 batches of 8 evaluation samples guide the search, 8 others are")
+    assert enough.divided(8)[0].startswith(
+        "the search goes by 8 of the 16 batches of 8 evaluation samples and holds out 8 others"
+    )
     alone = data_of(tmp_path, batch=8, calibration=arrays(32, 1))
     assert alone.notes[0] == "no evaluation data: 2 of the 4 batches of 8 samples calibrate, the other 2 evaluate"
 

@@ -6,3 +6,8 @@ from autoquant.domain.counted import counted
 @pytest.mark.parametrize(("n", "words"), [(0, "0 regions"), (1, "1 region"), (2, "2 regions")])
 def test_one_thing_is_told_in_the_singular(n: int, words: str) -> None:
     assert counted(n, "region") == words
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "1 process"), (2, "2 processes")])
+def test_the_plural_of_words_that_end_in_s(n: int, words: str) -> None:
+    assert counted(n, "process") == words

@@ -9,6 +9,7 @@ from onnx import helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from autoquant import inspect_model
+from autoquant.domain.counted import counted
 from autoquant.inspection.kernels import Runs
 from tests.inspected import inspected, inspected_as_on
 from tests.models import (
@@ -72,7 +73,9 @@ def test_a_function_that_is_not_inlined_is_remarked_upon(tmp_path: Path) -> None
     (remark,) = inspected_as_on(platform.machine(), model, tmp_path).remarks
     n_nodes = len(a_quantized_chain().graph.node)
     assert remark.name == "call"
-    assert remark.text.startswith(f"the {n_nodes} nodes inside it are not inspected: function 'Module' cannot be put")
+    assert remark.text.startswith(
+        f"what is inside it ({counted(n_nodes, 'node')}) is not inspected: function 'Module' cannot be put"
+    )
 
 
 def test_a_dynamic_convolution_is_remarked_upon(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_constant_condition_takes_the_node_away_which_is_said(tmp_path: Path) 
     model.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
     found = inspected(model, tmp_path)
     assert [(remark.name, remark.text.partition(":")[0]) for remark in found.remarks] == [
-        ("outer", "the 8 nodes inside it are not inspected")
+        ("outer", "what is inside it (8 nodes) is not inspected")
     ]
     assert found.kernels[Runs.INTEGER] == {"com.microsoft:QLinearConv": 1}
 

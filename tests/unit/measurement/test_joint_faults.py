@@ -86,7 +86,7 @@ def test_what_was_measured_is_kept_where_a_later_process_has_no_place_for_its_fi
     found = final.run()
     assert found.keys() == {"same", "other", REFERENCE}
     assert found["other"].latency["cpu-1t"].n_sessions == 1
-    assert any("after 1 processes no further one could be measured: temporary files" in note for note in final.notes)
+    assert any("after 1 process no further one could be measured: temporary files" in note for note in final.notes)
 
 
 @pytest.mark.parametrize("fault", ["lack", "crash"])
