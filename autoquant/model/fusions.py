@@ -19,6 +19,7 @@ __all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
+_RANK_OF_GEMM = 2
 
 
 def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -43,7 +44,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A MatMul with a constant matrix, and the bias added behind it, becomes Reshape, Gemm, Reshape.
+    """A MatMul with a constant matrix, and the bias behind it, becomes Gemm, between two Reshapes unless it is 2-D.
 
     onnxruntime does the same at load time, though not inside patterns that could be an attention; as a Gemm the integer
     kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are, and so do, below
@@ -68,6 +69,10 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
         if add is not None:
             replaced[node.index] = ()
+        if len(given) == _RANK_OF_GEMM:
+            inputs = [node.inputs[0], node.inputs[1], *bias]
+            replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
+            continue
         sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
         there, back = (_shape(names.new(f"{node.name}_shape_{end}"), size) for end, size in sizes.items())
         shapes += [there, back]
