@@ -314,7 +314,7 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_l
     """How many models within the demands are faster than float in the median, where none is shown to be."""
     kept = [standing.latency.values() for standing in standings.values() if bounds.keeps(standing)]
     fastest = [min(latencies, key=lambda latency: latency.ratio) for latencies in kept]
-    likely = sorted((latency for latency in fastest if latency.ratio < 1), key=lambda latency: latency.ratio)
+    likely = sorted((latency for latency in fastest if round(latency.ratio, 2) < 1), key=lambda latency: latency.ratio)
     if likely:
         low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
         advice = "give more --time, or search again where" if is_late else "search again where"

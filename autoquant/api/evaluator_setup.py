@@ -13,6 +13,7 @@ from autoquant.domain.feed import Feed, Labels, Samples, joined_labels
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives
 from autoquant.domain.target import Target
+from autoquant.errors import DataError
 from autoquant.measurement.latency import Outputs
 from autoquant.metrics.evaluator import MetricEvaluator
 from autoquant.model.io import size_bytes_of
@@ -67,7 +68,7 @@ class EvaluatorSetup:
         """Open the float model and run it.
 
         Raises:
-            DataError: An output of the float model holds NaN or infinity.
+            DataError: An output of the float model holds NaN or infinity, or all of them are 0 or empty on all samples.
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
         bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
@@ -79,6 +80,11 @@ class EvaluatorSetup:
             outputs = [found if self.metrics else () for found in bench.held_out_outputs(held_out, held_out_names)]
         if self.signal:
             bench.signal.hear(self.signal)
+        if not bench.signal.total.any():
+            raise DataError(
+                f"{self.model}: every output is 0 or empty on all evaluation samples, so that no SNR can be said; give"
+                " samples on which one is not"
+            )
         float_bytes = size_bytes_of(self.model)
         if not self.metrics:
             return Evaluator(bench, float_bytes, self.objectives, bounds=self.bounds)

@@ -34,6 +34,7 @@ from autoquant.model.rewrite import (
     infer_shapes,
     inline_functions,
     open_dimensions,
+    spell_onesided,
     with_outputs,
     with_types,
 )
@@ -113,7 +114,11 @@ def prepare(
             reasons[attempt] = str(error)
             continue
         if keeps_outputs(model, difference, from_halves=from_halves):
-            notes = *_default_notes(original), *_notes(model, attempt, difference, reasons)
+            notes = (
+                *_default_notes(original),
+                *_notes(model, attempt, difference, reasons),
+                *_varying_notes(model, checked, reference),
+            )
             return _prepared(path, model, difference, notes, from_halves=from_halves)
         reasons[attempt] = f"outputs differ ({difference:.1f} dB)"
     reason = reasons[_ATTEMPTS[0]]
@@ -171,7 +176,7 @@ def _plain(original: Model) -> Model:
 
     What the file says of shapes inside goes where it can be inferred, as onnxruntime runs files that say wrong ones.
     """
-    model = densify(inline_functions(open_dimensions(original)))
+    model = spell_onesided(densify(inline_functions(open_dimensions(original))))
     return drop_inferable_types(drop_unread(constants_as_initializers(drop_initializer_inputs(model))))
 
 
@@ -239,6 +244,23 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
         for op_type in _CHOOSING
         if any(node.op_type == op_type for node in model.graph.node)
     )
+
+
+def _varying_notes(
+    model: Model, feeds: Sequence[Feed], reference: Sequence[Sequence[npt.NDArray[np.generic]]]
+) -> Iterator[str]:
+    """Of outputs whose number of elements depends on the values of the inputs, where nothing was said of it yet."""
+    if any(node.op_type in _CHOOSING for node in model.graph.node):
+        return
+    given = [{name: array.shape for name, array in feed.items()} for feed in feeds]
+    alike = [outputs for shapes, outputs in zip(given, reference, strict=True) if shapes == given[0]]
+    for value, *arrays in zip(model.graph.output, *alike, strict=True):
+        if len({array.shape for array in arrays}) > 1:
+            yield (
+                f"the shape of output '{value.name}' depends on the values of the inputs: where a candidate's is"
+                " another one nothing can be compared, and its SNR is -inf dB; cut the model before what chooses, or"
+                " judge by a --metric of your own"
+            )
 
 
 def _fused(graph: Graph) -> list[str]:

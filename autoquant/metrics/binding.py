@@ -65,7 +65,8 @@ def bind(
     if isinstance(source, Cosine):
         chosen = [_output(where, source.output, names)] if source.output else floats
         if not chosen or not set(chosen) <= set(floats):
-            raise MetricError(f"{where}: a cosine needs a float output, take another metric or choose one of {floats}")
+            advice = f" or choose one of {floats}" if floats else ", as this model has none"
+            raise MetricError(f"{where}: a cosine needs a float output, take another metric{advice}")
         return BoundMetric(source=source, positions=tuple(names.index(name) for name in chosen))
     name = _output(where, source.output, names) if source.output else _only(where, floats or names)
     output = outputs[names.index(name)]

@@ -29,6 +29,7 @@ __all__ = [
     "infer_shapes",
     "inline_functions",
     "open_dimensions",
+    "spell_onesided",
     "with_constants",
     "with_outputs",
     "with_types",
@@ -222,6 +223,17 @@ def drop_unused_domains(model: Model) -> Model:
     copy = copy_of(model)
     del copy.opset_import[:]
     copy.opset_import.extend(imported for imported in model.opset_import if imported.domain in used)
+    return copy
+
+
+def spell_onesided(model: Model) -> Model:
+    """STFT with the attribute where it is left out: ONNX infers shapes as if the default were 0, and it is 1."""
+    if all(node.op_type != "STFT" for graph in graphs_of(model.graph) for node in graph.node):
+        return model
+    copy = copy_of(model)
+    for node in (node for graph in graphs_of(copy.graph) for node in graph.node):
+        if node.op_type == "STFT" and all(attribute.name != "onesided" for attribute in node.attribute):
+            node.attribute.append(helper.make_attribute("onesided", 1))
     return copy
 
 

@@ -56,3 +56,12 @@ def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, t
     model.ir_version = ir_version
     prepared = prepare(saved(model, tmp_path / "model.onnx"), [{"x": floats(4)}])
     assert prepared.notes == ("inputs that the model has values for are constants of delivered models: 'w'",) * n_notes
+
+
+@pytest.mark.parametrize(("last", "is_said"), [("Compress(x, f)", True), ("Where(f, x, c)", False)])
+def test_outputs_whose_shape_depends_on_values_are_told(path: Path, last: str, *, is_said: bool) -> None:
+    model = model_of("(float[8] x) => (float[K] y)", f"f = Greater(x, c) y = {last}", {"c": 0.0})
+    feeds = [{"x": floats(8, seed=seed)} for seed in range(3)]
+    assert len({int((feed["x"] > 0).sum()) for feed in feeds}) > 1
+    said = [note for note in prepare(saved(model, path), feeds).notes if "the shape of output 'y' depends on" in note]
+    assert bool(said) == is_said

@@ -20,6 +20,7 @@ from autoquant.model.rewrite import (
     infer_shapes,
     inline_functions,
     open_dimensions,
+    spell_onesided,
     with_constants,
     with_outputs,
     with_types,
@@ -292,3 +293,15 @@ def test_constants_are_replaced_and_added_and_read_elsewhere() -> None:
     np.testing.assert_array_equal(constants["b0"], floats(6))
     assert list(changed.graph.node[1].input) == ["h", "new"]
     assert np.isfinite(outputs_of(changed, {"x": floats(1, 2, 4)})[0]).all()
+
+
+@pytest.mark.parametrize(("given", "n_bins"), [("", 5), ("<onesided=1>", 5), ("<onesided=0>", 8)])
+def test_an_stft_without_onesided_has_the_bins_that_onnxruntime_computes(given: str, n_bins: int) -> None:
+    body = f"s = STFT{given}(x, step, window) y = Neg(s)"
+    constants = {"step": np.array(4), "window": np.ones(8, np.float32)}
+    model = model_of("(float[1,32,1] x) => (float[1,7,bins,2] y)", body, constants)
+    assert outputs_of(model, {"x": floats(1, 32, 1)})[0].shape == (1, 7, n_bins, 2)
+    spelled = spell_onesided(model)
+    assert [(a.name, a.i) for a in spelled.graph.node[0].attribute] == [("onesided", 0 if n_bins == 8 else 1)]
+    del spelled.graph.value_info[:]
+    assert Graph(infer_shapes(spelled)).shape(TensorName("s")) == (1, 7, n_bins, 2)

@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autoquant.api import steps
@@ -12,7 +13,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError, MetricError
 from autoquant.metrics.custom import OutputsByName
 from autoquant.metrics.grammar import parse_metrics
-from tests.models import floats, model_of, saved
+from tests.models import Array, floats, model_of, saved
 from tests.unit.api.evaluator.places import N_SAMPLES, Place
 
 HERE = "tests.unit.api.evaluator.test_evaluator_setup"
@@ -96,3 +97,15 @@ def test_an_output_that_is_zero_but_on_held_out_samples_is_judged_also_by_who_do
     assert facts.silent == ()
     assert replace(setup, signal=facts.signal)().facts().silent == ()
     assert replace(setup, held_out=held_out).pinned(1)().facts().silent == ()
+
+
+@pytest.mark.parametrize("output", ["z = Relu(d)", "m = Greater(d, c) f = Reshape(m, all) z = Compress(d, f)"])
+def test_a_model_whose_outputs_are_all_0_or_empty_is_refused(tmp_path: Path, output: str) -> None:
+    constants: dict[str, Array | float] = {"c": 50.0, "all": np.array([-1], np.int64)}
+    model = model_of("(float[1,3,8,8] x) => (float z)", f"d = Sub(x, c) {output}", constants)
+    path = saved(model, tmp_path / "model.onnx")
+    samples, held_out = (steps.read_data(path, {"x": scale * floats(2, 3, 8, 8)}) for scale in (1, 100))
+    setup = EvaluatorSetup(model=path, samples=samples, targets=(Target(),), seed=0)
+    with pytest.raises(DataError, match=r"model\.onnx: every output is 0 or empty on all evaluation samples, so that"):
+        setup()
+    assert replace(setup, held_out=held_out)().facts().silent == ()
