@@ -54,6 +54,8 @@ _EQUAL_LABELS_DB = 40.0
 N_CHECKED = 3
 _CHECKING_S = 1.0
 """For running the original on them; a slow model is checked on fewer."""
+_KEEPING_SHAPES = frozenset(f"ai.onnx.ml:{op_type}" for op_type in ("Binarizer", "Imputer", "Normalizer", "Scaler"))
+"""Operators whose outputs have the shapes of their inputs, which neither ONNX nor onnxruntime infers."""
 _CHOOSING = ("NonMaxSuppression", "TopK")
 """Operators that choose among results and put them in order."""
 
@@ -211,7 +213,12 @@ def _typed(model: Model) -> Model:
     session = open_session(to_bytes(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
     # of scalars and of unknown shapes it says the same
     floats = {output.name: output.shape or None for output in session.get_outputs() if output.type == "tensor(float)"}
-    return infer_shapes(with_types(model, {name: floats[name] for name in unknown if name in floats}))
+    shapes: dict[str, Sequence[int | str | None] | None] = {}
+    for node in graph.nodes:
+        for name in (name for name in node.outputs if name in unknown and name in floats):
+            source = node.inputs[0] if node.op_type in _KEEPING_SHAPES else name
+            shapes[name] = floats[name] or shapes.get(source) or graph.sizes(source)
+    return infer_shapes(with_types(model, shapes))
 
 
 def _default_notes(original: Model) -> Iterator[str]:

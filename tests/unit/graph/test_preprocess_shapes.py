@@ -85,6 +85,25 @@ def test_behind_an_operator_of_unknown_shape_weights_are_found(path: Path) -> No
     assert_equals_original(prepared, feeds)
 
 
+def test_scalers_keep_shapes_so_that_products_behind_them_are_lowered(path: Path) -> None:
+    model = model_of(
+        "(float[N,4] x) => (float[N,3] y)",
+        "n = Neg(x) s = Neg(n) p = MatMul(s, w) a = Add(p, b) y = Relu(a)",
+        {"w": floats(4, 3), "b": floats(3)},
+    )
+    for node, name in ((model.graph.node[0], "Normalizer"), (model.graph.node[1], "Scaler")):
+        attributes = {"offset": [0.5], "scale": [2.0]} if name == "Scaler" else {"norm": "MAX"}
+        scaler = helper.make_node(name, list(node.input), list(node.output), domain="ai.onnx.ml", **attributes)
+        node.CopyFrom(scaler)
+    del model.graph.value_info[:]
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    feeds = feeds_of(4, 4)
+    prepared = prepare(saved(model, path), feeds)
+    assert op_types(prepared.graph.model) == ["Normalizer", "Scaler", "Gemm", "Relu"]
+    assert prepared.graph.shape(TensorName("s")) == (4, 4)
+    assert_equals_original(prepared, feeds)
+
+
 def test_types_and_shapes_behind_operators_that_onnx_does_not_know_are_onnxruntimes(path: Path) -> None:
     body = "a = MatMul(x, w) g = com.microsoft.BiasGelu(a, b) m = MatMul(g, w) y = Relu(m)"
     model = model_of("(float[1,4] x) => (float[1,4] y)", body, {"w": floats(4, 4), "b": floats(4)})
