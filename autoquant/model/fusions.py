@@ -140,7 +140,7 @@ def _bias_add(graph: Graph, node: Node, n_outputs: int) -> Node | None:
     if add is None or add.op_type != "Add":
         return None
     constants = [name for name in add.inputs if graph.is_constant(name)]
-    return add if len(constants) == 1 and graph.shape(constants[0]) == (n_outputs,) else None
+    return add if len(constants) == 1 and graph.shape(constants[0]) in ((n_outputs,), (1, n_outputs)) else None
 
 
 def _match_hard_swish(graph: Graph, node: Node) -> tuple[TensorName, tuple[int, ...]] | None:
