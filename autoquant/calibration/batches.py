@@ -183,7 +183,7 @@ def _slice(part: Arrays, inputs: Sequence[InputSignature]) -> tuple[Sequence[Fee
         if n_first != n_other:
             raise DataError(
                 f"{part.where}: array '{first}' holds {n_first} samples, but '{other}' holds {n_other},"
-                " give every array the same number along axis 0"
+                " give every array the same number along axis 0; what is one sample as a whole wants an axis in front"
             )
     return LazyFeeds([_Row(columns, index) for index in range(n_samples)]), labels
 

@@ -60,12 +60,12 @@ def test_an_array_in_a_file_is_refused_in_the_same_words_wherever_it_is_held(tmp
         (
             {"image": images(3), "mask": np.zeros((2, 2), np.int64)},
             "calibration data <dict>: array 'image' holds 3 samples, but 'mask' holds 2,"
-            " give every array the same number along axis 0",
+            " give every array the same number along axis 0; what is one sample as a whole wants an axis in front",
         ),
         (
             {"image": images(2), "mask": np.zeros((2, 2), np.int64), "label": np.zeros(3)},
             "calibration data <dict>: array 'mask' holds 2 samples, but 'label' holds 3,"
-            " give every array the same number along axis 0",
+            " give every array the same number along axis 0; what is one sample as a whole wants an axis in front",
         ),
     ],
 )
