@@ -282,7 +282,7 @@ class JointMeasurement:
     def _affordable_rounds(self, spent_s: float) -> int:
         """In each process, so that there is time for the least number of them; the first one's took ``spent_s``.
 
-        Where there is time for fewer processes alone, fewer rounds are of no use beyond a share of the opening.
+        Where there is time for fewer processes alone, they run no more rounds than a share of the opening has room for.
         """
         left = self._time.seconds + spent_s
         if left == math.inf:
