@@ -32,7 +32,7 @@ from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged, Measured
-from autoquant.model.io import files_of, save_model, sha256_of, size_bytes_of
+from autoquant.model.io import save_model, sha256_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.source import SourceFiles
 from autoquant.report.tables import rounds_table
@@ -92,11 +92,11 @@ class Delivery:
         }
         if self.bounds.max_drops:
             _LOG.info("%d of %d measured files drop no more than is allowed", len(within), len(measured))
-        standings = dict(_standings(within, files))
+        standings = dict(_standings(within, finalists))
         kept = choose_members(
             standings,
             lambda name, other: other in within[name].faster_than,
-            float_bytes=size_bytes_of(self.prepared.source),
+            float_bytes=self.source.size_bytes,
             objectives=self.objectives,
             bounds=self.bounds,
         )
@@ -115,14 +115,13 @@ class Delivery:
         )
 
     def _write_finalists(self, evaluations: Sequence[Evaluation], end: float) -> dict[str, Finalist]:
-        float_bytes = size_bytes_of(self.prepared.source)
         outcomes = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
         complete = [outcome for outcome in outcomes if isinstance(outcome, Measurement) and outcome.is_complete]
         errors_db = [outcome.quality.error_db for outcome in complete]
         chosen = choose_finalists(
             self._candidates(evaluations),
             most_finalists(errors_db, is_refined=self.finalists.refine is not None),
-            float_bytes=float_bytes,
+            float_bytes=self.source.size_bytes,
             objectives=self.objectives,
             bounds=self.bounds,
             believed=self.believed,
@@ -171,7 +170,7 @@ class Delivery:
                 found.append(name)
                 continue
             refined, plain = (
-                (self._keeps(finalists[n].path, judged[n]), _held_out_db(judged[n])) for n in (name, finalist.plain)
+                (self._keeps(finalists[n], judged[n]), _held_out_db(judged[n])) for n in (name, finalist.plain)
             )
             found.append(finalist.plain if refined > plain else name)
             gains.append(0.0 if refined[1] == plain[1] else refined[1] - plain[1])
@@ -204,12 +203,12 @@ class Delivery:
                 target: each.moved_to(statistics.mean([each.ratio, *known.get(target, ())]))
                 for target, each in believed.items()
             }
-            found = _standing(judged[name], latency, finalist.path) if name in judged else None
+            found = _standing(judged[name], latency, finalist) if name in judged else None
             expected |= {} if found is None else {name: found}
         return spares(expected, self.objectives, self.bounds)
 
-    def _keeps(self, path: Path, judged: Judged) -> bool:
-        standing = _standing(judged, {}, path)
+    def _keeps(self, finalist: Finalist, judged: Judged) -> bool:
+        standing = _standing(judged, {}, finalist)
         return (
             standing is not None and self.bounds.keeps(standing) and keeps_drops(judged.metrics, self.bounds.max_drops)
         )
@@ -250,7 +249,7 @@ class Delivery:
         self.source.refuse_changed()
         target = self.folder.models / f"{FLOAT_ID}.onnx"
         first = self.prepared.source
-        for file in files_of(first):
+        for file in self.source.digests:
             with writing(self.folder.models):
                 place = target if file == first else self.folder.models / file.relative_to(first.parent)
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +275,7 @@ class Delivery:
             id=name,
             path=self._place(path),
             sha256=finalist.sha256,
-            size_bytes=size_bytes_of(path),
+            size_bytes=finalist.size_bytes,
             quality=measured.judged.quality,
             latency=measured.latency,
             footprint=measured.footprint,
@@ -293,7 +292,7 @@ class Delivery:
             id=FLOAT_ID,
             path=self._place(path),
             sha256=sha256_of(path),
-            size_bytes=size_bytes_of(path),
+            size_bytes=self.source.size_bytes,
             quality=None,
             latency=measured.latency,
             footprint=measured.footprint,
@@ -303,9 +302,9 @@ class Delivery:
         )
 
 
-def _standings(measured: Mapping[str, Measured], files: Mapping[str, Path]) -> Iterator[tuple[str, Standing]]:
+def _standings(measured: Mapping[str, Measured], finalists: Mapping[str, Finalist]) -> Iterator[tuple[str, Standing]]:
     for name, found in measured.items():
-        standing = _standing(found.judged, found.latency, files[name])
+        standing = _standing(found.judged, found.latency, finalists[name])
         if standing is not None:
             yield name, standing
 
@@ -324,12 +323,12 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_l
         )
 
 
-def _standing(judged: Judged, latency: Mapping[str, Latency], path: Path) -> Standing | None:
+def _standing(judged: Judged, latency: Mapping[str, Latency], finalist: Finalist) -> Standing | None:
     """None for a file whose outputs were not compared."""
     if judged.quality is None:
         return None
     drops = {metric: value.drop.all.value for metric, value in judged.metrics.items()}
-    return Standing(quality=judged.quality, latency=latency, size_bytes=size_bytes_of(path), drops=drops)
+    return Standing(quality=judged.quality, latency=latency, size_bytes=finalist.size_bytes, drops=drops)
 
 
 def _held_out_db(judged: Judged) -> float:

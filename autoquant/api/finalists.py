@@ -78,6 +78,7 @@ class Finalist:
         evaluation: Of the search.
         path: Of the file.
         sha256: Digest of it.
+        size_bytes: Of it; it has no external data.
         algorithms: For accuracy.
         plain: Id of the finalist that this one is a refinement of; None for those that are none.
     """
@@ -85,6 +86,7 @@ class Finalist:
     evaluation: Evaluation
     path: Path
     sha256: str
+    size_bytes: int
     algorithms: tuple[str, ...]
     plain: str | None = None
 
@@ -194,7 +196,14 @@ class Finalists:
         scales = stored_scales(candidate.variants, Graph(model), self.ingredients.prepared.graph)
         overrides = {**tensor_quant_overrides(plan, self.builder.planner), **scales}
         self.folder.write_text(f"models/{name}.overrides.json", _one_a_line(overrides))
-        return Finalist(evaluation=evaluation, path=path, sha256=sha256_of(path), algorithms=algorithms, plain=plain)
+        return Finalist(
+            evaluation=evaluation,
+            path=path,
+            sha256=sha256_of(path),
+            size_bytes=path.stat().st_size,
+            algorithms=algorithms,
+            plain=plain,
+        )
 
     def _lists(self, plan: Plan) -> Mapping[str, str]:
         """Lists for onnxruntime's own tools, to make the file again."""

@@ -25,7 +25,6 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
-from autoquant.model.io import size_bytes_of
 from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
 from autoquant.space.resolve import resolve
@@ -195,7 +194,7 @@ class Run:
             on_progress=on_progress,
             finish=Finish(
                 n_samples=len(self.checked.data.division(opened.facts.n_samples)),
-                size_bytes=size_bytes_of(self.configuration.model),
+                size_bytes=self.checked.source.size_bytes,
                 is_refined=ingredients.definition.accuracy is Accuracy.FULL and ingredients.definition.has_static,
             ),
             is_structured=is_structured(self.configuration.sampler),

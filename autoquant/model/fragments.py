@@ -125,6 +125,8 @@ def inline_external(
     model = onnx.load_from_string(skeleton)
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = numpy_helper.tobytes_little_endian(arrays[tensor.name])
     helper.set_model_props(model, {**{entry.key: entry.value for entry in model.metadata_props}, **metadata})
     return model

@@ -17,14 +17,17 @@ class SourceFiles:
 
     Attributes:
         digests: By file, the model's own first.
+        size_bytes: Of all files.
     """
 
     digests: Mapping[Path, str]
+    size_bytes: int
 
     @classmethod
     def read(cls, path: Path) -> "SourceFiles":
         """As they are now; of a model that was loaded."""
-        return cls({file: sha256_of(file) for file in files_of(path)})
+        files = list(files_of(path))
+        return cls({file: sha256_of(file) for file in files}, sum(file.stat().st_size for file in files))
 
     def refuse_changed(self) -> None:
         """Whether they are what they were.

@@ -15,6 +15,7 @@ from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Ob
 from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.measured import Judged
 from autoquant.metrics.grammar import parse_metrics
+from autoquant.model.source import SourceFiles
 from autoquant.space.schema import read_space
 from tests.records import a_latency, a_measured, a_metric
 
@@ -68,7 +69,9 @@ def test_a_refined_version_stays_where_held_out_samples_and_demands_say_so(
     for name, path in paths.items():
         path.write_bytes(b"")
         plain_id = "t1" if name == "t1-refined" else None
-        finalists[name] = Finalist(evaluation=a_measured(), path=path, sha256="", algorithms=(), plain=plain_id)
+        finalists[name] = Finalist(
+            evaluation=a_measured(), path=path, sha256="", size_bytes=0, algorithms=(), plain=plain_id
+        )
     bounds = Bounds(max_drops={"top1": 0.1})
     delivery = a_delivery(division=Division(n_search=2, n_held_out=n_held_out), bounds=bounds, notes=[])
     said: list[str] = []
@@ -83,7 +86,7 @@ def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_
         path = tmp_path / f"t{number}.onnx"
         path.write_bytes(b"")
         evaluation = a_measured(number, snr_db=70.0 - number, ratio=measured)
-        finalists[path.stem] = Finalist(evaluation=evaluation, path=path, sha256="", algorithms=())
+        finalists[path.stem] = Finalist(evaluation=evaluation, path=path, sha256="", size_bytes=0, algorithms=())
         believed[number] = Believed(snr_db=40.0, ratios=(ratio,))
     delivery = a_delivery(objectives=DEFAULT_OBJECTIVES, bounds=NO_BOUNDS, believed=believed)
     found = {"t0": judged(30, None), "t1": judged(31, None), "t2": judged(32, None)}
@@ -96,7 +99,9 @@ def test_spares_go_by_outputs_of_files_and_by_what_is_believed_of_latencies(tmp_
 
 @pytest.mark.parametrize(("has_refiner", "why"), [(False, "all ranges are dynamic"), (True, "there was no time, or")])
 def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, has_refiner: bool, why: str) -> None:
-    written = {"t1": Finalist(evaluation=a_measured(), path=tmp_path / "t1.onnx", sha256="", algorithms=())}
+    written = {
+        "t1": Finalist(evaluation=a_measured(), path=tmp_path / "t1.onnx", sha256="", size_bytes=0, algorithms=())
+    }
     finalists = SimpleNamespace(
         ingredients=SimpleNamespace(definition=SimpleNamespace(accuracy=Accuracy.FULL, schemes=())),
         refine=(lambda _: None) if has_refiner else None,
@@ -105,6 +110,7 @@ def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, ha
     source = tmp_path / "model.onnx"
     source.write_bytes(b"")
     delivery = a_delivery(
+        source=SourceFiles({}, 0),
         prepared=SimpleNamespace(source=source),
         facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
         finalists=finalists,
@@ -144,6 +150,7 @@ def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist_unless_dro
         return {}
 
     delivery = a_delivery(
+        source=SourceFiles({}, 0),
         prepared=SimpleNamespace(source=source),
         facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
         finalists=SimpleNamespace(

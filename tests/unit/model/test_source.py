@@ -16,9 +16,10 @@ def external(tmp_path: Path) -> Path:
     return path
 
 
-def test_digests_are_of_the_model_first_then_of_its_external_data(external: Path) -> None:
+def test_digests_and_bytes_are_of_the_model_first_then_of_its_external_data(external: Path) -> None:
     weights = external.with_name("weights.bin")
     found = SourceFiles.read(external)
+    assert found.size_bytes == external.stat().st_size + weights.stat().st_size
     assert list(found.digests.items()) == [(external, sha256_of(external)), (weights, sha256_of(weights))]
 
 
