@@ -129,7 +129,7 @@ class _Resolution:
 
     def measure(self, folder: RunFolder) -> SearchResult:
         """Solve, build, measure, deliver."""
-        with self.run.opened(folder) as opened:
+        with self.run.opened(folder, is_profiled=False) as opened:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
                 trials.finish = replace(trials.finish, n_finalists=1)

@@ -95,14 +95,25 @@ class Run:
         return found
 
     @contextmanager
-    def opened(self, folder: RunFolder) -> Iterator[Opened]:
-        """Open the float model in a process of its own, which ends with the context, and prepare candidates."""
+    def opened(self, folder: RunFolder, *, is_profiled: bool) -> Iterator[Opened]:
+        """Open the float model in a process of its own, which ends with the context, and prepare candidates.
+
+        Profiles are worth more to a search than the choice among forms and errors of regions, so that they come first:
+        where time is short these are what there is none for.
+
+        Args:
+            folder: Of the run.
+            is_profiled: Whether profiles are taken, which a run that only resolves has from the earlier one.
+        """
         with closing(self._evaluator()) as evaluator:
             evaluator.start()
             preparing = self._preparing()
             plain = preparing.ingredients()
             with self.deadline.phase("open"):
                 facts = self._load(evaluator, plain)
+            if is_profiled:
+                with self.deadline.phase("profile"):
+                    self.profile(evaluator, plain)
             ingredients = self.expect_noise(preparing, preparing.in_best_form(plain, evaluator, facts), evaluator)
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self.document(ingredients, facts, None))
@@ -163,6 +174,7 @@ class Run:
         except (ModelError, ProfileError) as error:
             if self.prior is None:
                 self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
+            evaluator.load(ingredients, has_plain_sums=self.has_plain_sums)  # another process has nothing
 
     def _profiled(self, evaluator: IsolatedEvaluator) -> LatencyPrior:
         if self.deadline.hurry:

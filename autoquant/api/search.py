@@ -152,9 +152,7 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
         before, now = run.learn_of(folder.path).sampler, run.configuration_document["sampler"]
         if before != now:
             run.notes.append(f"the run began with the sampler {before} and went on with {now}")
-    with run.opened(folder) as opened:
-        with run.deadline.phase("profile"):
-            run.profile(opened.evaluator, opened.ingredients)
+    with run.opened(folder, is_profiled=True) as opened:
         with run.deadline.phase("search"):
             trials = run.open_trials(folder, opened)
             known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]

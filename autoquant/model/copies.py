@@ -1,5 +1,6 @@
 """Whole models as bytes and as copies."""
 
+import math
 from collections.abc import Callable
 
 import onnx
@@ -10,7 +11,7 @@ from autoquant.errors import ModelError
 __all__ = ["Model", "copy_of", "from_bytes", "opset_of", "to_bytes", "without_weights"]
 
 Model = onnx.ModelProto
-_LARGE_BYTES = 4096
+_MANY_ELEMENTS = 1024
 
 
 def copy_of(model: Model) -> Model:
@@ -55,10 +56,11 @@ def without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
     _copy_fields(model, skeleton, "graph")
     _copy_fields(model.graph, skeleton.graph, "initializer")
     for tensor in model.graph.initializer:
-        data = tensor.raw_data
-        if len(data) > _LARGE_BYTES:
-            weights[tensor.name] = data
-        _copy_fields(tensor, skeleton.graph.initializer.add(), *(["raw_data"] if len(data) > _LARGE_BYTES else []))
+        if tensor.HasField("raw_data") and math.prod(tensor.dims) > _MANY_ELEMENTS:
+            weights[tensor.name] = tensor.raw_data
+            skeleton.graph.initializer.append(_without_data(tensor))
+        else:
+            skeleton.graph.initializer.append(tensor)
     rewritten = rewrite(skeleton)
     for tensor in rewritten.graph.initializer:
         if tensor.name in weights:
@@ -66,10 +68,20 @@ def without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
     return rewritten
 
 
-def _copy_fields(source: Message, target: Message, *without: str) -> None:
-    """Copy all fields of a message but some."""
+def _without_data(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """Of a tensor with ``raw_data`` all other fields; not by ``ListFields``, which would copy the data."""
+    found = onnx.TensorProto(
+        name=tensor.name, dims=tensor.dims, data_type=tensor.data_type, metadata_props=tensor.metadata_props
+    )
+    if tensor.HasField("doc_string"):
+        found.doc_string = tensor.doc_string
+    return found
+
+
+def _copy_fields(source: Message, target: Message, without: str) -> None:
+    """Copy all fields of a message but one."""
     for field, value in source.ListFields():
-        if field.name in without:
+        if field.name == without:
             continue
         if hasattr(value, "MergeFrom"):  # a message, or many values
             getattr(target, field.name).MergeFrom(value)

@@ -24,6 +24,8 @@ Initializers = Mapping[str, "ort.OrtValue"]
 
 
 _NO_IDLE_SPINNING = "session.force_spinning_stop"
+_NO_PREPACKING = "session.disable_prepacking"
+"""Weights are not laid out for kernels: for a session that runs nothing."""
 _EXTERNAL = "session.optimized_model_external_initializers_"
 _COMPILED = "it contains compiled nodes"
 
@@ -132,6 +134,7 @@ def optimize_basic(model: bytes) -> bytes:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.log_severity_level = 4
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        options.add_session_config_entry(_NO_PREPACKING, "1")
         try:
             ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:

@@ -26,7 +26,7 @@ def test_time_is_limited_where_nothing_else_ends_the_search(
     asked: list[Budget] = []
 
     def end(progress: SearchProgress) -> None:
-        if progress.phase == "profile":
+        if progress.phase == "search":
             found = json.loads((tmp_path / "run" / "run.json").read_text())["configuration"]
             asked.append(Budget(*(found[key] for key in ("seconds", "trials", "trial_seconds", "trial_memory_mb"))))
             raise EndedError

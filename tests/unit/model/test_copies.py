@@ -1,7 +1,6 @@
 import onnx
 import pytest
 from google.protobuf.message import EncodeError
-from onnx import numpy_helper
 
 from autoquant.errors import ModelError
 from autoquant.model.copies import copy_of, from_bytes, opset_of, to_bytes, without_weights
@@ -46,6 +45,8 @@ def test_the_opset_is_that_of_onnx_itself() -> None:
 def test_large_weights_are_left_out_of_a_rewrite_and_put_back_behind_it() -> None:
     weights = {"w": floats(64, 64), "b": floats(64)}
     model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Add(h, b)", weights)
+    model.graph.initializer[0].doc_string = "trained"
+    model.graph.initializer[0].metadata_props.add(key="by", value="us")
     before, seen = copy_of(model), []
 
     def renamed(skeleton: onnx.ModelProto) -> onnx.ModelProto:
@@ -56,5 +57,4 @@ def test_large_weights_are_left_out_of_a_rewrite_and_put_back_behind_it() -> Non
     found = without_weights(model, renamed)
     assert seen == [{"w": 0, "b": 256}]
     assert (found.graph.name, model) == ("other", before)
-    for tensor in found.graph.initializer:
-        assert numpy_helper.to_array(tensor).tolist() == weights[tensor.name].tolist()
+    assert list(found.graph.initializer) == list(before.graph.initializer)
