@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CHUNK_S",
+    "FEWEST_ROUNDS",
     "LEAST_ROUNDS",
     "LEAST_SESSIONS",
     "STARTING_S",
@@ -14,8 +15,9 @@ __all__ = [
     "n_timed",
 ]
 
-LEAST_ROUNDS = 5
-"""In one process."""
+LEAST_ROUNDS, FEWEST_ROUNDS = 5, 3
+"""In one process; the second where there is no time for the least number of processes with more: two of them know so
+little of how processes differ that the interval of a single file says nothing."""
 LEAST_SESSIONS, WANTED_SESSIONS = 3, 5
 """Fresh processes, where there is time; the second where it costs nothing but files that others should beat."""
 STARTING_S = 0.5

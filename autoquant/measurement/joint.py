@@ -16,7 +16,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
+from autoquant.measurement.costs import CHUNK_S, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.judging import Judging, Wishes
@@ -185,7 +185,7 @@ class JointMeasurement:
             return False
         self._leave_out_beaten(n_done)
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s
-        self.is_late = n_affordable < LEAST_ROUNDS
+        self.is_late = n_affordable < (FEWEST_ROUNDS if n_done < self.least_sessions else LEAST_ROUNDS)
         if not self.is_late:
             self._n_rounds = int(min(self._n_rounds, n_affordable))
         return not self.is_late
@@ -227,7 +227,7 @@ class JointMeasurement:
         finally:
             worker.close()
         counted = [name for name, each in found if not each.is_repeated]
-        if number and min(counted.count(target) for target in self._targets) < LEAST_ROUNDS:
+        if number and min(counted.count(target) for target in self._targets) < FEWEST_ROUNDS:
             return  # the time was over: a few rounds must not count like a whole session
         self._collected.open(footprints)
         for target, part in found:
@@ -266,10 +266,10 @@ class JointMeasurement:
         found: list[Round] = []
         n_done = 0
         while n_done < len(samples):
-            if n_done >= LEAST_ROUNDS and (self._time.seconds < 0 or n_done >= self._n_rounds):
+            if n_done >= self._n_rounds or (n_done >= LEAST_ROUNDS and self._time.seconds < 0):
                 break
             start, round_s = time.perf_counter(), self._round_s.get(target, math.inf)
-            part = samples[n_done : min(n_done + max(1, int(CHUNK_S / round_s)), max(LEAST_ROUNDS, self._n_rounds))]
+            part = samples[n_done : min(n_done + max(1, int(CHUNK_S / round_s)), self._n_rounds)]
             found.extend(worker.call("time", target, part, seconds=self._session_limit_s))
             n_done += len(part)
             self._round_s[target] = max(1e-6, time.perf_counter() - start) / len(part)
@@ -282,7 +282,8 @@ class JointMeasurement:
     def _affordable_rounds(self, spent_s: float) -> int:
         """In each process, so that there is time for the least number of them; the first one's took ``spent_s``.
 
-        Where there is time for fewer processes alone, they run no more rounds than a share of the opening has room for.
+        Where there is time for fewer processes alone, they run few rounds, or as many as a share of the opening has room
+        for.
         """
         left = self._time.seconds + spent_s
         if left == math.inf:
@@ -290,10 +291,10 @@ class JointMeasurement:
         most: float = _MOST_ROUNDS
         for n_sessions in range(self.least_sessions, 0, -1):
             n = (left - (n_sessions - 1) * self._opening_s) / (n_sessions * self._rounds_s)
-            if n >= LEAST_ROUNDS:
+            if n >= FEWEST_ROUNDS:
                 break
-            most = min(_MOST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s)
-        return int(max(LEAST_ROUNDS, min(n, most)))
+            most = min(_MOST_ROUNDS, max(LEAST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s))
+        return int(max(FEWEST_ROUNDS if n_sessions > 1 else LEAST_ROUNDS, min(n, most)))
 
     def _blame(self, number: int) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""

@@ -16,7 +16,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import TargetError
 from autoquant.measurement import joint
 from autoquant.measurement.conditions import Watch
-from autoquant.measurement.costs import LEAST_ROUNDS, FileCosts
+from autoquant.measurement.costs import FEWEST_ROUNDS, FileCosts
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.judging import Wishes
@@ -155,7 +155,7 @@ def test_rounds_are_planned_by_what_they_take_on_each_target(
     for target in process.file_s:
         found = rounds_of(final, target)
         assert len(found) == 3
-        assert min(found) >= LEAST_ROUNDS
+        assert min(found) >= FEWEST_ROUNDS
         assert next(n for name, n in process.asked if name == target) == 1
     assert process.clock.now <= 1.05 * final.deadline
 
@@ -217,7 +217,7 @@ def test_files_that_others_beat_are_left_out_for_the_sake_of_further_processes(
         return [key for key in judged if key in beaten] if ratios else []
 
     final = measured(monkeypatch, process, 0.9 * planned(process, 0.02), wishes=Wishes(spares=spares))
-    assert len(rounds_of(final, "cpu-1t")) == (5 if n_beaten else 2)
+    assert len(rounds_of(final, "cpu-1t")) == (5 if n_beaten else 3)
     assert process.clock.now <= 1.05 * final.deadline
     kept = [key for key in final.rounds[-1][2].seconds if key != REFERENCE]
     order = [key for key in FILES if key not in beaten] + beaten
@@ -229,6 +229,16 @@ def test_files_that_others_beat_are_left_out_for_the_sake_of_further_processes(
     assert final.notes == ([f"{said}: {n_left} of 20 files"] if n_beaten else [])
     assert told[0] == {}
     assert told[1] == {key: {"cpu-1t": [1.0]} for key in FILES}
+
+
+@pytest.mark.parametrize(("n_processes", "n_rounds"), [(1, 5), (2, 3), (2, 4), (3, 3), (3, 5)])
+def test_processes_are_worth_more_than_rounds_beyond_a_few(
+    monkeypatch: pytest.MonkeyPatch, n_processes: int, n_rounds: int
+) -> None:
+    process, round_s = Process(FakeClock(), {"cpu-1t": 0.5}), (1 + len(FILES)) * 0.5
+    process_s = (1 + len(FILES)) * OPENING_S + (1 + N_WARMUPS + n_rounds) * round_s
+    final = measured(monkeypatch, process, n_processes * (0.5 + process_s), has_quality=False)
+    assert rounds_of(final, "cpu-1t") == [n_rounds] * n_processes
 
 
 def test_rounds_that_are_short_beside_opening_the_files_are_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
