@@ -18,9 +18,8 @@ from autoquant.domain.objective import clamped_db
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.measurement.costs import FileCosts
-from autoquant.model.fragments import inline_external
-from autoquant.model.graph import Graph
-from autoquant.model.io import save_model, sha256_of
+from autoquant.model.fragments import whole
+from autoquant.model.io import save_pieces, sha256_of
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.overrides import op_types_with_float_outputs, stored_scales, tensor_quant_overrides
@@ -191,9 +190,8 @@ class Finalists:
             "autoquant.accuracy": json.dumps(list(algorithms)),
             **self._lists(plan),
         }
-        model = inline_external(candidate.skeleton, candidate.constants, provenance)
-        save_model(model, path)
-        scales = stored_scales(candidate.variants, Graph(model), self.ingredients.prepared.graph)
+        save_pieces(whole(candidate.skeleton, candidate.constants, provenance), path)
+        scales = stored_scales(candidate, self.ingredients.prepared.graph)
         overrides = {**tensor_quant_overrides(plan, self.builder.planner), **scales}
         self.folder.write_text(f"models/{name}.overrides.json", _one_a_line(overrides))
         return Finalist(

@@ -282,8 +282,7 @@ class JointMeasurement:
     def _affordable_rounds(self, spent_s: float) -> int:
         """In each process, so that there is time for the least number of them; the first one's took ``spent_s``.
 
-        Where there is time for fewer processes alone, they run few rounds, or as many as a share of the opening has room
-        for.
+        Where there is time for fewer processes alone, they run few rounds, or as many as take a share of the opening.
         """
         left = self._time.seconds + spent_s
         if left == math.inf:

@@ -4,7 +4,7 @@ Protobuf merges concatenated messages: a model is the concatenation of its fragm
 Source: https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ __all__ = [
     "node",
     "opset_import",
     "rewired",
+    "whole",
 ]
 
 FLOAT32 = int(onnx.TensorProto.FLOAT)
@@ -122,11 +123,48 @@ def inline_external(
     skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], metadata: Mapping[str, str]
 ) -> onnx.ModelProto:
     """The model that a skeleton and its external constants stand for, with metadata beside those that it has."""
+    return onnx.load_from_string(b"".join(whole(skeleton, arrays, metadata)))
+
+
+def whole(
+    skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], metadata: Mapping[str, str]
+) -> Iterator[bytes | memoryview]:
+    """The same model, serialized, in pieces: the constants are neither copied nor all in memory once more."""
     model = onnx.load_from_string(skeleton)
+    helper.set_model_props(model, {**{entry.key: entry.value for entry in model.metadata_props}, **metadata})
+    graph, initializers = onnx.GraphProto(), list[tuple[bytes, npt.NDArray[np.generic]]]()
+    graph.CopyFrom(model.graph)
+    graph.ClearField("initializer")
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
-            tensor.raw_data = numpy_helper.tobytes_little_endian(arrays[tensor.name])
-    helper.set_model_props(model, {**{entry.key: entry.value for entry in model.metadata_props}, **metadata})
-    return model
+            initializers.append(_initializer_of(tensor, arrays[tensor.name]))
+        else:
+            graph.initializer.append(tensor)
+    model.ClearField("graph")
+    yield model.SerializeToString(deterministic=True)
+    start = graph.SerializeToString(deterministic=True)
+    n_bytes = len(start) + sum(len(header) + array.nbytes for header, array in initializers)
+    yield _prefix(onnx.ModelProto.GRAPH_FIELD_NUMBER, n_bytes) + start
+    for header, array in initializers:
+        yield header
+        yield array.data
+
+
+def _initializer_of(tensor: onnx.TensorProto, array: npt.NDArray[np.generic]) -> tuple[bytes, npt.NDArray[np.generic]]:
+    """What comes before the data in a graph, and the data as bytes."""
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+    start = onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+    fields = start.SerializeToString(deterministic=True) + _prefix(onnx.TensorProto.RAW_DATA_FIELD_NUMBER, data.nbytes)
+    return _prefix(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, len(fields) + data.nbytes) + fields, data
+
+
+def _prefix(field: int, n_bytes: int) -> bytes:
+    """Of a field of so many bytes; both numbers are varints, seven bits a byte, the lowest first."""
+    found = bytearray()
+    for number in (field << 3 | 2, n_bytes):
+        left = number
+        while left > 0x7F:
+            found.append(left & 0x7F | 0x80)
+            left >>= 7
+        found.append(left)
+    return bytes(found)

@@ -30,6 +30,7 @@ __all__ = [
     "non_tensors",
     "output_dtypes",
     "save_model",
+    "save_pieces",
     "sha256_of",
     "size_bytes_of",
 ]
@@ -205,9 +206,20 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         DiskFullError: There is no room.
         OutputError: The folder cannot be written.
     """
+    save_pieces([model.SerializeToString(deterministic=True)], path)
+
+
+def save_pieces(pieces: Iterable[bytes | memoryview], path: Path) -> None:
+    """The same of a model that is serialized already.
+
+    Raises:
+        DiskFullError: There is no room.
+        OutputError: The folder cannot be written.
+    """
     part = path.with_name(path.name + ".part")
     try:
-        part.write_bytes(model.SerializeToString(deterministic=True))
+        with part.open("wb") as file:
+            file.writelines(pieces)
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from autoquant.domain.region import NodeName
 from autoquant.domain.scheme import Rounding
-from autoquant.model.fragments import inline_external
-from autoquant.model.io import save_model
+from autoquant.model.fragments import whole
+from autoquant.model.io import save_pieces
 
 __all__ = ["Candidate"]
 
@@ -62,4 +62,4 @@ class Candidate:
         Raises:
             OutputError: There is no room, or the folder cannot be written.
         """
-        save_model(inline_external(self.skeleton, self.constants, {}), Path(path))
+        save_pieces(whole(self.skeleton, self.constants, {}), Path(path))

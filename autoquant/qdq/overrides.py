@@ -2,11 +2,17 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Granularity, Rounding, TensorFormat
+from autoquant.model.copies import from_bytes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import activations, channel_axis, weight_of
+from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.constants import constant_params
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.plan import Plan, Planner, QuantKey
@@ -49,28 +55,34 @@ def op_types_with_float_outputs(plan: Plan, graph: Graph) -> frozenset[str] | No
     return None if integers & floats else floats
 
 
-def stored_scales(variants: Mapping[str, str], member: Graph, graph: Graph) -> Mapping[str, list[Override]]:
+def stored_scales(candidate: Candidate, graph: Graph) -> Mapping[str, list[Override]]:
     """Overrides with the scales of weights that the values of the float model alone do not give.
 
     Those are widened for a bias, learned, or of integers that were not rounded to the nearest ones, so that what they
     stand for has other extremes.
 
     Args:
-        variants: Labels of constants by name, those of a candidate.
-        member: The candidate.
+        candidate: A model of quantized constants.
         graph: The float model.
     """
     own, found = {node.name: node for node in graph.nodes}, dict[str, list[Override]]()
+    member = Graph(from_bytes(candidate.skeleton))
     for dq in member.nodes:
-        label = variants.get(dq.inputs[0], "") if dq.op_type == "DequantizeLinear" else ""
+        label = candidate.variants.get(dq.inputs[0], "") if dq.op_type == "DequantizeLinear" else ""
         if not _SCALED.search(label):
             continue
-        scale, zero_point = member.constant(dq.inputs[1]), member.constant(dq.inputs[2])
+        scale, zero_point = (_value(name, candidate.constants, member) for name in dq.inputs[1:3])
         dtype = next(dtype for dtype in DType if dtype.numpy == zero_point.dtype)
         numbers = _numbers(QuantParams(scale, zero_point, dtype), dq.attributes["axis"] if scale.ndim else None)
         for reader in member.consumers[dq.outputs[0]]:
             weight = own[reader.name].inputs[reader.inputs.index(dq.outputs[0])]
             found.setdefault(weight, numbers)
+    return found
+
+
+def _value(name: TensorName, constants: Mapping[str, npt.NDArray[np.generic]], skeleton: Graph) -> npt.NDArray[Any]:
+    """Of a constant that the skeleton holds or leaves out."""
+    found: npt.NDArray[Any] = constants[name] if name in constants else skeleton.constant(name)
     return found
 
 

@@ -115,7 +115,7 @@ def test_the_changed_float_model_and_the_overrides_make_the_member_again(
     onnx.save(changed, tmp_path / "changed.onnx")
     overrides = {
         **tensor_quant_overrides(plan, builder.planner),
-        **stored_scales(candidate.variants, Graph(ours), graph),
+        **stored_scales(candidate, graph),
     }
     (tmp_path / "overrides.json").write_text(json.dumps(overrides))
     quantize_static(

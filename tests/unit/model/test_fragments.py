@@ -1,4 +1,5 @@
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from onnx import helper
@@ -68,6 +69,32 @@ def test_external_constants_are_put_back_inline_with_metadata() -> None:
     assert {p.key: p.value for p in inlined.metadata_props} == {"who": "autoquant"}
     for name, array in constants_of(inlined).items():
         np.testing.assert_array_equal(array, arrays[name])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        floats(300, 200),
+        np.float32(2.0),
+        np.zeros((0, 4)),
+        floats(8, 9).T,
+        np.ones(9, bool),
+    ],
+    ids=["large", "scalar", "empty", "not contiguous", "bool"],
+)
+def test_a_whole_model_is_one_message_with_the_values_of_its_constants(array: npt.NDArray[np.generic]) -> None:
+    model = a_convnet()
+    inner = fragments.initializer("inner", floats(2))
+    skeleton = fragments.head(model) + fragments.external("w", np.asarray(array)) + inner
+    pieces = list(fragments.whole(skeleton, {"w": np.asarray(array)}, {}))
+    found = onnx.load_from_string(b"".join(pieces))
+    assert {name: value.tolist() for name, value in constants_of(found).items()} == {
+        "inner": floats(2).tolist(),
+        "w": array.tolist(),
+    }
+    before_graph = onnx.load_from_string(bytes(pieces[0]))
+    assert not before_graph.HasField("graph"), "some readers take the last graph alone"
+    assert len(b"".join(pieces[1:])) == onnx.ModelProto(graph=found.graph).ByteSize()
 
 
 def test_an_external_constant_that_is_not_given_is_a_key_error() -> None:
