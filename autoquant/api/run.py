@@ -156,10 +156,20 @@ class Run:
             self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
         self.notes.extend(data.divided(facts.n_samples))
         self.notes.extend(sentences.silent_sentences(facts.silent))
-        note = evaluator.load(ingredients, has_plain_sums=None if self.earlier is None else self.earlier.has_plain_sums)
+        note = evaluator.load(ingredients, has_plain_sums=self._known_plain_sums(ingredients))
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
         return facts
+
+    def _known_plain_sums(self, ingredients: Ingredients) -> bool | None:
+        """How float sums are written; None where that is to be probed."""
+        if self.earlier is not None:
+            return self.earlier.has_plain_sums
+        if self.deadline.hurry is None:
+            return None
+        if ingredients.builder().has_residual_norms:
+            self.notes.append(f"Add before LayerNormalization is not tried as Sum: {self.deadline.hurry}")
+        return False
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """With what the sampler expects noise from."""
