@@ -319,7 +319,8 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_l
         advice = "give more --time, or search again where" if is_late else "search again where"
         yield (
             f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of"
-            f" it, but none beyond its interval ({low} to {high} there): {advice} nothing else runs"
+            f" it, but none is shown to be faster (a further process lies between {low} and {high} there): {advice}"
+            " nothing else runs"
         )
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Believed, Evaluation, Measurement, State
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing, standing_of
@@ -187,15 +188,15 @@ def choose_members(
 ) -> list[str]:
     """Ids that belong on the front: better than float, not beaten in the objectives, and within the demands.
 
-    Better than float is what is faster beyond its interval on a target or, where the size is an objective, smaller;
-    more hits than float in a metric are no reason to be slower. A member is beaten by another one that is as good or
+    Better than float is what is shown to be faster on a target or, where the size is an objective, smaller; more hits
+    than float in a metric are no reason to be slower. A member is beaten by another one that is as good or
     better in everything else, unless it is shown to be the faster of the two: of models whose latencies cannot be told
     apart only the most accurate one stays.
 
     Args:
         measured: By id.
         is_shown_faster: Whether the first of two ids is faster than the second on some target, beyond the interval of
-            their difference.
+            their difference; ``FLOAT_ID`` is that of the float model.
         float_bytes: Size of the float model.
         objectives: What the front is of.
         bounds: What is demanded.
@@ -206,10 +207,7 @@ def choose_members(
     names = [
         name
         for name, standing in measured.items()
-        if (
-            any(found.ratio_high < 1 for found in standing.latency.values())
-            or _is_smaller(standing, objectives, float_bytes)
-        )
+        if (is_shown_faster(name, FLOAT_ID) or _is_smaller(standing, objectives, float_bytes))
         and bounds.keeps(standing)
     ]
     kept: list[str] = []

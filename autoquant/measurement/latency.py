@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, Shapes, shapes_of
+from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.costs import TIMING_S
 from autoquant.runtime.session import Session
@@ -33,7 +34,7 @@ __all__ = [
 _N_RESAMPLES = 400
 _N_REMEMBERED = 15
 """Rounds by which repeats are chosen."""
-REFERENCE = "float"
+REFERENCE = FLOAT_ID
 """What the pinned float model is called among the sessions of a round."""
 
 Outputs = Sequence[npt.NDArray[np.generic]]

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Evaluation, Latency, Measurement
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives, Standing
 from autoquant.front.selection import choose_finalists, choose_members
@@ -41,8 +42,11 @@ def measured(snr_db: float, *latencies: Latency, size_bytes: int = 3_000_000, **
 
 def members(found: dict[str, Standing], objectives: Objectives = DEFAULT_OBJECTIVES, **bounds: Any) -> list[str]:
     def is_shown_faster(name: str, other: str) -> bool:
-        pairs = zip(found[name].latency.values(), found[other].latency.values(), strict=True)
-        return any(own.ratio_high < others.ratio_low for own, others in pairs)
+        own = found[name].latency
+        lows = (
+            [1.0] * len(own) if other == FLOAT_ID else [latency.ratio_low for latency in found[other].latency.values()]
+        )
+        return any(latency.ratio_high < low for latency, low in zip(own.values(), lows, strict=True))
 
     return choose_members(
         found, is_shown_faster, float_bytes=FLOAT_BYTES, objectives=objectives, bounds=Bounds(**bounds)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.measurement.differences import shown_faster
+from autoquant.measurement.intervals import session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings
 
 
@@ -64,6 +65,17 @@ def test_the_luck_of_float_hides_no_difference_between_files() -> None:
     found = shown_faster(with_lucky_sessions(3, 0.05, seed=0, saved=0.01), seed=0)
     assert all(str(i) in found[str(j)] for i, j in [(0, 1), (0, 9), (8, 9)])
     assert not any(REFERENCE in others for others in found.values())
+
+
+def test_a_file_that_is_faster_on_average_is_shown_to_be_although_a_further_process_may_be_slow() -> None:
+    """Ratios of three processes on a busy machine (decision 0011)."""
+    found = {"a": Timings(), REFERENCE: Timings()}
+    for session, ratio in enumerate((0.65, 0.55, 0.68)):
+        found["a"].add([ratio], [1.0], session)
+        found[REFERENCE].add([1.0], [1.0], session)
+    (interval,) = session_intervals({"a": found["a"].ratio_by_session()}).values()
+    assert interval.next_high > 1
+    assert REFERENCE in shown_faster(found, seed=0)["a"]
 
 
 def test_one_process_shows_what_its_rounds_show() -> None:
