@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from autoquant.api.deadline import Deadline
 from autoquant.api.finishing import finish
 from autoquant.api.folder import RunFolder, enough_room
 from autoquant.api.interrupts import interruptible
-from autoquant.api.resolved_sentences import missed_sentence, resolved_sentences, with_interval
+from autoquant.api.resolved_sentences import known_sentences, missed_sentence, resolved_sentences, with_interval
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Opened, Run
 from autoquant.api.run_configuration import read_configuration
@@ -27,6 +27,7 @@ from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
 from autoquant.domain.share import Z_95
 from autoquant.errors import OutputError, UsageError
+from autoquant.report.front_json import front_from_json
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
 from autoquant.study.study import Study, quiet
@@ -239,4 +240,12 @@ class _Resolution:
         return [
             *(missed_sentence(attempt, self.demand) for attempt in missed),
             *resolved_sentences(front, best, self.demand, learned_from=learned_from),
+            *self._known(front),
         ]
+
+    def _known(self, front: Front) -> list[str]:
+        """What the run itself has for the demand; nothing where its front is gone or damaged."""
+        with suppress(OSError, UnicodeDecodeError, OutputError):
+            before = front_from_json((self.source / "front.json").read_text(encoding="utf-8"))
+            return known_sentences(before, front, self.demand, learned_from=self.source.as_posix())
+        return []

@@ -1,11 +1,14 @@
 """Sentences in which a run says how it met another demand: what was predicted, what was measured, what was missed."""
 
+import math
+import statistics
+
 from autoquant.api.attempts import Attempt, Demand
 from autoquant.domain.counted import counted
 from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.share import Z_95
 
-__all__ = ["missed_sentence", "resolved_sentences", "with_interval"]
+__all__ = ["known_sentences", "missed_sentence", "resolved_sentences", "with_interval"]
 
 
 def missed_sentence(attempt: Attempt, demand: Demand) -> str:
@@ -35,9 +38,31 @@ def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learne
         notes.append("there was no time to show that nothing faster is predicted to keep the demand")
     member = next((member for member in front.members if member.id != FLOAT_ID), None)
     if member is None:
-        why = "the model is not shown to be faster than float"
-        return [*notes, f"the demand of {demand} is missed: {why}; {attempt.gave}"]
+        why = "the one that was built is not shown to be faster than float"
+        return [*notes, f"there is no model for {demand}: {why}; {attempt.gave}"]
     return [*notes, f"measured: {_measured(member)}", *_missed(member, demand)]
+
+
+def known_sentences(before: Front, front: Front, demand: Demand, *, learned_from: str) -> list[str]:
+    """The fastest of a run's own members that keeps the demand, where what was built for it is no faster.
+
+    Args:
+        before: Front of the run.
+        front: With the model that was built, unless it is not shown to be faster than float.
+        demand: What is to be kept.
+        learned_from: The run.
+    """
+    kept = [member for member in before.members if member.id != FLOAT_ID and not _missed(member, demand)]
+    built = [_mean_ratio(member) for member in front.members if member.id != FLOAT_ID]
+    fastest = min(kept, key=_mean_ratio, default=None)
+    if fastest is None or min(built, default=math.inf) < _mean_ratio(fastest):
+        return []
+    return [f"{learned_from}/{fastest.path} keeps the demand too and was no slower: {_measured(fastest)}"]
+
+
+def _mean_ratio(member: Member) -> float:
+    """Of all targets."""
+    return statistics.fmean(latency.ratio for latency in member.latency.values())
 
 
 def with_interval(value: float, error: float, n_digits: int) -> str:

@@ -1,6 +1,9 @@
 """The fastest assignment within a noise power, exactly."""
 
-from collections.abc import Sequence
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,18 +67,47 @@ def fastest_within(
         *_structure(layout, region, layout.carries_integers(scheme)),
         *(_others(codes, region, scheme, len(border)) for codes in excluded),
     ]
-    found = milp(
-        costs,
-        constraints=constraints,
-        bounds=Bounds(0, 1),
-        integrality=np.concatenate([np.ones(len(region)), np.zeros(len(border))]),
-        options={"time_limit": seconds},
-    )
+    with _prints_aside():
+        found = milp(
+            costs,
+            constraints=constraints,
+            bounds=Bounds(0, 1),
+            integrality=np.concatenate([np.ones(len(region)), np.zeros(len(border))]),
+            options={"time_limit": seconds},
+        )
     codes = np.zeros(len(layout.regions), dtype=np.int64)
     if found.x is not None:
         chosen = found.x[: len(region)] > 0.5
         codes[region[chosen]] = scheme[chosen]
     return Fastest(codes, is_proven=found.status == _OPTIMAL)
+
+
+@contextmanager
+def _prints_aside() -> Iterator[None]:
+    """Standard output of the process is standard error meanwhile: HiGHS prints a line there, whatever it is told.
+
+    https://github.com/jump-dev/HiGHS.jl/issues/312
+    """
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        _flush_c()
+        with suppress(OSError):
+            os.dup2(2, 1)
+        yield
+    finally:
+        _flush_c()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _flush_c() -> None:
+    """What C holds back for standard output, which is a file of its own there."""
+    with suppress(OSError, TypeError, AttributeError):  # by system
+        ctypes.CDLL(None).fflush(None)
 
 
 def _structure(layout: Layout, region: Codes, carries: npt.NDArray[np.bool_]) -> list[LinearConstraint]:

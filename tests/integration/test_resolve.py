@@ -225,7 +225,7 @@ def test_what_is_not_shown_to_be_faster_is_not_delivered_and_that_is_said(
     monkeypatch.setattr("autoquant.api.delivery.choose_members", lambda *_, **__: [])
     result = command("resolve", "digits", "--min-snr", "20", "--out", "other")
     assert result.exit_code == 0, result.output
-    said = "the demand of 20 dB is missed: the model is not shown to be faster than float; its trial gave "
+    said = "there is no model for 20 dB: the one that was built is not shown to be faster than float; its trial gave "
     assert said in " ".join(result.stdout.split())
     assert "measured: " not in result.stdout
     (member,) = json.loads(Path("other/front.json").read_text())["members"]

@@ -1,5 +1,8 @@
+import pytest
+
 from autoquant.api.attempts import Attempt, Demand
-from autoquant.api.resolved_sentences import missed_sentence, resolved_sentences, with_interval
+from autoquant.api.resolved_sentences import known_sentences, missed_sentence, resolved_sentences, with_interval
+from autoquant.domain.front import Member
 from autoquant.domain.target import Target
 from tests.records import a_failure, a_front, a_measured, a_member
 from tests.unit.api.resolving import a_prediction
@@ -42,10 +45,10 @@ def test_what_the_model_misses_is_said() -> None:
     )
 
 
-def test_a_model_that_is_not_on_the_front_misses_the_demand() -> None:
+def test_where_the_model_is_not_on_the_front_there_is_none_for_the_demand() -> None:
     assert resolved_sentences(a_front(), ATTEMPT, Demand(30.0), learned_from="run")[1:] == [
-        "the demand of 30 dB is missed: the model is not shown to be faster than float; its trial gave 35.00 dB and a"
-        " ratio of 0.600"
+        "there is no model for 30 dB: the one that was built is not shown to be faster than float; its trial gave 35.00"
+        " dB and a ratio of 0.600"
     ]
 
 
@@ -53,3 +56,31 @@ def test_that_something_faster_may_be_predicted_is_said() -> None:
     attempt = Attempt(a_prediction(is_proven=False), ATTEMPT.evaluation)
     said = resolved_sentences(a_front(a_member()), attempt, Demand(30.0), learned_from="run")
     assert said[1] == "there was no time to show that nothing faster is predicted to keep the demand"
+
+
+BEFORE = a_front(
+    a_member("t0001", ratio=0.3, snr_db=20.0),
+    a_member("t0002", ratio=0.5, snr_db=40.0),
+    a_member("t0003", ratio=0.6, snr_db=50.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("built", "demand", "named"),
+    [
+        ([a_member(ratio=0.55)], Demand(30.0), "t0002"),
+        ([a_member(ratio=0.5)], Demand(30.0), "t0002"),
+        ([], Demand(30.0), "t0002"),
+        ([], Demand(45.0), "t0003"),
+        ([a_member(ratio=0.45)], Demand(30.0), None),
+        ([], Demand(60.0), None),
+        ([], Demand(45.0, 0.55), None),
+    ],
+    ids=["faster", "as fast", "none built", "more decibels", "slower", "none keeps it", "none keeps its ratio"],
+)
+def test_what_the_run_itself_has_for_the_demand_is_named_where_it_is_no_slower(
+    built: list[Member], demand: Demand, named: str | None
+) -> None:
+    said = known_sentences(BEFORE, a_front(*built), demand, learned_from="runs/a")
+    assert len(said) == (named is not None)
+    assert all(s.startswith(f"runs/a/models/{named}.onnx keeps the demand too and was no slower: ") for s in said)

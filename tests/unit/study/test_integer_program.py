@@ -1,7 +1,10 @@
+import os
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import milp
 
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import Scheme
@@ -29,6 +32,20 @@ def test_the_integer_program_finds_the_fastest_within_a_noise_power(
     assert solved.is_proven
     assert (landscape.noise_of(found[None]) <= limit * (1 + 1e-6)).all()
     assert np.isclose(landscape.ratios_of(found[None])[0, 0], landscape.ratios_of(allowed)[:, 0].min())
+
+
+def test_what_the_solver_prints_is_not_on_standard_output(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chatty(*arguments: Any, **options: Any) -> Any:
+        os.write(1, b"of the solver")
+        return milp(*arguments, **options)
+
+    monkeypatch.setattr("autoquant.study.integer_program.milp", chatty)
+    layout = a_layout()
+    fastest_within(a_landscape(layout), ONE, 1e-3, seconds=600)
+    os.write(1, b"of the command")
+    assert capfd.readouterr() == ("of the command", "of the solver")
 
 
 @pytest.mark.parametrize("seed", range(3))
