@@ -234,7 +234,8 @@ class Delivery:
         with running(self.files.baseline):
             measured = final.run()
         self.source.refuse_changed()
-        self.notes.extend([*said, *(f"last measurement: {sentence}" for sentence in final.notes)])
+        sentences = [*final.notes, *([] if self.is_ended() or not files else _process_sentences(measured[REFERENCE]))]
+        self.notes.extend([*said, *(f"last measurement: {sentence}" for sentence in sentences)])
         for name, reason in final.lost.items():
             _LOG.warning("%s is not delivered: %s", files[name].name, reason)
         self.folder.write_text(
@@ -299,6 +300,15 @@ class Delivery:
             assignment={},
             note="the given model",
             metrics=measured.judged.metrics,
+        )
+
+
+def _process_sentences(baseline: Measured) -> Iterator[str]:
+    """Of intervals that say less than others do."""
+    if any(latency.n_sessions == 1 for latency in baseline.latency.values()):
+        yield (
+            "there was time for one process alone, so that intervals do not say how far off another one may be; give"
+            " more --time"
         )
 
 

@@ -1,19 +1,19 @@
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path, PureWindowsPath
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from autoquant.api.delivery import Delivery, _likely_sentences
+from autoquant.api.delivery import Delivery, _likely_sentences, _process_sentences
 from autoquant.api.finalists import Finalist
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.division import Division
 from autoquant.domain.measurement import Believed, Evaluation, Quality, SnrInterval
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, Standing
 from autoquant.measurement.costs import FileCosts
-from autoquant.measurement.measured import Judged
+from autoquant.measurement.measured import Judged, Measured
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.source import SourceFiles
 from autoquant.space.schema import read_space
@@ -34,6 +34,13 @@ def test_models_that_are_likely_to_be_faster_are_counted() -> None:
     assert said.endswith("there): search again where nothing else runs")
     assert list(_likely_sentences({"slow": standing(1.2), "level": standing(0.996)}, NO_BOUNDS, is_late=True)) == []
     assert list(_likely_sentences(found, Bounds(min_snr_db=50), is_late=True)) == []
+
+
+@pytest.mark.parametrize(("n_sessions", "n_said"), [(1, 1), (2, 0)])
+def test_intervals_of_one_process_are_told(n_sessions: int, n_said: int) -> None:
+    latency = replace(a_latency(1.0), n_sessions=n_sessions)
+    baseline = Measured(judged=Judged(), latency={"cpu-1t": latency}, footprint={}, ratio={})
+    assert len(list(_process_sentences(baseline))) == n_said
 
 
 def a_delivery(**known: Any) -> Delivery:
