@@ -50,7 +50,7 @@ def match(given: Graph, optimized: Graph) -> Matching:
     kernel, named = _anchors(given, optimized, reorders)
     _own_what_follows(given, kernel)
     _own_twins(given, kernel)
-    _own_what_is_between(given, kernel)
+    _own_what_is_between(given, optimized, kernel)
     _absorb(given, kernel)
     return Matching(kernel=kernel, leader=_leaders(given, kernel, named), reorders=reorders)
 
@@ -149,15 +149,19 @@ def _own_twins(given: Graph, kernel: dict[int, Node]) -> None:
             kernel.setdefault(index, kernel[first.index])
 
 
-def _own_what_is_between(given: Graph, kernel: dict[int, Node]) -> None:
-    """A fused kernel computes all that leads to its outputs, up to what another kernel or a QuantizeLinear writes."""
+def _own_what_is_between(given: Graph, optimized: Graph, kernel: dict[int, Node]) -> None:
+    """A fused kernel computes all that leads to its outputs, up to what another kernel or a QuantizeLinear writes.
+
+    Constants are not computed by it: those of the file, and those that onnxruntime has folded, as it knows more shapes.
+    """
     for index in list(kernel):
         if base_op(kernel[index]) in _CONVERSIONS:
             continue
         waiting = [given.nodes[index]]
         while waiting:
             for before in _producers(waiting.pop(), given):
-                if before.index in given.constant_nodes or not _is_fused(before, kernel[index], kernel):
+                is_constant = before.index in given.constant_nodes or any(map(optimized.is_constant, before.outputs))
+                if is_constant or not _is_fused(before, kernel[index], kernel):
                     continue
                 if base_op(before) != "Identity":
                     kernel[before.index] = kernel[index]

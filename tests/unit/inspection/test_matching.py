@@ -45,6 +45,12 @@ def test_a_fused_kernel_computes_all_that_leads_to_its_output() -> None:
     assert {kernel for kernel, _ in found.values()} == {"com.microsoft:ExpSinCos"}
 
 
+def test_what_onnxruntime_has_folded_is_in_no_kernel() -> None:
+    given = graph("t = Shape(x) e = Expand(b, t) y = Add(x, e)")
+    optimized = model_of(f"({IMAGE} x) => ({IMAGE} y)", "y = Add(x, e)", {"e": floats(1, 4, 5, 5)})
+    assert {given.nodes[i].name for i in match(given, graph_of(optimized)).kernel} == {"y"}
+
+
 def test_of_nodes_that_compute_the_same_one_kernel_is_that_of_all() -> None:
     given = "a = Conv(x, w) b = Sin(a) c = Sin(a) d = Exp(b) e = Cos(c) y = Sub(d, e)"
     found = kernels(given, "a = Conv(x, w) b = Sin(a) d = Exp(b) e = Cos(b) y = Sub(d, e)")
