@@ -62,8 +62,8 @@ class Budget:
         _unwrap(self)
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
-        if self.trials is not None and self.trials < 1:
-            raise UsageError(f"the budget is {self.trials} trials, it must be at least 1")
+        if self.trials is not None and (self.trials < 1 or self.trials != int(self.trials)):
+            raise UsageError(f"the budget is {self.trials} trials, it must be a whole number of at least 1")
         if self.trial_seconds is not None and not 0 < self.trial_seconds < math.inf:
             raise UsageError(
                 f"the time of a trial is {self.trial_seconds} s, it must be positive and finite, e.g. 60 s"
@@ -170,7 +170,7 @@ class Configuration:
         if self.demands.max_drop is None:
             return
         if not self.metrics:
-            raise UsageError("a largest drop is given but no metric, add one, e.g. --metric top1")
+            raise UsageError("a largest drop is given but no metric, add one, e.g. top1")
         for name in self.max_drops:
             if name not in self._metric_names:
                 raise UsageError(
@@ -263,7 +263,9 @@ def check_targets(targets: Sequence[Target]) -> None:
     if not targets:
         raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
     if len({target.name for target in targets}) < len(targets):
-        raise UsageError("two targets have the same name; they must differ in execution provider, threads or streams")
+        raise UsageError(
+            "two targets have the same name; they must differ in execution provider or threads, or in batch or streams"
+        )
     for name in ("batch", "affinity"):
         if len({getattr(target, name) for target in targets}) > 1:
             raise UsageError(f"the targets differ in {name}; search each in a run of its own")

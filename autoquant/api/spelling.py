@@ -72,7 +72,7 @@ def seconds_of(text: str, where: str) -> float:
         raise UsageError(f"{where} {text}: write a number with a unit, e.g. 120s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if seconds == 0:
-        raise UsageError(f"{where} {text}: the time budget must be positive, e.g. 120s")
+        raise UsageError(f"{where} {text}: it must be positive, e.g. 120s")
     return seconds
 
 
@@ -86,8 +86,8 @@ def bytes_of(text: str, where: str) -> int:
     Raises:
         UsageError: It is no size, or none at all.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b)?", text.strip(), re.IGNORECASE)
-    size = float(match[1]) * _BYTES[(match[2] or "B").lower()] if match else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?b)", text.strip(), re.IGNORECASE)
+    size = float(match[1]) * _BYTES[match[2].lower()] if match else 0.0
     if not 1 <= size < math.inf:
         raise UsageError(f"{where} {text}: write a positive number with a unit, e.g. 800kB or 4MB")
     return round(size)

@@ -20,7 +20,7 @@ def first_mistake(error: ValidationError, table_at: Callable[[Location], type[Ba
         error: Of the file.
         table_at: Gives the table whose key is at a location.
     """
-    details = error.errors()[0]
+    details = min(error.errors(), key=lambda found: found["type"] == "missing")  # a misspelt key is missing too
     return f"{key_of(details['loc'])}: {_problem(details, table_at)}"
 
 

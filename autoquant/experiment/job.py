@@ -252,10 +252,18 @@ def _seconds(value: object) -> float:
 
 
 def _bytes(value: object) -> int:
+    """A number in TOML is one of bytes."""
     try:
-        return bytes_of(str(value), "max_size")
+        return bytes_of(f"{value}B" if isinstance(value, int) else str(value), "max_size")
     except AutoquantError as error:
         raise ValueError(str(error).removeprefix(f"max_size {value}: ")) from error
+
+
+def _drop(value: object) -> object:
+    shares = value.values() if isinstance(value, dict) else [] if value is None else [value]
+    if any(isinstance(share, bool) or not isinstance(share, int | float) for share in shares):
+        raise ValueError(f"write a share of float's value such as 0.005, or one for each metric, it is {value!r}")
+    return value
 
 
 def _demands(values: dict[str, float]) -> dict[str, float]:
@@ -317,7 +325,7 @@ class _Model(_Options):
     held_out: str | None = None
     labels: str | None = None
     metrics: list[str] = Field(default_factory=list)
-    max_drop: float | dict[str, float] | None = None
+    max_drop: Annotated[float | dict[str, float] | None, PlainValidator(_drop)] = None
     targets: list[_Target] = Field(default_factory=list)
 
 

@@ -60,6 +60,8 @@ def serve(requests: IO[bytes], answers: IO[bytes], warnings: Warnings) -> None:
         except EOFError:
             return
         answer = Answer(error=failed) if failed else _called(made, request)
+        with contextlib.suppress(OSError, ValueError):  # what a metric printed is the user's to see
+            sys.stdout.flush()
         _answer(answers, replace(answer, warnings=warnings.taken()))
 
 

@@ -28,6 +28,8 @@ _PATIENCE_S = 2.0
 SCRATCH = "AUTOQUANT_SCRATCH"
 """Names a folder that is removed with the process, however that ends; where this one is killed, by the next one."""
 _LONGEST_REASON = 300
+_MOST_PRINTED = 10_000
+"""Bytes that are kept of one call."""
 
 
 class WorkerLostError(Exception):
@@ -47,8 +49,8 @@ class Worker:
     """Makes an object in another process and calls its methods there, one at a time.
 
     The process is a fresh interpreter, whatever the main module of this one is; Ctrl-C and SIGTERM do nothing
-    to it, it ends when this one does, and what it has started ends with it. What the package warns of there is logged
-    here when the call is answered.
+    to it, it ends when this one does, and what it has started ends with it. What the package warns of and what is
+    printed there is logged here when the call is answered.
 
     Attributes:
         factory: Makes the object; pickled, as arguments and results are.
@@ -164,8 +166,8 @@ class Worker:
                 self._kill()
                 self.close()
             raise
-        assert self._errors is not None
-        self._n_old = os.fstat(self._errors.fileno()).st_size
+        for line in self._printed():
+            _LOG.info("%s", line)
         for warning in answer.warnings:
             _LOG.warning("%s", warning)
         if answer.error is not None:
@@ -203,6 +205,17 @@ class Worker:
             return WorkerLostError("it gave no answer in its time", is_late=True)
         how = f"ended by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         return WorkerLostError(f"its process was {how}" + (f": {said}" if said else ""))
+
+    def _printed(self) -> list[str]:
+        """What code of the user's own printed for the last call; read without moving where the process writes."""
+        assert self._errors is not None
+        file, n_before = self._errors.fileno(), self._n_old
+        self._n_old = os.fstat(file).st_size
+        if not hasattr(os, "pread"):
+            return []
+        return (
+            os.pread(file, min(self._n_old - n_before, _MOST_PRINTED), n_before).decode(errors="replace").splitlines()
+        )
 
     def _last_words(self) -> str:
         """The last line since the last answer: what was said before is of calls that went well."""

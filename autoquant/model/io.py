@@ -81,7 +81,8 @@ def load_skeleton(path: Path) -> onnx.ModelProto:
         ModelError: The file is missing, cannot be read, or is no ONNX model.
     """
     if not os.path.isfile(path):  # that of Path raises where a folder is closed or a name too long
-        raise ModelError(f"{path}: there is no such file; give the path of an .onnx model or 'example:digits'")
+        problem = "this is a folder" if os.path.isdir(path) else "there is no such file"
+        raise ModelError(f"{path}: {problem}; give the path of an .onnx model or 'example:digits'")
     try:
         # a name ending in .json would mean another format
         model = onnx.load(path, format="protobuf", load_external_data=False)

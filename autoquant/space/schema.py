@@ -75,7 +75,9 @@ def _find(name_or_path: str) -> Path:
     shipped = {file.stem: file for folder in _shipped_folders() for file in sorted(folder.glob("*.toml"))}
     if name_or_path in shipped:
         return shipped[name_or_path]
-    problem = f"no search space file has this path, those that are shipped have the names {', '.join(shipped)}"
+    known = f"those that are shipped have the names {', '.join(shipped)}"
+    is_other = path.suffix != ".toml" and os.path.isfile(path)
+    problem = f"a search space file is a .toml, {known}" if is_other else f"no search space file has this path, {known}"
     raise SpaceError(f"{name_or_path}: {problem}{did_you_mean(path.stem, shipped)}")
 
 

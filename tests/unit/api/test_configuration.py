@@ -33,9 +33,9 @@ def test_a_budget_of_no_or_endless_time_is_refused(seconds: float) -> None:
         Budget(seconds=seconds)
 
 
-@pytest.mark.parametrize("trials", [0, -5])
-def test_a_budget_without_a_trial_is_refused(trials: int) -> None:
-    with pytest.raises(UsageError, match="it must be at least 1"):
+@pytest.mark.parametrize("trials", [0, -5, 2.5])
+def test_a_budget_without_a_whole_number_of_trials_is_refused(trials: Any) -> None:
+    with pytest.raises(UsageError, match="it must be a whole number of at least 1"):
         Budget(trials=trials)
 
 

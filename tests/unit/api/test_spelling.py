@@ -55,12 +55,14 @@ def test_what_is_no_drop_is_refused(text: str) -> None:
         drops_of([text], ["top1"])
 
 
-@pytest.mark.parametrize(("text", "size"), [("4MB", 4_000_000), ("0.5 kb", 500), ("1.5GB", 1_500_000_000), ("12", 12)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("4MB", 4_000_000), ("0.5 kb", 500), ("1.5GB", 1_500_000_000), ("12 B", 12)]
+)
 def test_sizes_are_read_with_their_unit(text: str, size: int) -> None:
     assert bytes_of(text, "--max-size") == size
 
 
-@pytest.mark.parametrize("text", ["", "small", "-4MB", "0MB", "0.3", "4MiB", "30%", "9" * 310])
+@pytest.mark.parametrize("text", ["", "small", "4", "-4MB", "0MB", "0.3", "4MiB", "30%", "9" * 310])
 def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--max-size .*4MB"):
         bytes_of(text, "--max-size")

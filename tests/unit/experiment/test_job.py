@@ -99,6 +99,12 @@ def test_a_job_without_budget_has_the_default_one_and_trials_alone_are_one(job_f
         ("{ threads = 4 }", "{ treads = 4 }", "models[1].targets[1].treads: 'treads' is unknown, did you mean"),
         ("schema = 1", "schema = 2", "schema: input should be 1, it is 2"),
         ("schema = 1\n", "", "schema: this key is missing, add it"),
+        ("schema = 1", "shema = 1", "shema: 'shema' is unknown, did you mean 'schema'?"),
+        (
+            'time = "10s"',
+            'max_drop = "0.5%"',
+            "models[1].max_drop: write a share of float's value such as 0.005, or one for",
+        ),
         ("seed = 3", 'max_size = "big"', "defaults.max_size: write a positive number with a unit"),
         ("seed = 3", 'accuracy = "best"', "defaults.accuracy: input should be 'none', 'fast' or 'full', it is 'best'"),
         ('"2m"', '"soon"', "defaults.time: write a number with a unit"),

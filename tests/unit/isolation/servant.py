@@ -37,6 +37,11 @@ class Servant:
     def complain(self) -> None:
         os.write(2, b"one core is slow\n")
 
+    def speak(self, text: str) -> None:
+        """As a metric of the user's own may."""
+        print(text)
+        sys.stderr.write(f"and {text}\n")
+
     def warn(self) -> None:
         LOG.info("this is slow")
         LOG.warning("the recipe %s doesn't run", "u8")

@@ -154,6 +154,15 @@ def test_what_the_package_warns_of_there_is_logged_here_once(worker: Worker, cap
     assert caplog.record_tuples == [("autoquant", logging.WARNING, "the recipe u8 doesn't run")]
 
 
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="the system cannot read without moving where others write")
+def test_what_is_printed_there_is_logged_here_once(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "autoquant")
+    worker.call("speak", "one")
+    worker.call("speak", "two")
+    assert worker.call("count") == 1
+    assert sorted(caplog.messages) == ["and one", "and two", "one", "two"]
+
+
 def test_a_process_stays_on_its_cores() -> None:
     if not hasattr(os, "sched_getaffinity"):
         pytest.skip("the system has no affinity")

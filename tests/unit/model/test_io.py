@@ -76,6 +76,11 @@ def test_a_full_disk_is_told_from_a_folder_that_cannot_be_written(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"this is a folder; give the path of an \.onnx model"):
+        load_model(tmp_path)
+
+
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"nothing\.onnx: there is no such file"):
         load_model(tmp_path / "nothing.onnx")

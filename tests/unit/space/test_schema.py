@@ -150,6 +150,13 @@ def test_a_missing_file_is_refused_with_the_shipped_names(tmp_path: Path) -> Non
         read_space(str(tmp_path / "mine.toml"), ep="cpu")
 
 
+def test_a_file_of_another_kind_is_refused_as_such(tmp_path: Path) -> None:
+    other = tmp_path / "space.yaml"
+    other.write_text("schemes: []")
+    with pytest.raises(SpaceError, match=r"space\.yaml: a search space file is a \.toml, those that are shipped"):
+        read_space(str(other), ep="cpu")
+
+
 def test_a_provider_without_a_section_is_refused_with_those_that_have_one(tmp_path: Path) -> None:
     expected = "cnn.toml, ep: has no section for 'openvino', it has: cpu; add [ep.openvino]"
     assert refused(tmp_path, text(), ep="openvino") == expected
