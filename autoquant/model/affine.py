@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.moves import axis_behind
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 
 __all__ = ["fold_affine", "with_nodes", "without_unused"]
@@ -47,9 +48,10 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with constant factors and summands folded where that does not change what it computes.
 
     ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv and Gemm a
-    constant per channel goes into weight and bias. Before them a scalar factor goes into the weight, and a scalar
-    summand into the bias unless zero padding would then be shifted too. onnxruntime folds only constants that have the
-    channel's shape; PP-LCNet-like networks hold many scalars.
+    constant per channel goes into weight and bias, also where nodes between only move elements, as exporters put
+    around a Conv1D. Before them a scalar factor goes into the weight, and a scalar summand into the bias unless zero
+    padding would then be shifted too. onnxruntime folds only constants that have the channel's shape, directly behind;
+    PP-LCNet-like networks hold many scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
@@ -120,12 +122,13 @@ def _bias(graph: Graph, node: Node) -> Floats:
 
 def _fold_behind(edit: _Edit, node: Node) -> bool:
     graph = edit.graph
-    reader = graph.only_reader(node.outputs[0])
-    operand = None if reader is None else _constant_operand(graph, reader, node.outputs[0])
+    movers, reader, axis = _behind(graph, node)
+    last = movers[-1] if movers else node
+    operand = None if reader is None else _constant_operand(graph, reader, last.outputs[0])
     if reader is None or operand is None:
         return False
-    values = _per_channel(graph, node, operand)
-    if values is None or not edit.claim(node, reader):
+    values = _per_channel(operand, _n_channels(graph, node), axis, graph.rank(last.outputs[0]))
+    if values is None or not edit.claim(node, *movers, reader):
         return False
     weight, bias = graph.constant(node.inputs[1]), _bias(graph, node)
     if reader.op_type == "Mul":
@@ -133,9 +136,29 @@ def _fold_behind(edit: _Edit, node: Node) -> bool:
         weight, bias = weight * values.reshape(shape), bias * values
     else:
         bias = bias + values
-    edit.nodes[node.index] = ()
-    edit.nodes[reader.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, reader.outputs[0])]
+    edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, node.outputs[0])]
+    edit.nodes[reader.index] = [_writing(edit, last, reader.outputs[0])]
+    edit.nodes[last.index] = ()
     return True
+
+
+def _behind(graph: Graph, node: Node) -> tuple[list[Node], Node | None, int]:
+    """Nodes that only move what a linear one writes, what alone reads their result, and the axis of channels there."""
+    movers: list[Node] = []
+    axis = 1
+    reader = graph.only_reader(node.outputs[0])
+    while reader is not None and (moved := axis_behind(graph, reader, axis)) is not None:
+        movers.append(reader)
+        reader, axis = graph.only_reader(reader.outputs[0]), moved
+    return movers, reader, axis
+
+
+def _writing(edit: _Edit, node: Node, output: str) -> onnx.NodeProto:
+    """The node, as it was changed in this pass if so, with another name for its output."""
+    proto = onnx.NodeProto()
+    proto.CopyFrom(next(iter(edit.nodes.get(node.index, ())), edit.graph.model.graph.node[node.index]))
+    proto.output[0] = output
+    return proto
 
 
 def _fold_before(edit: _Edit, node: Node) -> bool:
@@ -215,16 +238,21 @@ def _scalar_operand(graph: Graph, node: Node) -> tuple[TensorName, float] | None
     return None if value.ndim > graph.rank(other) else (other, float(value.reshape(())))
 
 
-def _per_channel(graph: Graph, node: Node, operand: Floats) -> Floats | None:
-    """The operand as one value per channel, None where it varies along another axis or widens the output."""
-    n_channels, shape = _n_channels(graph, node), graph.shape(node.outputs[0])
-    if shape is None or operand.ndim > len(shape) or operand.dtype != np.float32:
+def _per_channel(operand: Floats, n_channels: int, axis: int, rank: int) -> Floats | None:
+    """The operand as one value per channel, None where it varies along another axis or widens the output.
+
+    Args:
+        operand: Read together with a tensor.
+        n_channels: Of that.
+        axis: Of its channels.
+        rank: Of the tensor; 0 where it is not known, and the operand a scalar if anything.
+    """
+    if operand.ndim > rank or operand.dtype != np.float32:
         return None
     if operand.size == 1:
         return np.full(n_channels, operand.reshape(()), np.float32)
-    axis = 1 if node.op_type == "Conv" else len(shape) - 1
-    wanted = [n_channels if i == axis else 1 for i in range(len(shape))]
-    padded = [1] * (len(shape) - operand.ndim) + list(operand.shape)
+    wanted = [n_channels if i == axis else 1 for i in range(rank)]
+    padded = [1] * (rank - operand.ndim) + list(operand.shape)
     return operand.reshape(n_channels) if padded == wanted else None
 
 

@@ -1,0 +1,62 @@
+"""Nodes that only move or drop elements, and where they put an axis of what they read."""
+
+from collections.abc import Sequence
+from math import prod
+
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["axis_behind", "only_moves"]
+
+_SLOTS_OF_AXES = {"Slice": 3, "Squeeze": 1, "Unsqueeze": 1}
+"""Inputs that name axes; in old opsets an attribute does."""
+_REGROUPING = ("Flatten", "Reshape")
+
+
+def only_moves(node: Node) -> bool:
+    """Whether all values of the output are values of the first input; a Pad adds values of its own."""
+    return node.op_type == "Transpose" or node.op_type in _REGROUPING or node.op_type in _SLOTS_OF_AXES
+
+
+def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
+    """The axis of a mover's output along which an element has the index that it had along an axis of the input.
+
+    Args:
+        graph: With shapes.
+        node: Any node.
+        axis: Of its first input, counted from the front.
+
+    Returns:
+        None where the axis is split, merged, cut or gone, where that is known at run time only, and where the node does
+        more than to move elements.
+    """
+    n_before, n_behind = graph.rank(node.inputs[0]) if node.inputs else 0, graph.rank(node.outputs[0])
+    if not only_moves(node) or not n_before or not n_behind:
+        return None
+    if node.op_type == "Transpose":
+        return list(node.attributes.get("perm", range(n_before)[::-1])).index(axis)
+    if node.op_type in _REGROUPING:
+        return _regrouped(graph.shape(node.inputs[0]), graph.shape(node.outputs[0]), axis)
+    axes = _axes(graph, node, max(n_before, n_behind))
+    if axes is None or (axis in axes and node.op_type != "Unsqueeze"):
+        return None
+    if node.op_type == "Slice":
+        return axis
+    kept = [i for i in range(max(n_before, n_behind)) if i not in axes]
+    return kept[axis] if node.op_type == "Unsqueeze" else kept.index(axis)
+
+
+def _axes(graph: Graph, node: Node, n_axes: int) -> frozenset[int] | None:
+    """Those that a node names, counted from the front; None where it names none, or computes them."""
+    named = node.attributes.get("axes")
+    if named is None:
+        tensor = next(iter(node.inputs[_SLOTS_OF_AXES[node.op_type] :]), None)
+        named = None if tensor is None or not graph.is_constant(tensor) else graph.constant(tensor).ravel()
+    return None if named is None else frozenset(int(axis) % n_axes for axis in named)
+
+
+def _regrouped(before: Sequence[int] | None, behind: Sequence[int] | None, axis: int) -> int | None:
+    """The axis of the same size that has as many elements before it, and so behind it, as one of the old shape."""
+    if before is None or behind is None or 0 in before:
+        return None
+    wanted = (prod(before[:axis]), before[axis])
+    return next((i for i, size in enumerate(behind) if (prod(behind[:i]), size) == wanted), None)
