@@ -16,7 +16,7 @@ from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.copies import Model, from_bytes, opset_of, to_bytes
 from autoquant.model.einsum import lower_einsum
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
+from autoquant.model.fusions import clip_first, fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, model_digest, output_dtypes, sha256_of
@@ -190,7 +190,7 @@ def _apply(
     model = freeze(model, shapes if attempt.frozen else {}, dims)
     if attempt.optimized:
         model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
-        model = lower_matmul(split_gemm(fold_affine(fuse_hard_swish(lower_einsum(model)))))
+        model = lower_matmul(split_gemm(clip_first(fold_affine(fuse_hard_swish(lower_einsum(model))))))
     model = drop_unused_domains(model)
     return name_nodes(infer_shapes(narrow_ends(model, plain) if attempt.widened else model))
 

@@ -142,6 +142,18 @@ def test_batch_normalization_and_hard_swish_are_folded_into_what_a_kernel_takes(
     assert_equals_original(prepared, feeds_of(1, 3, 6, 6))
 
 
+def test_a_conv_takes_constants_and_relu_from_behind_what_keras_and_tf2onnx_put_between(path: Path) -> None:
+    model = model_of(
+        "(float[N,4,1,9] x) => (float[N,6,1,3] y)",
+        """c = Conv(x, w) s = Squeeze(c, axes) b = Add(s, bias) m = Mul(b, bias) u = Unsqueeze(m, axes)
+           p = MaxPool<kernel_shape=[1,2], strides=[1,2]>(u) y = Relu(p)""",
+        {"w": floats(6, 4, 1, 3), "bias": floats(1, 6, 1), "axes": np.array([2])},
+    )
+    prepared = prepare(saved(model, path), [{"x": floats(1, 4, 1, 9)}])
+    assert op_types(prepared.graph.model) == ["Conv", "Relu", "Squeeze", "Unsqueeze", "MaxPool"]
+    assert prepared.difference_db > 100
+
+
 def test_subgraphs_keep_the_outer_tensors_that_they_read(path: Path) -> None:
     model = model_of(
         "(float[1,4] x, bool p) => (float[1,5] y, float[1,4] z)",
