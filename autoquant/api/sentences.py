@@ -155,10 +155,12 @@ def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
     if found is None:
         return []
     saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
+    lowest_db, highest_db = found.demands_db
+    at = f"at {lowest_db:g} to {highest_db:g} dB"
     attainable = max(found.attainable, found.saving)
     if f"{attainable:.3f}" == "0.000":
-        return [f"the fitted models hold no {saving} attainable"]
+        return [f"the fitted models hold no {saving} attainable {at}"]
     return [
-        f"by the estimates of trials a {saving} of {found.saving:.3f} is reached, {min(found.share, 1.0):.0%} of the"
-        f" {attainable:.3f} that the fitted models hold attainable"
+        f"by the estimates of trials a {saving} of {found.saving:.3f} {at} is reached, {min(found.share, 1.0):.0%} of"
+        f" the {attainable:.3f} that the fitted models hold attainable"
     ]

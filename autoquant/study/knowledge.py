@@ -197,4 +197,5 @@ class Knowledge:
             attainable=attainable,
             next_gain=self._next_gain * self._pace.factor,
             noise=float(noise),
+            demands_db=(float(gain.demands_db[0]), float(gain.demands_db[-1])),
         )

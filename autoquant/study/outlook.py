@@ -21,12 +21,14 @@ class Outlook:
         attainable: Of these and of the whole front that the models predict.
         next_gain: Expected of the next evaluation, in the measure in which such expectations came true lately.
         noise: Standard error of ``saving``: smaller gains cannot be shown.
+        demands_db: The lowest and the highest of the demands.
     """
 
     saving: float
     attainable: float
     next_gain: float
     noise: float
+    demands_db: tuple[float, float]
 
     @property
     def share(self) -> float:

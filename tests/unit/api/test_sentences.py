@@ -162,16 +162,18 @@ def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:
 @pytest.mark.parametrize(
     ("saving", "attainable", "expected"),
     [
-        (0.1, 0.2, "by the estimates of trials a mean latency saving of 0.100 is reached, 50% of the 0.200 that"),
-        (0.2, 0.1, "by the estimates of trials a mean latency saving of 0.200 is reached, 100% of the 0.200 that"),
-        (0.0, 1e-4, "the fitted models hold no mean latency saving attainable"),
+        (0.1, 0.2, "by the estimates of trials a mean latency saving of 0.100 at 8 to 64 dB is reached, 50% of the"),
+        (0.2, 0.1, "by the estimates of trials a mean latency saving of 0.200 at 8 to 64 dB is reached, 100% of the"),
+        (0.0, 1e-4, "the fitted models hold no mean latency saving attainable at 8 to 64 dB"),
     ],
 )
 def test_how_much_could_be_gained_still_is_told(
     tmp_path: Path, saving: float, attainable: float, expected: str
 ) -> None:
     trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.outlook = lambda: Outlook(saving=saving, attainable=attainable, next_gain=0.0, noise=0.01)
+    trials.outlook = lambda: Outlook(
+        saving=saving, attainable=attainable, next_gain=0.0, noise=0.01, demands_db=(8.0, 64.0)
+    )
     (said,) = outlook_sentences(trials, DEFAULT_OBJECTIVES)
     assert said.startswith(expected)
     trials.outlook = lambda: None

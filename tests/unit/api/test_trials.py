@@ -100,7 +100,8 @@ def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: P
     for name, next_gain in {"flat": 1e-9, "steep": 1.0}.items():
         (tmp_path / name).mkdir()
         trials = some_trials(tmp_path / name, Answers(), is_structured=True)
-        trials.outlook = lambda gain=next_gain: Outlook(saving=0.1, attainable=0.2, next_gain=gain, noise=0.001)  # type: ignore[misc]
+        expected = Outlook(saving=0.1, attainable=0.2, next_gain=next_gain, noise=0.001, demands_db=(8.0, 64.0))
+        trials.outlook = lambda expected=expected: expected  # type: ignore[misc]
         assert trials.run(200) == {"flat": "plateau", "steep": "exhausted"}[name]
 
 

@@ -21,5 +21,7 @@ def test_a_gain_beyond_what_was_expected_promises_no_more() -> None:
 
 
 def test_the_share_is_of_what_is_attainable() -> None:
-    assert Outlook(saving=0.3, attainable=0.4, next_gain=0.0, noise=0.0).share == pytest.approx(0.75)
-    assert Outlook(saving=0.0, attainable=0.0, next_gain=0.0, noise=0.0).share == 1
+    assert Outlook(saving=0.3, attainable=0.4, next_gain=0.0, noise=0.0, demands_db=(8.0, 64.0)).share == pytest.approx(
+        0.75
+    )
+    assert Outlook(saving=0.0, attainable=0.0, next_gain=0.0, noise=0.0, demands_db=(8.0, 64.0)).share == 1
