@@ -104,6 +104,10 @@ class Deadline:
             return None
         return f"{self.elapsed:.1f} s were gone, more than {_PREPARING_SHARE:.0%} of the budget; give more --time"
 
+    def part(self, share: float) -> float:
+        """So much of the budget, but no more than half of what is left of it: a large model may have taken most."""
+        return max(0.0, min(share * self.limit_s, self.left / 2))
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time inside."""

@@ -89,7 +89,7 @@ class Preparing:
                 samples,
                 space=definition,
                 cache_folder=asked.cache,
-                seconds=math.inf if self.earlier else _CALIBRATION_SHARE * asked.budget.limit_s,
+                seconds=math.inf if self.earlier else self.deadline.part(_CALIBRATION_SHARE),
                 n_samples=self.earlier.n_calibration_samples if self.earlier else None,
             )
         if statistics.n_samples < len(samples):

@@ -21,6 +21,15 @@ def a_deadline(seconds: float | None, elapsed: float = 0.0) -> Deadline:
     return Deadline(seconds, _start=time.perf_counter() - elapsed)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "elapsed", "part_s"), [(60, 5, 6.0), (60, 50, 5.0), (60, 70, 0.0), (None, 50, math.inf)]
+)
+def test_a_part_of_the_budget_leaves_as_much_for_what_follows(
+    seconds: float | None, elapsed: float, part_s: float
+) -> None:
+    assert a_deadline(seconds, elapsed).part(0.1) == pytest.approx(part_s, abs=0.1)
+
+
 @pytest.mark.parametrize(("seconds", "elapsed", "is_in_a_hurry"), [(60, 30, True), (600, 30, False), (None, 30, False)])
 def test_preparing_leaves_things_out_once_much_of_the_budget_is_gone(
     seconds: float | None, elapsed: float, *, is_in_a_hurry: bool
