@@ -1,6 +1,6 @@
 """Whether one front gives what another one gave."""
 
-from autoquant.domain.front import Front, Member
+from autoquant.domain.front import FLOAT_ID, Front, Member
 from autoquant.domain.objective import LATENCY, SIZE, SNR
 
 __all__ = ["unmatched"]
@@ -11,6 +11,8 @@ _EQUAL_DB = 0.01
 def unmatched(before: Front, now: Front) -> list[str]:
     """Ids of members of an earlier front of which none is as good now, in every objective.
 
+    Float is as good as itself alone: the others were better, also those whose intervals reach beyond 1.
+
     Args:
         before: Measured at another time: a ratio is as good that is not beyond its interval.
         now: Of the same model and targets.
@@ -19,7 +21,8 @@ def unmatched(before: Front, now: Front) -> list[str]:
 
 
 def _is_as_good(new: Member, old: Member, front: Front) -> bool:
-    return all(_keeps(new, old, name) for name in front.objectives)
+    may_be = new.id != FLOAT_ID or old.id == FLOAT_ID
+    return may_be and all(_keeps(new, old, name) for name in front.objectives)
 
 
 def _keeps(new: Member, old: Member, objective: str) -> bool:
