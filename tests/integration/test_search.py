@@ -111,7 +111,7 @@ def test_the_front_is_one(digits: autoquant.SearchResult) -> None:
     snrs = [member.quality.worst_db for member in front.members[:-1] if member.quality]
     assert ratios == sorted(ratios)
     assert snrs == sorted(snrs)
-    assert all(member.latency["cpu-1t"].ratio_high < 1 for member in front.members[:-1])
+    assert all(member.latency["cpu-1t"].ratio < 1 for member in front.members[:-1])
     document = json.loads(text)
     assert list(document) == ["schema_version", "model", "targets", "objectives", "members"]
     keys = ["id", "path", "sha256", "size_bytes", "snr_db", "latency", "assignment", "note"]
