@@ -263,9 +263,7 @@ def check_targets(targets: Sequence[Target]) -> None:
     if not targets:
         raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
     if len({target.name for target in targets}) < len(targets):
-        raise UsageError(
-            "two targets have the same name; they must differ in execution provider or threads, or in batch or streams"
-        )
+        raise UsageError("two targets have the same name; they must differ in execution provider, threads or streams")
     for name in ("batch", "affinity"):
         if len({getattr(target, name) for target in targets}) > 1:
             raise UsageError(f"the targets differ in {name}; search each in a run of its own")
