@@ -9,10 +9,10 @@ import numpy.typing as npt
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.target import Target
-from autoquant.model.copies import Model, to_bytes
+from autoquant.model.copies import Model, in_parts
 from autoquant.model.rewrite import with_outputs
 from autoquant.model.segments import Segment, segments
-from autoquant.runtime.session import open_session
+from autoquant.runtime.session import open_parts
 
 __all__ = ["channel_means", "residual_shifts", "shrunk"]
 
@@ -37,7 +37,7 @@ def channel_means(
     Returns:
         By tensor, shape (n, C); NaN for samples in which it holds no value.
     """
-    session = open_session(to_bytes(with_outputs(model, dict.fromkeys(axes))), Target())
+    session = open_parts(*in_parts(with_outputs(model, dict.fromkeys(axes))), Target())
     found: dict[TensorName, list[Floats]] = {name: [] for name in axes}
     for feed in feeds:
         for name, values in zip(axes, session.run(list(axes), feed), strict=True):
@@ -113,7 +113,7 @@ def shrunk(differences: Floats) -> Floats:
 def _advance(segment: Segment, live: list[_Live], held_bytes: int) -> None:
     """Replace what the samples hold by what the segment and those after it need; give up those beyond the bytes."""
     dtypes = {name: live[0][name].dtype for name in segment.reads}
-    session, held = open_session(to_bytes(segment.model(dtypes)), Target()), 0
+    session, held = open_parts(*in_parts(segment.model(dtypes)), Target()), 0
     for number, tensors in enumerate(live):
         if number >= _LEAST_SAMPLES and held > held_bytes:
             del live[number:]

@@ -9,7 +9,7 @@ from autoquant.equalisation.channels import trace
 from autoquant.equalisation.rescale import rescaled
 from autoquant.equalisation.rules import RULES
 from autoquant.equalisation.scales import choose_exponents
-from autoquant.model.io import model_digest
+from autoquant.model.copies import model_digest
 from autoquant.model.prepared import PreparedModel
 
 __all__ = ["Equalised", "equalise"]

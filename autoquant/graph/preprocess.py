@@ -4,22 +4,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.quality import QualityMeter
-from autoquant.domain.reason import one_line
+from autoquant.domain.reason import one_line, temporary_files
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
-from autoquant.model.copies import Model, from_bytes, opset_of, to_bytes
+from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.fusions import clip_first, fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
-from autoquant.model.io import inputs_with_default, load_model, model_digest, output_dtypes, sha256_of
+from autoquant.model.io import inputs_with_default, load_any, load_model, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
@@ -40,7 +41,7 @@ from autoquant.model.rewrite import (
 )
 from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
-from autoquant.runtime.session import open_session, optimize_basic
+from autoquant.runtime.session import open_parts, open_session, optimize_basic
 
 __all__ = ["compared", "keeps_outputs", "prepare"]
 
@@ -185,23 +186,33 @@ def _plain(original: Model) -> Model:
 def _apply(
     plain: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
-    model = widen_halves(plain) if attempt.widened else plain
-    model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
-    model = freeze(model, shapes if attempt.frozen else {}, dims)
+    def static(model: Model) -> Model:
+        model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
+        model = freeze(model, shapes if attempt.frozen else {}, dims)
+        return name_nodes(model)  # fusions are named after their nodes
+
+    model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
     if attempt.optimized:
-        model = _typed(infer_shapes(name_nodes(_folded(name_nodes(model)))))  # fusions are named after their nodes
+        model = _typed(_folded(model))
         model = lower_matmul(split_gemm(clip_first(fold_affine(fuse_hard_swish(lower_einsum(model))))))
-    model = drop_unused_domains(model)
-    return name_nodes(infer_shapes(narrow_ends(model, plain) if attempt.widened else model))
+    model = narrow_ends(model, plain) if attempt.widened else model
+    return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
 
 
 def _folded(model: Model) -> Model:
     """Casts of weights too, which onnxruntime writes behind its folding where it has no float16 kernel."""
-    folded = from_bytes(optimize_basic(to_bytes(model)))
+    folded = _optimized(model)
     weights = {tensor.name for tensor in folded.graph.initializer}
     if any(node.op_type == "Cast" and node.input[0] in weights for node in folded.graph.node):
-        folded = from_bytes(optimize_basic(to_bytes(folded)))
-    return folded
+        folded = _optimized(folded)
+    return without_weights(folded, lambda skeleton: infer_shapes(name_nodes(skeleton)))
+
+
+def _optimized(model: Model) -> Model:
+    with temporary_files(), TemporaryDirectory(prefix="autoquant-") as folder:
+        path = Path(folder) / "optimized.onnx"
+        optimize_basic(*in_parts(model), path)
+        return load_any(path)
 
 
 def _typed(model: Model) -> Model:
@@ -210,7 +221,7 @@ def _typed(model: Model) -> Model:
     unknown = [name for node in graph.nodes for name in node.outputs if name and graph.dtype(name) is None]
     if not unknown:
         return model
-    session = open_session(to_bytes(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
+    session = open_parts(*in_parts(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
     # of scalars and of unknown shapes it says the same
     floats = {output.name: output.shape or None for output in session.get_outputs() if output.type == "tensor(float)"}
     shapes: dict[str, Sequence[int | str | None] | None] = {}
@@ -321,7 +332,7 @@ def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed], *, from_halv
 def _difference_db(
     model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], feeds: Sequence[Feed]
 ) -> float:
-    session = open_session(to_bytes(model), Target())
+    session = open_parts(*in_parts(model), Target())
     meter = QualityMeter([value.name for value in model.graph.output])
     for expected, feed in zip(reference, feeds, strict=True):
         try:

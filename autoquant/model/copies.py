@@ -1,17 +1,33 @@
-"""Whole models as bytes and as copies."""
+"""Whole models as bytes and as copies; large weights are most of what would be copied."""
 
+import hashlib
 import math
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 from google.protobuf.message import EncodeError, Message
+from onnx import helper
 
 from autoquant.errors import ModelError
 
-__all__ = ["Model", "copy_of", "from_bytes", "opset_of", "to_bytes", "without_weights"]
+__all__ = [
+    "Model",
+    "copy_of",
+    "from_bytes",
+    "in_parts",
+    "mark_external",
+    "model_digest",
+    "opset_of",
+    "to_bytes",
+    "without_weights",
+]
 
 Model = onnx.ModelProto
 _MANY_ELEMENTS = 1024
+_SHARED_KINDS = "biuf"
+"""Of numpy's types that onnxruntime takes arrays of without a copy; others, such as bfloat16, are made of bytes."""
 
 
 def copy_of(model: Model) -> Model:
@@ -46,12 +62,55 @@ def opset_of(model: Model) -> int:
 
 
 def without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
-    """Rewrite a model and leave out its large weights, which are most of what would be copied.
+    """Rewrite a model and leave out its large weights.
 
     Args:
         model: Stays as it is.
         rewrite: Does not look at weights. They are put back into the initializers of these names that it keeps.
     """
+    skeleton, weights = _taken_apart(model)
+    rewritten = rewrite(skeleton)
+    for tensor in rewritten.graph.initializer:
+        if tensor.name in weights:
+            tensor.raw_data = weights[tensor.name]
+    return rewritten
+
+
+def in_parts(model: Model) -> tuple[bytes, dict[str, npt.NDArray[np.generic]]]:
+    """What a session is opened with: the model serialized without its large weights, and these by name."""
+    skeleton, weights = _taken_apart(model)
+    arrays: dict[str, npt.NDArray[np.generic]] = {}
+    for tensor in skeleton.graph.initializer:
+        data = weights.get(tensor.name)
+        if data is None:
+            continue
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        if dtype.kind in _SHARED_KINDS and dtype.isbuiltin:
+            arrays[tensor.name] = np.frombuffer(data, dtype.newbyteorder("<")).reshape(tensor.dims)
+            mark_external(tensor, len(data))
+        else:
+            tensor.raw_data = data
+    return to_bytes(skeleton), arrays
+
+
+def mark_external(tensor: onnx.TensorProto, n_bytes: int) -> None:
+    """Say of a tensor without values that a session is given them when it opens."""
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", "in-memory"), ("offset", "0"), ("length", str(n_bytes))):
+        tensor.external_data.add(key=key, value=value)
+
+
+def model_digest(model: Model) -> str:
+    """Digest of a model's content, hexadecimal."""
+    skeleton, weights = _taken_apart(model)
+    digest = hashlib.sha256(skeleton.SerializeToString(deterministic=True))
+    for data in weights.values():
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _taken_apart(model: Model) -> tuple[Model, dict[str, bytes]]:
+    """A copy of a model without its large weights, and these by name, in their order."""
     skeleton, weights = onnx.ModelProto(), dict[str, bytes]()
     _copy_fields(model, skeleton, "graph")
     _copy_fields(model.graph, skeleton.graph, "initializer")
@@ -61,11 +120,7 @@ def without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
             skeleton.graph.initializer.append(_without_data(tensor))
         else:
             skeleton.graph.initializer.append(tensor)
-    rewritten = rewrite(skeleton)
-    for tensor in rewritten.graph.initializer:
-        if tensor.name in weights:
-            tensor.raw_data = weights[tensor.name]
-    return rewritten
+    return skeleton, weights
 
 
 def _without_data(tensor: onnx.TensorProto) -> onnx.TensorProto:

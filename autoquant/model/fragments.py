@@ -11,6 +11,8 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
+from autoquant.model.copies import mark_external
+
 __all__ = [
     "FLOAT32",
     "converted",
@@ -108,14 +110,8 @@ def initializer(name: str, array: npt.NDArray[np.generic]) -> bytes:
 
 def external(name: str, array: npt.NDArray[np.generic]) -> bytes:
     """A constant whose value the session is given when it opens."""
-    tensor = onnx.TensorProto(
-        name=name,
-        dims=array.shape,
-        data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
-        data_location=onnx.TensorProto.EXTERNAL,
-    )
-    for key, value in (("location", "in-memory"), ("offset", "0"), ("length", str(array.nbytes))):
-        tensor.external_data.add(key=key, value=value)
+    tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+    mark_external(tensor, array.nbytes)
     return _graph_fragment(onnx.GraphProto(initializer=[tensor]))
 
 

@@ -26,7 +26,6 @@ __all__ = [
     "load_any",
     "load_model",
     "load_skeleton",
-    "model_digest",
     "non_tensors",
     "output_dtypes",
     "save_model",
@@ -270,8 +269,3 @@ def sha256_of(path: Path) -> str:
     """Digest of a file, hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def model_digest(model: onnx.ModelProto) -> str:
-    """Digest of a model's content, hexadecimal."""
-    return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

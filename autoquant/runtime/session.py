@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -12,12 +11,20 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from autoquant.domain.feed import Feed
-from autoquant.domain.reason import one_line, temporary_files
+from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.runtime.providers import provider_of
 
-__all__ = ["CompiledError", "Initializers", "Session", "open_session", "optimize_basic", "ort_values"]
+__all__ = [
+    "CompiledError",
+    "Initializers",
+    "Session",
+    "open_parts",
+    "open_session",
+    "optimize_basic",
+    "ort_values",
+]
 
 Initializers = Mapping[str, "ort.OrtValue"]
 """Initializers that a skeleton model leaves out, by name."""
@@ -108,6 +115,18 @@ def open_session(
     return session
 
 
+def open_parts(skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], target: Target) -> ort.InferenceSession:
+    """Open a model whose large weights are apart, and keep them for as long as the session is there.
+
+    Raises:
+        ModelError: onnxruntime refuses the model.
+    """
+    values = ort_values(arrays)
+    session = open_session(skeleton, target, initializers=values)
+    session.initializers = values  # their memory, which onnxruntime does not hold
+    return session
+
+
 def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: bool) -> None:
     """Have the optimised graph written; its large constants, nearly all of it, go to a null device where that works."""
     options.optimized_model_filepath = str(path)
@@ -120,23 +139,27 @@ def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: b
         data.symlink_to(os.devnull)
 
 
-def optimize_basic(model: bytes) -> bytes:
-    """The model after onnxruntime's provider-independent rewrites, ORT_ENABLE_BASIC.
+def optimize_basic(skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], path: Path) -> None:
+    """Write the model after onnxruntime's provider-independent rewrites, ORT_ENABLE_BASIC.
 
     Constants and BatchNorm are folded, redundant nodes gone, MatMul with Add made Gemm.
 
+    Args:
+        skeleton: A serialized ModelProto.
+        arrays: Values of its initializers whose TensorProto says EXTERNAL.
+        path: Of the model that is written; constants of 1 KB and more are external data beside it.
+
     Raises:
         ModelError: onnxruntime refuses the model.
-        OutputError: There is no place for temporary files.
     """
-    with temporary_files(), tempfile.TemporaryDirectory(prefix="autoquant-") as folder:
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.log_severity_level = 4
-        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        options.add_session_config_entry(_NO_PREPACKING, "1")
-        try:
-            ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error
-        return Path(options.optimized_model_filepath).read_bytes()
+    options, values = ort.SessionOptions(), ort_values(arrays)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 4
+    options.add_session_config_entry(_NO_PREPACKING, "1")
+    if values:
+        options.add_external_initializers(list(values), list(values.values()))
+    _write_optimized(options, path, keeps_constants=True)
+    try:
+        ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error

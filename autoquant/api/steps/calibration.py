@@ -17,13 +17,13 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import Target
-from autoquant.model.copies import to_bytes
+from autoquant.model.copies import in_parts
 from autoquant.model.graph import Graph
 from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import with_outputs
 from autoquant.qdq.plan import is_clipped
-from autoquant.runtime.session import open_session
+from autoquant.runtime.session import open_parts
 
 __all__ = ["calibrate", "recalibrate"]
 
@@ -145,7 +145,7 @@ def _statistics(
     def observe(fetched: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
         inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in fetched if n in graph.producer}
         return collect(
-            open_session(to_bytes(with_outputs(graph.model, inner)), _CALIBRATION),
+            open_parts(*in_parts(with_outputs(graph.model, inner)), _CALIBRATION),
             [name for name in fetched if alike.get(name) == name],
             feeds,
             digest=f"{model_digest}-{data_digest}",

@@ -13,13 +13,13 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.domain.target import Target
-from autoquant.model.copies import to_bytes
+from autoquant.model.copies import in_parts
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import with_outputs
 from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import Asked, Rounded, RoundedWeights
 from autoquant.rounding.rounder import Recall, WeightRounder
-from autoquant.runtime.session import Session, open_session
+from autoquant.runtime.session import Session, open_parts
 from autoquant.space.resolve import resolve
 
 __all__ = ["round_weights", "rounder_of"]
@@ -94,7 +94,7 @@ def rounder_of(
 
     def open_with(tensors: Sequence[TensorName]) -> Session:
         model = with_outputs(graph.model, {name: graph.shape(name) for name in tensors})
-        session: Session = open_session(to_bytes(model), _CALIBRATION)
+        session: Session = open_parts(*in_parts(model), _CALIBRATION)
         return session
 
     return WeightRounder(graph, Moments(graph, open_with, samples.feeds), seconds, without=without)

@@ -117,7 +117,7 @@ def test_a_search_that_refines_says_where_nothing_was_refined(tmp_path: Path, ha
     source = tmp_path / "model.onnx"
     source.write_bytes(b"")
     delivery = a_delivery(
-        source=SourceFiles({}, 0),
+        source=SourceFiles({}, 0, {}),
         prepared=SimpleNamespace(source=source),
         facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
         finalists=finalists,
@@ -157,7 +157,7 @@ def test_what_runs_the_kernels_of_a_timed_candidate_may_be_a_finalist_unless_dro
         return {}
 
     delivery = a_delivery(
-        source=SourceFiles({}, 0),
+        source=SourceFiles({}, 0, {}),
         prepared=SimpleNamespace(source=source),
         facts=SimpleNamespace(float_s={"cpu-1t": 0.01}),
         finalists=SimpleNamespace(

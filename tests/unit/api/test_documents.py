@@ -104,14 +104,14 @@ ASKED = Configuration(
 def test_data_are_known_by_their_digests_and_what_was_divided_by_that_of_the_whole(
     held_out: str | None, is_pooled: bool, digest: str | None
 ) -> None:
-    source = SourceFiles({Path("model.onnx"): "m1"}, 1)
+    source = SourceFiles({Path("model.onnx"): "m1"}, 1, {})
     found = configuration_document(ASKED, source, some_data(held_out, is_pooled=is_pooled), SPACE)
     keys = ("calibration_digest", "evaluation_digest", "held_out_digest", "model_sha256", "weights_sha256")
     assert [found[key] for key in keys] == ["c1", "e1", digest, "m1", []]
 
 
 def test_the_level_of_accuracy_is_that_of_the_space_where_nothing_was_asked_for() -> None:
-    files = SourceFiles({Path("m.onnx"): "m1", Path("w.bin"): "w1", Path("v.bin"): "v1"}, 3)
+    files = SourceFiles({Path("m.onnx"): "m1", Path("w.bin"): "w1", Path("v.bin"): "v1"}, 3, {})
     found = configuration_document(ASKED, files, some_data(None, is_pooled=False), SPACE)
     assert ASKED.accuracy is None
     assert (found["accuracy"], found["space"], found["space_digest"]) == ("full", "own.toml", "s1")

@@ -1,10 +1,11 @@
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from autoquant.errors import DataError, ModelError
+from autoquant.errors import DataError, ModelError, OutputError
 from autoquant.graph.preprocess import prepare
 from tests.models import a_convnet, feed_of, model_of, saved
 from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
@@ -60,3 +61,9 @@ def test_external_data_are_read_and_their_absence_is_an_error(path: Path) -> Non
     path.with_name("weights.bin").unlink()
     with pytest.raises(ModelError, match="external data cannot be read"):
         prepare(path, [feed])
+
+
+def test_without_a_place_for_temporary_files_nothing_is_prepared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(path.parent / "gone"))
+    with pytest.raises(OutputError, match=r"temporary files cannot be written .* set TMPDIR"):
+        prepare(saved(a_convnet(), path), [feed_of(a_convnet())])

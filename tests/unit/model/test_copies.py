@@ -1,10 +1,20 @@
+import numpy as np
 import onnx
 import pytest
 from google.protobuf.message import EncodeError
+from onnx.external_data_helper import uses_external_data
 
 from autoquant.errors import ModelError
-from autoquant.model.copies import copy_of, from_bytes, opset_of, to_bytes, without_weights
-from tests.models import a_convnet, floats, model_of
+from autoquant.model.copies import (
+    copy_of,
+    from_bytes,
+    in_parts,
+    model_digest,
+    opset_of,
+    to_bytes,
+    without_weights,
+)
+from tests.models import Array, a_convnet, floats, model_of
 
 
 def test_a_copy_is_apart_from_the_model() -> None:
@@ -58,3 +68,31 @@ def test_large_weights_are_left_out_of_a_rewrite_and_put_back_behind_it() -> Non
     assert seen == [{"w": 0, "b": 256}]
     assert (found.graph.name, model) == ("other", before)
     assert list(found.graph.initializer) == list(before.graph.initializer)
+
+
+def test_a_model_in_parts_names_its_large_weights_and_keeps_the_others() -> None:
+    halves = floats(2048).astype(np.float16)
+    weights: dict[str, Array | float] = {"w": floats(64, 64), "h": halves, "b": floats(64), "i": np.arange(2000)}
+    model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Add(h, b)", weights)
+    rounded = onnx.TensorProto(name="r", dims=[2048], data_type=onnx.TensorProto.BFLOAT16, raw_data=bytes(4096))
+    model.graph.initializer.append(rounded)
+    before = copy_of(model)
+    skeleton, arrays = in_parts(model)
+    assert model == before
+    assert list(arrays) == ["w", "h", "i"]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, weights[name], strict=True)
+    found = {tensor.name: tensor for tensor in from_bytes(skeleton).graph.initializer}
+    assert {name for name, tensor in found.items() if uses_external_data(tensor)} == {"w", "h", "i"}
+    assert (found["b"], found["r"]) == (before.graph.initializer[2], rounded)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (64, 64)])
+def test_the_digest_is_that_of_the_content(shape: tuple[int, int]) -> None:
+    def model(name: str = "y", seed: int = 0) -> onnx.ModelProto:
+        weights = {"w": floats(*shape, seed=seed)}
+        return model_of(f"(float[1,{shape[0]}] x) => (float[1,{shape[1]}] {name})", f"{name} = MatMul(x, w)", weights)
+
+    digests = [model_digest(model(*asked)) for asked in ((), (), ("z",), ("y", 1))]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3

@@ -15,7 +15,6 @@ from autoquant.model.io import (
     input_signatures,
     load_any,
     load_model,
-    model_digest,
     output_dtypes,
     save_model,
     save_pieces,
@@ -255,13 +254,6 @@ def test_outputs_that_are_tensors_have_types() -> None:
     source = "y = Identity(x) i = Cast<to=7>(x) s = SequenceConstruct(x)"
     model = model_of("(float[4] x) => (float[4] y, int64[4] i, seq(float[4]) s)", source)
     assert output_dtypes(model) == {"y": "float32", "i": "int64"}
-
-
-def test_the_digest_is_that_of_the_content() -> None:
-    model, other = a_convnet(), a_convnet()
-    assert model_digest(model) == model_digest(other)
-    other.graph.initializer[0].raw_data = bytes(len(other.graph.initializer[0].raw_data))
-    assert model_digest(model) != model_digest(other)
 
 
 def test_external_data_of_attributes_are_files_of_the_model(tmp_path: Path) -> None:

@@ -39,3 +39,10 @@ def test_a_file_that_has_changed_or_is_gone_is_refused(external: Path, name: str
         file.write_bytes(content)
     with pytest.raises(ModelError, match=rf"{name}: the model has changed since the search began; put back what was"):
         found.refuse_changed()
+
+
+def test_files_that_nobody_wrote_to_are_not_read_again(external: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = SourceFiles.read(external), list[Path]()
+    monkeypatch.setattr("autoquant.model.source.sha256_of", read.append)
+    found.refuse_changed()
+    assert read == []
