@@ -154,7 +154,7 @@ def _joined(tracing: Tracing, node: Node, parts: Sequence[Labels]) -> bool:
 
 
 def _added(tracing: Tracing, node: Node) -> bool:
-    """Summands share their channels; a constant summand is divided by their scales."""
+    """Summands, or what is compared, share their channels; a constant one is divided by their scales."""
     graph = tracing.graph
     summands = [tracing.of(name) for name in node.inputs if not graph.is_constant(name)]
     if not summands or not _joined(tracing, node, summands):
@@ -324,7 +324,7 @@ RULES: Mapping[str, Rule] = {
     "Slice": _sliced,
     "Split": _split,
     "Concat": _concatenated,
-    **dict.fromkeys(("Add", "Sub", "Sum"), _added),
+    **dict.fromkeys(("Add", "Max", "Min", "Sub", "Sum"), _added),
     "Mul": _multiplied,
     "Div": _divided,
     **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), _linear),

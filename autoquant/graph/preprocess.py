@@ -17,11 +17,12 @@ from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.einsum import lower_einsum
-from autoquant.model.fusions import clip_first, fuse_hard_swish, lower_matmul, split_gemm
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_any, load_model, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
+from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     constants_as_initializers,
@@ -194,7 +195,8 @@ def _apply(
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
     if attempt.optimized:
         model = _typed(_folded(model))
-        model = lower_matmul(split_gemm(clip_first(fold_affine(fuse_hard_swish(lower_einsum(model))))))
+        model = split_prelu(clip_first(fold_affine(fuse_hard_swish(merge_clips(lower_einsum(model))))))
+        model = lower_matmul(split_gemm(model))
     model = narrow_ends(model, plain) if attempt.widened else model
     return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
 

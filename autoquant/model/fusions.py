@@ -13,11 +13,9 @@ from autoquant.domain.region import TensorName
 from autoquant.model.affine import with_nodes
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.moves import only_moves
 from autoquant.model.names import NewNames
-from autoquant.model.ops import Kind, clip_bounds, kind_of
 
-__all__ = ["clip_first", "fuse_hard_swish", "lower_matmul", "split_gemm"]
+__all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
@@ -42,27 +40,6 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
                 helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
                 helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
             )
-    return with_nodes(model, replaced, ())
-
-
-def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A Relu or Clip behind a MaxPool, as Keras has it, goes before it where the kernel of a Conv absorbs it there.
-
-    The largest of clipped values is the largest value clipped. The same holds of nodes that only move elements, as the
-    Squeeze that exporters put behind a Conv1D.
-    """
-    graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = NewNames(graph)
-    for node in graph.nodes:
-        between = _behind_conv(graph, node)
-        if between:
-            clip, *behind = (_copied(graph, each) for each in (node, *between))
-            clip.input[0], clip.output[0] = behind[0].input[0], names.new(f"{behind[0].input[0]}_clipped")
-            behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
-            replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
-            replaced[between[0].index] = (clip, behind[0])
-            replaced[node.index] = ()
     return with_nodes(model, replaced, ())
 
 
@@ -125,40 +102,6 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
                 helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
             )
     return with_nodes(model, replaced, ())
-
-
-def _behind_conv(graph: Graph, clip: Node) -> list[Node]:
-    """What is between a Conv and a Relu or Clip that could change places with it, in order; empty where nothing is."""
-    bounds = clip_bounds(clip, graph) if kind_of(clip) is Kind.CLIPPING else None
-    between: list[Node] = []
-    if bounds is None or not bounds[0] <= 0 <= bounds[1]:
-        return between
-    source = clip.inputs[0]
-    while graph.only_reader(source) is not None and source in graph.producer:
-        producer = graph.producer[source]
-        if producer.op_type == "Conv":
-            return between
-        if not only_moves(producer) and not _is_pool_of_values(producer):
-            break
-        between.insert(0, producer)
-        source = producer.inputs[0]
-    return []
-
-
-def _is_pool_of_values(node: Node) -> bool:
-    """Whether it is a MaxPool without indices, and such that no window holds padding alone, which is below any Clip."""
-    return (
-        node.op_type == "MaxPool"
-        and not any(node.outputs[1:])
-        and not node.attributes.get("ceil_mode", 0)
-        and set(node.attributes.get("dilations", ())) <= {1}
-    )
-
-
-def _copied(graph: Graph, node: Node) -> onnx.NodeProto:
-    proto = onnx.NodeProto()
-    proto.CopyFrom(graph.model.graph.node[node.index])
-    return proto
 
 
 def _product_of(graph: Graph, node: Node, opset: int) -> str | None:

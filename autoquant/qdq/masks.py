@@ -5,7 +5,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK, Statistics
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, kind_of, original_of
+from autoquant.model.ops import Kind, clip_bounds, kind_of, original_of
 
 __all__ = ["masked"]
 
@@ -61,11 +61,17 @@ def _computed_from(graph: Graph, limit: float) -> set[TensorName]:
     """What operators of masks compute from constants that hold values of this magnitude or more."""
     found: set[TensorName] = set()
     for node in graph.nodes:
-        if node.op_type in _CARRYING and (
+        if _carries(node, limit, graph) and (
             any(name in found for name in node.inputs) or (node.op_type in _TAKING and _holds(node, limit, graph))
         ):
             found.update(name for name in node.outputs if name)
     return found
+
+
+def _carries(node: Node, limit: float, graph: Graph) -> bool:
+    """Whether masks of this magnitude may come through; a Clip may let them pass."""
+    bounds = clip_bounds(node, graph) if node.op_type == "Clip" else None
+    return node.op_type in _CARRYING or (bounds is not None and bounds[0] <= -limit)
 
 
 def _holds(node: Node, limit: float, graph: Graph) -> bool:
@@ -80,6 +86,6 @@ def _leading_to(tensors: set[TensorName], graph: Graph) -> set[TensorName]:
     """These tensors and those that operators of masks compute them from."""
     found = set(tensors)
     for node in reversed(graph.nodes):
-        if node.op_type in _CARRYING and any(name in found for name in node.outputs):
+        if _carries(node, _FAR, graph) and any(name in found for name in node.outputs):
             found.update(node.inputs)
     return found

@@ -157,6 +157,8 @@ def channels_between(
         "m = Relu(a)",
         "m = LeakyRelu(a)",
         "m = PRelu(a, slope)",
+        "b = Mul(a, slope) m = Max(a, b)",
+        "m = Min(a, factor)",
         "m = Clip(a, zero)",
         "m = MaxPool<kernel_shape=[1,1]>(a)",
         "m = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(a)",

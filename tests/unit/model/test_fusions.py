@@ -1,6 +1,3 @@
-import re
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -8,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.fusions import clip_first, fuse_hard_swish, lower_matmul, split_gemm
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
@@ -256,103 +253,3 @@ def test_before_opset_11_a_transposed_gemm_stays() -> None:
     body = "y = Gemm<transB=1>(x, w, c)"
     model = model_of("(float[4,4] x, float[4,4] c) => (float[4,4] y)", body, {"w": floats(4, 4)}, opset=10)
     assert op_types(split_gemm(model)) == ["Gemm"]
-
-
-BEFORE_A_CLIP: Mapping[str, npt.NDArray[np.generic] | float] = {
-    "w": floats(4, 3, 3, 3),
-    "axes": np.array([0]),
-    "zero": 0.0,
-    "six": 6.0,
-    "one": 1.0,
-    "below": -1.0,
-}
-
-
-def clipped(body: str, *, outputs: str = "float[] y") -> onnx.ModelProto:
-    used = {name: value for name, value in BEFORE_A_CLIP.items() if re.search(rf"\b{name}\b", body)}
-    return model_of(f"(float[2,3,8,6] x) => ({outputs})", body, used)
-
-
-@pytest.mark.parametrize("clip", ["Relu(p)", "Clip(p, zero, six)", "Clip(p, below)", "Clip(p)"])
-@pytest.mark.parametrize(
-    "pool",
-    [
-        "kernel_shape=[2,2], strides=[2,2]",
-        "kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]",
-        'kernel_shape=[3,2], auto_pad="SAME_UPPER", dilations=[1,1]',
-    ],
-)
-def test_a_clip_behind_a_max_pool_goes_directly_behind_the_conv(clip: str, pool: str) -> None:
-    model = clipped(f"c = Conv(x, w) p = MaxPool<{pool}>(c) y = {clip}")
-    first = clip_first(model)
-    assert op_types(first) == ["Conv", clip.partition("(")[0], "MaxPool"]
-    assert [node.name for node in first.graph.node] == ["c", "y", "p"]
-    assert first.graph.node[-1].output[0] == "y"
-    feed = feed_of(model)
-    np.testing.assert_array_equal(outputs_of(first, feed)[0], outputs_of(model, feed)[0])
-
-
-def test_a_relu_goes_before_all_that_only_moves_elements() -> None:
-    body = "c = Conv(x, w) t = Transpose(c) p = MaxPool<kernel_shape=[1,2]>(t) u = Unsqueeze(p, axes) r = Relu(u)"
-    model = clipped(f"{body} y = Sigmoid(r)")
-    first = clip_first(model)
-    assert op_types(first) == ["Conv", "Relu", "Transpose", "MaxPool", "Unsqueeze", "Sigmoid"]
-    feed = feed_of(model)
-    np.testing.assert_array_equal(outputs_of(first, feed)[0], outputs_of(model, feed)[0])
-
-
-def test_each_of_several_relus_goes_behind_its_own_conv() -> None:
-    pool = "MaxPool<kernel_shape=[2,2]>"
-    body = f"c = Conv(x, w) p = {pool}(c) r = Relu(p) d = Conv(r, v) q = {pool}(d) s = Relu(q) y = Relu(s)"
-    model = model_of("(float[1,3,8,8] x) => (float[] y)", body, {"w": floats(3, 3, 3, 3), "v": floats(2, 3, 1, 1)})
-    first = clip_first(model)
-    assert op_types(first) == ["Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Relu"]
-    assert_equal_outputs(model, first)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "c = Conv(x, w) y = Relu(c)",
-        "p = MaxPool<kernel_shape=[2,2]>(x) y = Relu(p)",
-        "c = Sigmoid(x) p = MaxPool<kernel_shape=[2,2]>(c) y = Relu(p)",
-        "c = Conv(x, w) p = AveragePool<kernel_shape=[2,2]>(c) y = Relu(p)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(c) y = Relu(p)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2], dilations=[2,2]>(c) y = Relu(p)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) y = Clip(p, one, six)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) m = ReduceMax<keepdims=0>(c) y = Clip(p, zero, m)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) y = LeakyRelu(p)",
-        "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2]>(c) r = Relu(p) s = Sigmoid(c) y = Concat<axis=0>(r, s)",
-    ],
-)
-def test_a_clip_that_no_conv_would_absorb_or_that_would_change_the_values_stays(body: str) -> None:
-    model = clipped(body)
-    assert clip_first(model) is model
-
-
-@pytest.mark.parametrize(
-    ("pool", "outputs"),
-    [
-        ("p = MaxPool<kernel_shape=[2,2]>(c)", "float[] y, float[] p"),
-        ("p = MaxPool<kernel_shape=[2,2]>(c)", "float[] y, float[] c"),
-        ("p, i = MaxPool<kernel_shape=[2,2]>(c)", "float[] y, int64[] i"),
-    ],
-)
-def test_a_pool_of_which_more_is_read_than_the_clip_does_stays(pool: str, outputs: str) -> None:
-    model = clipped(f"c = Conv(x, w) {pool} y = Relu(p)", outputs=outputs)
-    assert clip_first(model) is model
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    kernel=st.lists(st.integers(1, 3), min_size=2, max_size=2),
-    strides=st.lists(st.integers(1, 3), min_size=2, max_size=2),
-    data=st.data(),
-)
-def test_pools_of_any_window_see_the_same_values(kernel: list[int], strides: list[int], data: st.DataObject) -> None:
-    pads = [data.draw(st.integers(0, size - 1)) for size in kernel * 2]
-    model = clipped(f"c = Conv(x, w) p = MaxPool<kernel_shape={kernel}, strides={strides}, pads={pads}>(c) y = Relu(p)")
-    first = clip_first(model)
-    assert op_types(first) == ["Conv", "Relu", "MaxPool"]
-    feed = feed_of(model)
-    np.testing.assert_array_equal(outputs_of(first, feed)[0], outputs_of(model, feed)[0])

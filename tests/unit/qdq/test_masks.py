@@ -76,8 +76,9 @@ ADDED = "a = Sub(one, m) f = Mul(a, c) s = Add(x, f) p = Softmax(s)"
         ("s = Where(b, x, c) p = Softmax(s)", {"s"}),
         ("f = Where(b, one, c) r = Reshape(f, n) s = Add(x, r) p = LogSoftmax(s)", {"f", "r", "s"}),
         ("e = Expand(c, n) f = Mul(m, e) g = Max(f, x) p = Softmax(g)", {"e", "f", "g"}),
+        ("f = Mul(m, c) g = Clip(f, c) s = Add(x, g) p = Softmax(s)", {"f", "g", "s"}),
     ],
-    ids=["added", "chosen", "reshaped", "expanded"],
+    ids=["added", "chosen", "reshaped", "expanded", "clipped beyond"],
 )
 def test_what_a_constant_pushes_far_below_is_masked_whether_or_not_a_sample_is(
     body: str, expected: set[str], value: float
@@ -109,8 +110,9 @@ def test_the_walk_ends_at_the_softmax() -> None:
         ("f = Mul(m, c) p = Relu(f)", -10000),
         ("s = Max(x, c) p = Softmax(s)", LEAST),
         ("s = Clip(x, c) p = Softmax(s)", LEAST),
+        ("f = Mul(m, c) g = Clip(f, one) s = Add(x, g) p = Softmax(s)", -10000),
     ],
-    ids=["near", "a function", "no Softmax", "a maximum", "a bound"],
+    ids=["near", "a function", "no Softmax", "a maximum", "a bound", "cut off"],
 )
 def test_other_constants_are_no_masks(body: str, value: float) -> None:
     assert masks(body, value) == frozenset()

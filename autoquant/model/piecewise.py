@@ -1,0 +1,208 @@
+"""Rewrites of what is linear piece by piece, as Relu, Clip and PRelu are, into forms with faster kernels.
+
+Each leaves its argument untouched, and gives it back where there is nothing to do. Outputs stay equal bit by bit.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.affine import with_nodes
+from autoquant.model.copies import opset_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.moves import only_moves
+from autoquant.model.names import NewNames
+from autoquant.model.ops import Kind, clip_bounds, kind_of
+
+__all__ = ["clip_first", "merge_clips", "split_prelu"]
+
+_CLIP_HAS_INPUTS = 11
+"""The opset from which on bounds of a Clip are tensors; Max, Min and PRelu broadcast from earlier ones on."""
+_MANY_ELEMENTS = 1 << 14
+"""In smaller tensors four operators take as long as PRelu, to start alone."""
+
+
+def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The larger or smaller of a tensor and a number becomes a Clip, and clips in a row become one.
+
+    Exporters of TensorFlow write a Relu6 as Relu, Min and Max. Integer kernels absorb a Clip, and none of these.
+    """
+    graph = Graph(model)
+    if opset_of(model) < _CLIP_HAS_INPUTS:
+        return model
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    bounds: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        chain = _chain(graph, node)
+        if not chain or (len(chain) == 1 and kind_of(node) is Kind.CLIPPING):
+            continue
+        replaced.update(dict.fromkeys((each.index for each in chain), ()))
+        low, high = _composed(graph, chain)
+        ends = [""] * 2
+        for i, bound in enumerate((low, high)):
+            if np.isfinite(bound):
+                ends[i] = names.new(f"{node.name}_{'above' if i else 'below'}")
+                bounds.append(numpy_helper.from_array(np.array(bound, np.float32), ends[i]))
+        inputs = [_clipped(graph, chain[0]), *ends][: 3 if ends[1] else 2]
+        replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
+    return with_nodes(model, replaced, bounds)
+
+
+def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Relu or Clip behind a MaxPool, as Keras has it, goes before it where the kernel of a Conv absorbs it there.
+
+    The largest of clipped values is the largest value clipped. The same holds of nodes that only move elements, as the
+    Squeeze that exporters put behind a Conv1D.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    names = NewNames(graph)
+    for node in graph.nodes:
+        between = _behind_conv(graph, node)
+        if between:
+            clip, *behind = (_copied(graph, each) for each in (node, *between))
+            clip.input[0], clip.output[0] = behind[0].input[0], names.new(f"{behind[0].input[0]}_clipped")
+            behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
+            replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
+            replaced[between[0].index] = (clip, behind[0])
+            replaced[node.index] = ()
+    return with_nodes(model, replaced, ())
+
+
+def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
+    """PRelu with a constant slope ``a`` becomes LeakyRelu where that is one number, else ``Max(x, a x)`` if a <= 1.
+
+    Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of mixed ones, in tensors of known size
+    that are not small. onnxruntime's kernel of PRelu takes longer than those of all of them together: decision 0038.
+    """
+    graph = Graph(model)
+    if opset_of(model) < _CLIP_HAS_INPUTS:
+        return model
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    zeros: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
+            continue
+        slope = graph.constant(node.inputs[1])
+        if slope.size == 1:
+            alpha = float(slope.reshape(()))
+            made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
+        elif (slope <= 1).all() or (slope >= 1).all():
+            made = _larger(node, names, "Max" if (slope <= 1).all() else "Min")
+        elif prod(graph.shape(node.inputs[0]) or ()) >= _MANY_ELEMENTS:
+            zeros.append(numpy_helper.from_array(np.zeros((), np.float32), names.new(f"{node.name}_zero")))
+            made = _parts(node, names, zeros[-1].name)
+        else:
+            continue
+        replaced[node.index] = made
+    return with_nodes(model, replaced, zeros)
+
+
+def _chain(graph: Graph, last: Node) -> list[Node]:
+    """Clips in a row that end in this node, in order; empty where it is none, or the next one is one of them."""
+    following = graph.only_reader(last.outputs[0]) if last.outputs else None
+    if _bounds(graph, last) is None or (following is not None and _bounds(graph, following) is not None):
+        return []
+    chain = [last]
+    while True:
+        source = _clipped(graph, chain[0])
+        before = graph.producer.get(source)
+        if before is None or graph.only_reader(source) is None or _bounds(graph, before) is None:
+            return chain
+        chain.insert(0, before)
+
+
+def _bounds(graph: Graph, node: Node) -> tuple[float, float] | None:
+    """What a node lets pass that does nothing but to clip floats; None for others."""
+    if kind_of(node) is Kind.CLIPPING and node.inputs[0] in graph.float_tensors:
+        return clip_bounds(node, graph)
+    if node.op_type not in ("Max", "Min") or len(node.inputs) != 2 or not any(map(graph.is_constant, node.inputs)):
+        return None
+    source = _clipped(graph, node)
+    other = node.inputs[1 - node.inputs.index(source)]
+    if not _is_float_with_constant(graph, source, other) or graph.constant(other).size != 1:
+        return None
+    bound = float(graph.constant(other).reshape(()))
+    return (bound, np.inf) if node.op_type == "Max" else (-np.inf, bound)
+
+
+def _clipped(graph: Graph, node: Node) -> TensorName:
+    """What a node clips; of two inputs the one that is no constant."""
+    return next((name for name in node.inputs[:2] if not graph.is_constant(name)), node.inputs[0])
+
+
+def _is_float_with_constant(graph: Graph, source: TensorName, other: TensorName) -> bool:
+    """Whether an activation of floats keeps its shape beside a constant of finite ones."""
+    if source not in graph.float_tensors or not graph.is_constant(other):
+        return False
+    values, rank = graph.constant(other), graph.rank(source)
+    is_kept = values.ndim == 0 or values.ndim <= rank
+    return is_kept and values.dtype == np.float32 and values.size > 0 and bool(np.isfinite(values).all())
+
+
+def _composed(graph: Graph, chain: Sequence[Node]) -> tuple[float, float]:
+    low, high = -np.inf, np.inf
+    for node in chain:
+        found = _bounds(graph, node)
+        assert found is not None
+        low, high = (min(max(bound, found[0]), found[1]) for bound in (low, high))
+    return low, high
+
+
+def _larger(node: Node, names: NewNames, op_type: str) -> list[onnx.NodeProto]:
+    product = names.new(f"{node.name}_scaled")
+    return [
+        helper.make_node("Mul", list(node.inputs), [product], name=f"{node.name}_slope"),
+        helper.make_node(op_type, [node.inputs[0], product], list(node.outputs), name=node.name),
+    ]
+
+
+def _parts(node: Node, names: NewNames, zero: str) -> list[onnx.NodeProto]:
+    source, slope = node.inputs
+    above, below, scaled = (names.new(f"{node.name}_{part}") for part in ("above", "below", "scaled"))
+    return [
+        helper.make_node("Max", [source, zero], [above], name=f"{node.name}_above"),
+        helper.make_node("Min", [source, zero], [below], name=f"{node.name}_below"),
+        helper.make_node("Mul", [below, slope], [scaled], name=f"{node.name}_slope"),
+        helper.make_node("Add", [above, scaled], list(node.outputs), name=node.name),
+    ]
+
+
+def _behind_conv(graph: Graph, clip: Node) -> list[Node]:
+    """What is between a Conv and a Relu or Clip that could change places with it, in order; empty where nothing is."""
+    bounds = clip_bounds(clip, graph) if kind_of(clip) is Kind.CLIPPING else None
+    between: list[Node] = []
+    if bounds is None or not bounds[0] <= 0 <= bounds[1]:
+        return between
+    source = clip.inputs[0]
+    while graph.only_reader(source) is not None and source in graph.producer:
+        producer = graph.producer[source]
+        if producer.op_type == "Conv":
+            return between
+        if not only_moves(producer) and not _is_pool_of_values(producer):
+            break
+        between.insert(0, producer)
+        source = producer.inputs[0]
+    return []
+
+
+def _is_pool_of_values(node: Node) -> bool:
+    """Whether it is a MaxPool without indices, and such that no window holds padding alone, which is below any Clip."""
+    return (
+        node.op_type == "MaxPool"
+        and not any(node.outputs[1:])
+        and not node.attributes.get("ceil_mode", 0)
+        and set(node.attributes.get("dilations", ())) <= {1}
+    )
+
+
+def _copied(graph: Graph, node: Node) -> onnx.NodeProto:
+    proto = onnx.NodeProto()
+    proto.CopyFrom(graph.model.graph.node[node.index])
+    return proto
