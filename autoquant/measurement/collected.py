@@ -116,11 +116,11 @@ class Collected:
             metrics=metrics,
         )
 
-    def measured(self, keys: Collection[str]) -> dict[str, Measured]:
-        """By id, for these files and the baseline."""
+    def measured(self, keys: Collection[str], *, is_stopped: bool = False) -> dict[str, Measured]:
+        """By id, for these files and the baseline; ``is_stopped`` where ratios were known well enough for that."""
         ratios = self.ratios(keys)
         latency = self._latencies(keys, ratios)
-        faster = [self._faster(keys, target) for target in self.targets]
+        faster = [self._faster(keys, target, is_stopped) for target in self.targets]
         return {
             key: Measured(
                 judged=self.judged(key),
@@ -135,8 +135,9 @@ class Collected:
     def _timings_of(self, keys: Collection[str]) -> dict[Pair, Timings]:
         return {pair: timings for pair, timings in self.timings.items() if pair[0] in (*keys, REFERENCE)}
 
-    def _faster(self, keys: Collection[str], target: str) -> dict[str, frozenset[str]]:
-        return shown_faster({key: self.timings[key, target] for key in (*keys, REFERENCE)}, self.seed)
+    def _faster(self, keys: Collection[str], target: str, is_stopped: bool) -> dict[str, frozenset[str]]:
+        timings = {key: self.timings[key, target] for key in (*keys, REFERENCE)}
+        return shown_faster(timings, self.seed, is_stopped=is_stopped)
 
     def _latencies(self, keys: Collection[str], ratios: Mapping[Pair, SessionInterval]) -> dict[Pair, Latency]:
         kept = self._timings_of(keys)

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from autoquant.measurement.intervals import STOPPED_LEVEL, difference_intervals, session_intervals
+from autoquant.measurement.intervals import LEVEL, STOPPED_LEVEL, difference_intervals, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
 
 __all__ = ["shown_faster"]
@@ -16,7 +16,7 @@ badly. Of more it is left out, so that its luck widens no interval between files
 Pair = tuple[str, str]
 
 
-def shown_faster(timings: Mapping[str, Timings], seed: int) -> dict[str, frozenset[str]]:
+def shown_faster(timings: Mapping[str, Timings], seed: int, *, is_stopped: bool = False) -> dict[str, frozenset[str]]:
     """For each model those that it is faster than beyond the interval of their ratio.
 
     Both ran in the same rounds, so that the interval is that of the paired ratio: narrower than what the models' own
@@ -25,9 +25,10 @@ def shown_faster(timings: Mapping[str, Timings], seed: int) -> dict[str, frozens
     Args:
         timings: By model, of the same rounds on one target.
         seed: Of the resampling.
+        is_stopped: Whether the measurement ended because ratios were known well enough.
     """
     faster: dict[str, set[str]] = {name: set() for name in timings}
-    for (a, b), (low, high) in _intervals(timings, seed).items():
+    for (a, b), (low, high) in _intervals(timings, seed, STOPPED_LEVEL if is_stopped else LEVEL).items():
         if high < 1:
             faster[a].add(b)
         elif low > 1:
@@ -35,7 +36,8 @@ def shown_faster(timings: Mapping[str, Timings], seed: int) -> dict[str, frozens
     return {name: frozenset(others) for name, others in faster.items()}
 
 
-def _intervals(timings: Mapping[str, Timings], seed: int) -> dict[Pair, tuple[float, float]]:
+def _intervals(timings: Mapping[str, Timings], seed: int, level: float) -> dict[Pair, tuple[float, float]]:
+    """Those to the float model are wider: what it does in one process all of them have in common."""
     names = sorted(timings, key=lambda name: name == REFERENCE)  # so that every ratio to the float model is one
     ratios = {
         (a, b): np.array(timings[a].candidate_s) / np.array(timings[b].candidate_s) for a, b in combinations(names, 2)
@@ -50,5 +52,5 @@ def _intervals(timings: Mapping[str, Timings], seed: int) -> dict[Pair, tuple[fl
     to_float = {pair: values for pair, values in medians.items() if REFERENCE in pair}
     between = {pair: values for pair, values in medians.items() if REFERENCE not in pair}
     alike = between if len(names) > _FEW_MODELS else medians
-    found = difference_intervals(alike, level=STOPPED_LEVEL) | session_intervals(to_float, level=STOPPED_LEVEL)
+    found = difference_intervals(alike, level=level) | session_intervals(to_float, level=STOPPED_LEVEL)
     return {pair: (interval.low, interval.high) for pair, interval in found.items()}

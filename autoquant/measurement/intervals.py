@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.special import gammaincinv, stdtrit
 
 __all__ = [
+    "LEVEL",
     "STOPPED_LEVEL",
     "SessionInterval",
     "are_narrow",
@@ -25,7 +26,7 @@ _LEAST_FREEDOM = 2.0
 """Of several models: with the one degree of two sessions that disturb all models alike an interval says nothing."""
 _USUAL = 0.999
 """Share of variances that are no sign of a disturbance."""
-_LEVEL = 0.95
+LEVEL = 0.95
 STOPPED_LEVEL = 0.975
 """Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
 cover the truth in 92 % of the cases, and those of this level in 95 % or more."""
@@ -52,7 +53,7 @@ class SessionInterval:
     next_high: float
 
 
-def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = _LEVEL) -> dict[Key, SessionInterval]:
+def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = LEVEL) -> dict[Key, SessionInterval]:
     """Student intervals of the logarithms, with variances moderated towards the one that all keys share.
 
     A bootstrap over three to five sessions covers the truth far less often than it says, and three sessions alone know
@@ -75,7 +76,7 @@ def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = 
 
 
 def intervals_by_target(
-    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = _LEVEL
+    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = LEVEL
 ) -> dict[tuple[str, str], SessionInterval]:
     """``session_intervals`` of models and targets: what a session does to all models differs between targets."""
     found: dict[tuple[str, str], SessionInterval] = {}
@@ -86,7 +87,7 @@ def intervals_by_target(
 
 
 def difference_intervals(
-    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = _LEVEL
+    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = LEVEL
 ) -> dict[tuple[str, str], SessionInterval]:
     """Intervals of the ratios of any two models, in which what a session does to all models cancels.
 
@@ -129,7 +130,7 @@ def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[K
         freedom = prior + n - 1
         spread = math.sqrt((prior * shared + (n - 1) * variances[key]) / freedom)
         own = float(stdtrit(freedom, (1 + level) / 2)) * spread / math.sqrt(n)
-        following = float(stdtrit(freedom, (1 + _LEVEL) / 2)) * spread * math.sqrt(1 + 1 / n)
+        following = float(stdtrit(freedom, (1 + LEVEL) / 2)) * spread * math.sqrt(1 + 1 / n)
         found[key] = SessionInterval(
             *(math.exp(centre + x) for x in (0.0, -own, own, -following, following)),
         )

@@ -79,6 +79,7 @@ class JointMeasurement:
     is_late: bool = False
     _roster: Roster = field(init=False)
     _n_unexplained: int = 0
+    _is_precise: bool = False
     _collected: Collected = field(init=False)
     _opening_s: float = 0.0
     _n_rounds: int = _MOST_ROUNDS
@@ -121,7 +122,7 @@ class JointMeasurement:
             number += 1
             watch.look()
         self.notes += [*self._roster.sentences, *watch.sentences, *self._drift()]
-        return self._collected.measured(self._roster.kept)
+        return self._collected.measured(self._roster.kept, is_stopped=self._is_precise)
 
     def _begins_anew(self, number: int, error: Exception) -> bool:
         """Whether another process is to do what this one did not come to the end of.
@@ -179,9 +180,9 @@ class JointMeasurement:
     def _is_worth_another(self, n_done: int) -> bool:
         if self.is_ended():
             return False
-        if n_done >= self.least_sessions and are_narrow(
-            self._collected.ratios(self._roster.kept).values(), self.narrow
-        ):
+        ratios = self._collected.ratios(self._roster.kept).values()
+        self._is_precise = n_done >= self.least_sessions and are_narrow(ratios, self.narrow)
+        if self._is_precise:
             return False
         self._leave_out_beaten(n_done)
         n_affordable = (self._time.seconds - self._opening_s) / self._rounds_s

@@ -89,3 +89,11 @@ def test_no_two_models_are_faster_than_each_other(medians: list[float], n_sessio
     found = shown_faster(timings(given_models, n_sessions=n_sessions, noise=0.05), seed=0)
     assert found.keys() == given_models.keys()
     assert not any(a in found[b] and b in found[a] for a in found for b in found)
+
+
+def test_who_ends_when_ratios_are_known_well_enough_shows_less() -> None:
+    """Of files only: what float does is part of all comparisons with it, so that they ask for more in any case."""
+    pairs = [timings({"a": 0.5, "b": 0.51, REFERENCE: 1.0}, n_sessions=3, noise=0.02, seed=seed) for seed in range(30)]
+    stopped, others = ([shown_faster(pair, 0, is_stopped=is_stopped) for pair in pairs] for is_stopped in (True, False))
+    assert all(less[name] <= more[name] for less, more in zip(stopped, others, strict=True) for name in less)
+    assert sum("b" in found["a"] for found in stopped) < sum("b" in found["a"] for found in others)

@@ -15,13 +15,14 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import Target
 from autoquant.errors import TargetError
 from autoquant.measurement import joint
+from autoquant.measurement.collected import Collected
 from autoquant.measurement.conditions import Watch
 from autoquant.measurement.costs import FEWEST_ROUNDS, FileCosts
 from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.joint import JointMeasurement
 from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
-from autoquant.measurement.measured import Judged
+from autoquant.measurement.measured import Judged, Measured
 from tests.fakes import FakeClock
 from tests.models import floats
 
@@ -253,6 +254,22 @@ def test_more_time_is_of_no_use_where_ratios_are_known(monkeypatch: pytest.Monke
     final = measured(monkeypatch, process, planned(process, 0.02), narrow=0.01)
     assert len(rounds_of(final, "cpu-1t")) == 3
     assert not final.is_late
+
+
+@pytest.mark.parametrize(("narrow", "is_stopped"), [(0.01, True), (-1.0, False)])
+def test_differences_are_told_whether_it_ended_as_ratios_were_known(
+    narrow: float, is_stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+
+    def noting(_: Collected, _keys: Sequence[str], *, is_stopped: bool) -> dict[str, Measured]:
+        said.append(is_stopped)
+        return {}
+
+    monkeypatch.setattr(Collected, "measured", noting)
+    process = Process(FakeClock(), {"cpu-1t": 0.02})
+    measured(monkeypatch, process, planned(process, 0.02), narrow=narrow)
+    assert said == [is_stopped]
 
 
 def test_it_says_whether_there_was_no_time_for_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
