@@ -25,7 +25,7 @@ from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.alike import with_known_latencies
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
-from autoquant.measurement.costs import WANTED_SESSIONS, FileCosts
+from autoquant.measurement.costs import LEAST_SESSIONS, WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
@@ -220,9 +220,10 @@ class Delivery:
         final = JointMeasurement(
             self.files,
             files,
-            deadline if files else -math.inf,
+            deadline,
             self.is_ended,
-            n_sessions=WANTED_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
+            n_sessions=1 if not files else WANTED_SESSIONS if math.isinf(deadline) else _MOST_SESSIONS_WITHIN,
+            least_sessions=LEAST_SESSIONS if files else 1,
             has_quality=bool(files) or self.files.make_scorer is not None,
             wishes=Wishes(
                 superseded=partial(self._superseded, finalists, said), spares=partial(self._spares, finalists)

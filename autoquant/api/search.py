@@ -159,7 +159,7 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
             opened.evaluator.know(known)
             ended = trials.run(asked.budget.trials)
             if opened.ingredients.regions or ended == "interrupted":
-                run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations))
+                run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations, trials.missing_s))
             run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
             run.notes.extend(sentences.outlook_sentences(trials, asked.objectives))
         return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)

@@ -1,5 +1,6 @@
 """Sentences in which a run says how it ended."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -51,10 +52,17 @@ _MUCH_SMALLER = 10.0
 """What is smaller by this factor has a hundredth of the power."""
 
 
-def ending_sentence(ended: str, evaluations: Sequence[Evaluation]) -> str:
-    """Why a search ended, and what to do where that was before it began."""
+def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: float) -> str:
+    """Why a search ended, and what to do where that was before it began.
+
+    Args:
+        ended: As ``Trials.run`` says it.
+        evaluations: All of the search.
+        missing_s: Seconds without which another one would not have ended in time.
+    """
     if ended == "time" and not any(evaluation.is_quantized for evaluation in evaluations):
-        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give more --time"
+        more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"
+        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} --time"
     return _ENDINGS[ended]
 
 

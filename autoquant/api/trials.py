@@ -175,7 +175,7 @@ class Trials:
                 probed = True
             if done := self._nothing_left():
                 return done
-            if self._left < 1.2 * self._times.longest(self.first_seconds) or not self._trial():
+            if self.missing_s > 0 or not self._trial():
                 return "time"
             n_done += 1
         return "trials"
@@ -198,6 +198,11 @@ class Trials:
     def first_seconds(self) -> float:
         """What the first trial takes, roughly."""
         return self._costs.first_seconds(self.n_rounds)
+
+    @property
+    def missing_s(self) -> float:
+        """Seconds without which another trial would not end in time; 0 or less where there is time for it."""
+        return 1.2 * self._times.longest(self.first_seconds) - self._left
 
     @property
     def _left(self) -> float:

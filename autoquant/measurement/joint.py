@@ -221,7 +221,8 @@ class JointMeasurement:
                 self._judging.run(worker, opening_s)
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))
-            worker.call("warm_up", limit_s, seconds=self._session_limit_s)
+            if self.files or limit_s:
+                worker.call("warm_up", limit_s, seconds=self._session_limit_s)
             self._opening_s = opening_s + time.perf_counter() - start
             begun = time.perf_counter()
             found = [(name, found) for name in self._targets for found in self._run(worker, name, number, begun)]
@@ -267,7 +268,7 @@ class JointMeasurement:
         found: list[Round] = []
         n_done = 0
         while n_done < len(samples):
-            if n_done >= self._n_rounds or (n_done >= LEAST_ROUNDS and self._time.seconds < 0):
+            if n_done >= self._n_rounds or (n_done >= self._least_rounds and self._time.seconds < 0):
                 break
             start, round_s = time.perf_counter(), self._round_s.get(target, math.inf)
             part = samples[n_done : min(n_done + max(1, int(CHUNK_S / round_s)), self._n_rounds)]
@@ -276,7 +277,7 @@ class JointMeasurement:
             self._round_s[target] = max(1e-6, time.perf_counter() - start) / len(part)
             if number == 0:
                 self._n_rounds = self._affordable_rounds(time.perf_counter() - begun)
-            if self.is_ended() and (number or n_done >= LEAST_ROUNDS):
+            if self.is_ended() and (number or n_done >= self._least_rounds):
                 break
         return found
 
@@ -293,8 +294,13 @@ class JointMeasurement:
             n = (left - (n_sessions - 1) * self._opening_s) / (n_sessions * self._rounds_s)
             if n >= FEWEST_ROUNDS:
                 break
-            most = min(_MOST_ROUNDS, max(LEAST_ROUNDS, _CHEAP_SHARE * self._opening_s / self._rounds_s))
-        return int(max(FEWEST_ROUNDS if n_sessions > 1 else LEAST_ROUNDS, min(n, most)))
+            most = min(_MOST_ROUNDS, max(self._least_rounds, _CHEAP_SHARE * self._opening_s / self._rounds_s))
+        return int(max(FEWEST_ROUNDS if n_sessions > 1 else self._least_rounds, min(n, most)))
+
+    @property
+    def _least_rounds(self) -> int:
+        """Of a single process; the baseline alone is compared with nothing."""
+        return LEAST_ROUNDS if self.files else FEWEST_ROUNDS
 
     def _blame(self, number: int) -> bool:
         """Find the files that end a process by themselves and drop them; whether there are any."""

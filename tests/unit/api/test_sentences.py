@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,28 +31,30 @@ from tests.models import floats, model_of
 from tests.records import a_failure, a_measured, a_region
 from tests.unit.api.answers import Answers, some_trials
 
-NOTHING = "before any quantized candidate was evaluated; give more --time"
+NOTHING = "before any quantized candidate was evaluated; give"
 
 
 @pytest.mark.parametrize(
-    ("ended", "evaluations", "said"),
+    ("ended", "evaluations", "missing_s", "said"),
     [
-        ("time", [a_measured(0)], "the time budget ended the search"),
-        ("time", [], f"the time budget ended the search {NOTHING}"),
+        ("time", [a_measured(0)], 9.0, "the time budget ended the search"),
+        ("time", [], 0.0, f"the time budget ended the search {NOTHING} more --time"),
+        ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more --time"),
         (
             "time",
             [a_measured(0, assignment={"r0": "float"})],
-            f"the time budget ended the search {NOTHING}",
+            -1.0,
+            f"the time budget ended the search {NOTHING} more --time",
         ),
-        ("time", [a_failure(0)], "the time budget ended the search"),
-        ("exhausted", [], "no assignment is left that runs as another graph"),
-        ("sampler", [a_measured(0)], "the sampler could not go on, see log.txt, which ended the search"),
+        ("time", [a_failure(0)], 9.0, "the time budget ended the search"),
+        ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),
+        ("sampler", [a_measured(0)], 9.0, "the sampler could not go on, see log.txt, which ended the search"),
     ],
 )
 def test_a_search_that_had_no_time_to_begin_says_what_to_do(
-    ended: str, evaluations: list[Evaluation], said: str
+    ended: str, evaluations: list[Evaluation], missing_s: float, said: str
 ) -> None:
-    assert ending_sentence(ended, evaluations) == said
+    assert ending_sentence(ended, evaluations, missing_s) == said
 
 
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:

@@ -111,16 +111,17 @@ def measured(
     *,
     n_feeds: int = 32,
     narrow: float = -1.0,
+    files: Mapping[str, Path] = FILES,
     **known: Any,
 ) -> JointMeasurement:
-    """A measurement of all files within these seconds, on a machine that does nothing else."""
+    """A measurement of files within these seconds, on a machine that does nothing else."""
     monkeypatch.setattr(joint, "Worker", process)
     monkeypatch.setattr(joint, "Watch", lambda: Watch(read=lambda: None))
     monkeypatch.setattr("autoquant.measurement.joint.time.perf_counter", process.clock)
     feeds: list[Feed] = [{"x": floats(1, 2)}] * n_feeds
     targets = [Target(threads=threads) for threads in range(1, 1 + len(process.file_s))]
     setup = FileBenchSetup(baseline=Path("float.onnx"), feeds=feeds, targets=targets, seed=0)
-    final = JointMeasurement(setup, FILES, process.clock.now + seconds, narrow=narrow, **known)
+    final = JointMeasurement(setup, files, process.clock.now + seconds, narrow=narrow, **known)
     final.run()
     return final
 
@@ -291,3 +292,12 @@ def test_a_baseline_that_the_cpu_provider_cannot_open_is_told(monkeypatch: pytes
     process = Process(FakeClock(), {"cpu-1t": 0.01}, not_on_cpu="float.onnx: it has no kernel")
     (note,) = measured(monkeypatch, process, 100.0).notes
     assert note == "outputs are compared with the baseline's on the same target, not on the CPU: " + process.not_on_cpu
+
+
+@pytest.mark.parametrize(("seconds", "n_rounds"), [(-1.0, 3), (0.3 + 5 + 1, 3), (0.4 + 5 + 5 * 9, 6), (math.inf, 12)])
+def test_the_baseline_alone_takes_few_rounds_where_it_is_slow(
+    seconds: float, n_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 5.0}, opening_s=0.0)
+    final = measured(monkeypatch, process, seconds, files={}, n_sessions=1, least_sessions=1, has_quality=False)
+    assert rounds_of(final, "cpu-1t") == [n_rounds]
