@@ -68,6 +68,7 @@ class BenchFacts:
         scoring: What metrics take.
         silent: Outputs that are 0 on all samples, held-out ones too, so that nothing judges them.
         signal: Mean of each output over them, as ``Signal.mean``.
+        dominated: Outputs of whose power one sample holds most, as ``Signal.dominated``.
     """
 
     float_s: Mapping[str, float]
@@ -76,6 +77,7 @@ class BenchFacts:
     scoring: ScoringTimes = NO_SCORING
     silent: Sequence[str] = ()
     signal: Sequence[float] = ()
+    dominated: Mapping[str, float] = field(default_factory=dict)
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
@@ -172,6 +174,7 @@ class Evaluator:
             scoring=self.scoring,
             silent=self.bench.signal.silent,
             signal=self.bench.signal.mean,
+            dominated=self.bench.signal.dominated,
         )
 
     def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:

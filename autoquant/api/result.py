@@ -60,6 +60,11 @@ class SearchResult:
         """
         return trials_table(self.record.evaluations, self.record.regions)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the search, one sentence each, as the command prints it."""
+        return tuple(self.record.notes)
+
     def best(
         self,
         *,

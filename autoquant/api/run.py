@@ -156,6 +156,7 @@ class Run:
             self.notes.append(f"evaluation: {why} {n_found} of the {n_all} samples")
         self.notes.extend(data.divided(facts.n_samples))
         self.notes.extend(sentences.silent_sentences(facts.silent))
+        self.notes.extend(sentences.dominated_sentences(facts.dominated, facts.n_samples))
         note = evaluator.load(ingredients, has_plain_sums=self._known_plain_sums(ingredients))
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autoquant.api.trials import Trials
 from autoquant.domain.counted import counted
@@ -18,6 +18,7 @@ from autoquant.space.resolve import emptied, unmatched
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
+    "dominated_sentences",
     "ending_sentence",
     "failure_sentences",
     "float_sentences",
@@ -134,6 +135,17 @@ def silent_sentences(outputs: Sequence[str]) -> list[str]:
     return [
         f"of outputs that are 0 on all evaluation samples no SNR can be said, so that they are not judged: {spelled};"
         " give samples on which they are not"
+    ]
+
+
+def dominated_sentences(shares: Mapping[str, float], n_samples: int) -> list[str]:
+    """Outputs whose SNR is that of one sample, by its share of their power; none where there are none."""
+    if not shares:
+        return []
+    spelled = ", ".join(f"{share:.0%} of that of '{name}'" for name, share in shares.items())
+    return [
+        f"one of {n_samples} evaluation samples holds most of an output's power, {spelled}: SNR is pooled over samples,"
+        " so that the others hardly count; leave it out, or judge by a --metric of your own"
     ]
 
 

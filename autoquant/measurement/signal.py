@@ -11,6 +11,9 @@ from autoquant.measurement.latency import Outputs
 
 __all__ = ["Signal"]
 
+_MOST_SHARE, _FEW_SAMPLES = 0.5, 8
+"""Of an output's power in one sample, from which on it decides SNRs, where there are so many samples or more."""
+
 
 @dataclass(slots=True)
 class Signal:
@@ -25,9 +28,11 @@ class Signal:
     names: Sequence[str]
     reference: Sequence[Outputs]
     total: npt.NDArray[np.float64] = field(init=False)
+    _largest: npt.NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.total = np.sum([[signal_of(out) for out in outputs] for outputs in self.reference], axis=0)
+        powers = np.array([[signal_of(out) for out in outputs] for outputs in self.reference])
+        self.total, self._largest = powers.sum(axis=0), powers.max(axis=0)
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -38,6 +43,15 @@ class Signal:
     def silent(self) -> tuple[str, ...]:
         """Outputs that are 0 on all samples, beside others that are not: no SNR can be said of them."""
         return tuple(np.array(self.names)[self._is_float & ~with_snr(self._is_float, self.total)].tolist())
+
+    @property
+    def dominated(self) -> dict[str, float]:
+        """Float outputs of whose power one of these samples holds more than half, with its share."""
+        if len(self.reference) < _FEW_SAMPLES:
+            return {}
+        shares = np.divide(self._largest, self.total, out=np.zeros_like(self.total), where=self.total > 0)
+        is_large = self._is_float & (shares > _MOST_SHARE)
+        return {name: float(share) for name, share, large in zip(self.names, shares, is_large, strict=True) if large}
 
     @property
     def is_judged(self) -> npt.NDArray[np.bool_]:

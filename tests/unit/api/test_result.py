@@ -58,6 +58,11 @@ def test_front_and_trials_are_tables(result: SearchResult) -> None:
     assert len(result.trials) == len(result.record.evaluations)
 
 
+def test_notes_are_those_of_the_record(result: SearchResult) -> None:
+    noted = SearchResult(result.folder, replace(result.record, notes=("the time budget ended the search",)))
+    assert noted.notes == ("the time budget ended the search",)
+
+
 def test_the_fastest_member_whose_metrics_hardly_drop_is_chosen() -> None:
     front = a_front(
         a_member("fast", ratio=0.4, drops={"top1": 0.02, "cosine": 0.001}),

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 from autoquant.api.sentences import (
+    dominated_sentences,
     ending_sentence,
     failure_sentences,
     float_sentences,
@@ -181,3 +182,9 @@ def test_how_much_could_be_gained_still_is_told(
     assert said.startswith(expected)
     trials.outlook = lambda: None
     assert outlook_sentences(trials, DEFAULT_OBJECTIVES) == []
+
+
+def test_a_sample_that_decides_an_snr_is_told() -> None:
+    assert dominated_sentences({}, 16) == []
+    (said,) = dominated_sentences({"a": 0.75, "b": 0.5}, 16)
+    assert said.startswith("one of 16 evaluation samples holds most of an output's power, 75% of that of 'a', 50% of")

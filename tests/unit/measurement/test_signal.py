@@ -13,3 +13,17 @@ def test_outputs_that_are_zero_judge_where_others_are_counted_only_once_they_are
 def test_where_all_is_zero_all_float_outputs_judge() -> None:
     signal = Signal(["a", "b"], [[np.zeros(4), np.zeros(2)]])
     assert (signal.silent, signal.is_judged.tolist()) == ((), [True, True])
+
+
+def test_an_output_whose_power_is_mostly_in_one_sample_is_named() -> None:
+    even, loud = [np.ones(3), np.arange(3)], [np.full(3, 4.0), np.full(3, 40)]
+    assert Signal(["a", "n"], [*[even] * 7, loud]).dominated == {"a": 16 / 23}
+    assert Signal(["a", "n"], [*[even] * 15, loud]).dominated == {"a": 16 / 31}
+    assert Signal(["a", "n"], [*[even] * 16, loud]).dominated == {}
+
+
+def test_few_samples_and_silent_outputs_are_dominated_by_none() -> None:
+    assert Signal(["a"], [*[[np.ones(3)]] * 6, [np.full(3, 9.0)]]).dominated == {}
+    silent = Signal(["z", "a"], [[np.zeros(2), np.ones(2)]] * 8)
+    silent.hear([1.0, 1.0])
+    assert silent.dominated == {}
