@@ -37,7 +37,7 @@ def channel_means(
     Returns:
         By tensor, shape (n, C); NaN for samples in which it holds no value.
     """
-    session = open_parts(*in_parts(with_outputs(model, dict.fromkeys(axes))), Target())
+    session = open_parts(*in_parts(model, lambda skeleton: with_outputs(skeleton, dict.fromkeys(axes))), Target())
     found: dict[TensorName, list[Floats]] = {name: [] for name in axes}
     for feed in feeds:
         for name, values in zip(axes, session.run(list(axes), feed), strict=True):

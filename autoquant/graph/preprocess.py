@@ -20,7 +20,7 @@ from autoquant.model.einsum import lower_einsum
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
-from autoquant.model.io import inputs_with_default, load_any, load_model, output_dtypes, sha256_of
+from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.prepared import PreparedModel
@@ -40,6 +40,7 @@ from autoquant.model.rewrite import (
     with_outputs,
     with_types,
 )
+from autoquant.model.subgraphs import bodies_of
 from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import open_parts, open_session, optimize_basic
@@ -213,8 +214,9 @@ def _folded(model: Model) -> Model:
 def _optimized(model: Model) -> Model:
     with temporary_files(), TemporaryDirectory(prefix="autoquant-") as folder:
         path = Path(folder) / "optimized.onnx"
-        optimize_basic(*in_parts(model), path)
-        return load_any(path)
+        has_bodies = any(True for node in model.graph.node for _ in bodies_of(node))
+        optimize_basic(*in_parts(model), path, is_whole=has_bodies)
+        return load_written(path)
 
 
 def _typed(model: Model) -> Model:
@@ -223,7 +225,9 @@ def _typed(model: Model) -> Model:
     unknown = [name for node in graph.nodes for name in node.outputs if name and graph.dtype(name) is None]
     if not unknown:
         return model
-    session = open_parts(*in_parts(with_outputs(model, dict.fromkeys(unknown), is_typed=False)), Target())
+    session = open_parts(
+        *in_parts(model, lambda skeleton: with_outputs(skeleton, dict.fromkeys(unknown), is_typed=False)), Target()
+    )
     # of scalars and of unknown shapes it says the same
     floats = {output.name: output.shape or None for output in session.get_outputs() if output.type == "tensor(float)"}
     shapes: dict[str, Sequence[int | str | None] | None] = {}
@@ -319,7 +323,7 @@ def _reference(path: Path, feeds: Sequence[Feed], names: Sequence[str] = ()) -> 
 
 
 def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed], *, from_halves: bool) -> None:
-    drawing = Graph(name_nodes(model)).drawing
+    drawing = Graph(without_weights(model, name_nodes)).drawing
     if not drawing or not feeds:
         return
     meter = QualityMeter([value.name for value in model.graph.output])

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from google.protobuf.message import EncodeError, Message
 from onnx import helper
 
 from autoquant.errors import ModelError
+from autoquant.model.subgraphs import read_by
 
 __all__ = [
     "Model",
@@ -76,16 +78,26 @@ def without_weights(model: Model, rewrite: Callable[[Model], Model]) -> Model:
     return rewritten
 
 
-def in_parts(model: Model) -> tuple[bytes, dict[str, npt.NDArray[np.generic]]]:
-    """What a session is opened with: the model serialized without its large weights, and these by name."""
+def in_parts(
+    model: Model, rewrite: Callable[[Model], Model] = lambda skeleton: skeleton
+) -> tuple[bytes, dict[str, npt.NDArray[np.generic]]]:
+    """What a session is opened with: the model serialized without its large weights, and these by name.
+
+    Args:
+        model: Stays as it is.
+        rewrite: Of what is opened; does not look at weights.
+    """
     skeleton, weights = _taken_apart(model)
+    skeleton = rewrite(skeleton)
+    read = {name for node in skeleton.graph.node for name in read_by(node)}
     arrays: dict[str, npt.NDArray[np.generic]] = {}
     for tensor in skeleton.graph.initializer:
         data = weights.get(tensor.name)
         if data is None:
             continue
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        if dtype.kind in _SHARED_KINDS and dtype.isbuiltin:
+        is_shared = dtype.kind in _SHARED_KINDS and bool(dtype.isbuiltin)
+        if is_shared and tensor.name in read:  # others are gone before onnxruntime looks for their values
             arrays[tensor.name] = np.frombuffer(data, dtype.newbyteorder("<")).reshape(tensor.dims)
             mark_external(tensor, len(data))
         else:
@@ -110,12 +122,17 @@ def model_digest(model: Model) -> str:
 
 
 def _taken_apart(model: Model) -> tuple[Model, dict[str, bytes]]:
-    """A copy of a model without its large weights, and these by name, in their order."""
+    """A copy of a model without its large weights, and these by name, in their order.
+
+    Those that share a name stay: which of them onnxruntime takes hangs on their size.
+    """
     skeleton, weights = onnx.ModelProto(), dict[str, bytes]()
+    names = Counter(tensor.name for tensor in model.graph.initializer)
     _copy_fields(model, skeleton, "graph")
     _copy_fields(model.graph, skeleton.graph, "initializer")
     for tensor in model.graph.initializer:
-        if tensor.HasField("raw_data") and math.prod(tensor.dims) > _MANY_ELEMENTS:
+        is_large = tensor.HasField("raw_data") and math.prod(tensor.dims) > _MANY_ELEMENTS
+        if is_large and names[tensor.name] == 1:
             weights[tensor.name] = tensor.raw_data
             skeleton.graph.initializer.append(_without_data(tensor))
         else:

@@ -26,6 +26,7 @@ __all__ = [
     "load_any",
     "load_model",
     "load_skeleton",
+    "load_written",
     "non_tensors",
     "output_dtypes",
     "save_model",
@@ -71,6 +72,15 @@ def load_any(path: Path) -> onnx.ModelProto:
         ModelError: The file is missing, cannot be read, is no ONNX model, or lacks its external data.
     """
     return _whole(load_skeleton(path), path)
+
+
+def load_written(path: Path) -> onnx.ModelProto:
+    """Read what onnxruntime wrote, with its external data; of what is constant there may be no node left.
+
+    Raises:
+        ModelError: A part of it is missing.
+    """
+    return _whole(onnx.load(path, format="protobuf", load_external_data=False), path)
 
 
 def load_skeleton(path: Path) -> onnx.ModelProto:

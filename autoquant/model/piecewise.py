@@ -1,6 +1,7 @@
 """Rewrites of what is linear piece by piece, as Relu, Clip and PRelu are, into forms with faster kernels.
 
-Each leaves its argument untouched, and gives it back where there is nothing to do. Outputs stay equal bit by bit.
+Each leaves its argument untouched, and gives it back where there is nothing to do. Finite outputs stay equal apart from
+the sign of zeros; without a MaxPool so do infinities.
 """
 
 from collections.abc import Sequence
@@ -18,11 +19,11 @@ from autoquant.model.moves import only_moves
 from autoquant.model.names import NewNames
 from autoquant.model.ops import Kind, clip_bounds, kind_of
 
-__all__ = ["clip_first", "merge_clips", "split_prelu"]
+__all__ = ["MANY_ELEMENTS", "clip_first", "merge_clips", "split_prelu"]
 
 _CLIP_HAS_INPUTS = 11
 """The opset from which on bounds of a Clip are tensors; Max, Min and PRelu broadcast from earlier ones on."""
-_MANY_ELEMENTS = 1 << 14
+MANY_ELEMENTS = 1 << 14
 """In smaller tensors four operators take as long as PRelu, to start alone."""
 
 
@@ -42,13 +43,12 @@ def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
         if not chain or (len(chain) == 1 and kind_of(node) is Kind.CLIPPING):
             continue
         replaced.update(dict.fromkeys((each.index for each in chain), ()))
-        low, high = _composed(graph, chain)
-        ends = [""] * 2
-        for i, bound in enumerate((low, high)):
-            if np.isfinite(bound):
-                ends[i] = names.new(f"{node.name}_{'above' if i else 'below'}")
-                bounds.append(numpy_helper.from_array(np.array(bound, np.float32), ends[i]))
-        inputs = [_clipped(graph, chain[0]), *ends][: 3 if ends[1] else 2]
+        ends = [
+            numpy_helper.from_array(np.array(bound, np.float32), names.new(f"{node.name}_{end}"))
+            for end, bound in zip(("least", "most"), _composed(graph, chain), strict=True)
+        ]  # one that is left out would be the largest float, which infinities would become
+        bounds += ends
+        inputs = [_clipped(graph, chain[0]), *(end.name for end in ends)]
         replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
     return with_nodes(model, replaced, bounds)
 
@@ -77,8 +77,9 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
 def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     """PRelu with a constant slope ``a`` becomes LeakyRelu where that is one number, else ``Max(x, a x)`` if a <= 1.
 
-    Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of mixed ones, in tensors of known size
-    that are not small. onnxruntime's kernel of PRelu takes longer than those of all of them together: decision 0038.
+    Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of others, such as 0, which an infinity
+    must not be multiplied with, in tensors of known size that are not small. onnxruntime's kernel of PRelu takes longer
+    than those of all of them together: decision 0038.
     """
     graph = Graph(model)
     if opset_of(model) < _CLIP_HAS_INPUTS:
@@ -93,9 +94,9 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
         if slope.size == 1:
             alpha = float(slope.reshape(()))
             made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
-        elif (slope <= 1).all() or (slope >= 1).all():
-            made = _larger(node, names, "Max" if (slope <= 1).all() else "Min")
-        elif prod(graph.shape(node.inputs[0]) or ()) >= _MANY_ELEMENTS:
+        elif (slope >= 1).all() or ((slope <= 1) & (slope != 0)).all():
+            made = _larger(node, names, "Min" if (slope >= 1).all() else "Max")
+        elif prod(graph.shape(node.inputs[0]) or ()) >= MANY_ELEMENTS:
             zeros.append(numpy_helper.from_array(np.zeros((), np.float32), names.new(f"{node.name}_zero")))
             made = _parts(node, names, zeros[-1].name)
         else:

@@ -23,7 +23,7 @@ class SourceFiles:
 
     digests: Mapping[Path, str]
     size_bytes: int
-    stamps: Mapping[Path, tuple[int, ...] | None]
+    stamps: Mapping[Path, tuple[int, ...]]
 
     @classmethod
     def read(cls, path: Path) -> "SourceFiles":
@@ -46,11 +46,12 @@ class SourceFiles:
                 )
 
 
-def _stamp(file: Path) -> tuple[int, ...] | None:
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Empty where there is no such file."""
     with suppress(OSError):
         found = file.stat()
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return None
+    return ()
 
 
 def _digest(file: Path) -> str | None:

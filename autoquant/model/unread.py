@@ -13,9 +13,9 @@ __all__ = ["drop_unread"]
 
 
 def drop_unread(model: Model) -> Model:
-    """Without nodes of the main graph that lead to no output, and their constants: onnxruntime would run them.
+    """Without nodes of the main graph that lead to no output: onnxruntime would run them.
 
-    Optional outputs that nothing reads go too: a MaxPool that tells indices has no kernel for integers.
+    Constants that nothing reads go too, and optional outputs: a MaxPool that tells indices has no kernel for integers.
     """
     read = {value.name for value in model.graph.output}
     opset = opset_of(model)
@@ -24,7 +24,8 @@ def drop_unread(model: Model) -> Model:
         if read.intersection(filter(None, node.output)):
             kept.append((node, _n_outputs(node, read, opset)))
             read.update(read_by(node))
-    if len(kept) == len(model.graph.node) and all(n == len(node.output) for node, n in kept):
+    has_all = len(kept) == len(model.graph.node) and all(n == len(node.output) for node, n in kept)
+    if has_all and read.issuperset(tensor.name for tensor in model.graph.initializer):
         return model
     copy = copy_of(model)
     del copy.graph.node[:]

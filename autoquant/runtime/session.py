@@ -139,7 +139,9 @@ def _write_optimized(options: ort.SessionOptions, path: Path, keeps_constants: b
         data.symlink_to(os.devnull)
 
 
-def optimize_basic(skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], path: Path) -> None:
+def optimize_basic(
+    skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]], path: Path, *, is_whole: bool = False
+) -> None:
     """Write the model after onnxruntime's provider-independent rewrites, ORT_ENABLE_BASIC.
 
     Constants and BatchNorm are folded, redundant nodes gone, MatMul with Add made Gemm.
@@ -148,6 +150,7 @@ def optimize_basic(skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]
         skeleton: A serialized ModelProto.
         arrays: Values of its initializers whose TensorProto says EXTERNAL.
         path: Of the model that is written; constants of 1 KB and more are external data beside it.
+        is_whole: There are none; onnxruntime 1.28 writes such of bodies twice.
 
     Raises:
         ModelError: onnxruntime refuses the model.
@@ -158,7 +161,10 @@ def optimize_basic(skeleton: bytes, arrays: Mapping[str, npt.NDArray[np.generic]
     options.add_session_config_entry(_NO_PREPACKING, "1")
     if values:
         options.add_external_initializers(list(values), list(values.values()))
-    _write_optimized(options, path, keeps_constants=True)
+    if is_whole:
+        options.optimized_model_filepath = str(path)
+    else:
+        _write_optimized(options, path, keeps_constants=True)
     try:
         ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"])
     except Exception as error:

@@ -145,7 +145,7 @@ def _statistics(
     def observe(fetched: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
         inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in fetched if n in graph.producer}
         return collect(
-            open_parts(*in_parts(with_outputs(graph.model, inner)), _CALIBRATION),
+            open_parts(*in_parts(graph.model, lambda model: with_outputs(model, inner)), _CALIBRATION),
             [name for name in fetched if alike.get(name) == name],
             feeds,
             digest=f"{model_digest}-{data_digest}",

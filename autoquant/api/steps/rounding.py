@@ -93,8 +93,8 @@ def rounder_of(
     graph = prepared.graph
 
     def open_with(tensors: Sequence[TensorName]) -> Session:
-        model = with_outputs(graph.model, {name: graph.shape(name) for name in tensors})
-        session: Session = open_parts(*in_parts(model), _CALIBRATION)
+        outputs: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors}
+        session: Session = open_parts(*in_parts(graph.model, lambda model: with_outputs(model, outputs)), _CALIBRATION)
         return session
 
     return WeightRounder(graph, Moments(graph, open_with, samples.feeds), seconds, without=without)

@@ -27,7 +27,7 @@ def assert_equals_original(prepared: PreparedModel, feeds: Sequence[Feed]) -> No
 
 
 def refusing(reason: str) -> Callable[..., None]:
-    def refused(*arguments: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise ModelError(reason)
 
     return refused

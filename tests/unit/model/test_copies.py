@@ -14,6 +14,7 @@ from autoquant.model.copies import (
     to_bytes,
     without_weights,
 )
+from autoquant.model.rewrite import with_outputs
 from tests.models import Array, a_convnet, floats, model_of
 
 
@@ -73,7 +74,8 @@ def test_large_weights_are_left_out_of_a_rewrite_and_put_back_behind_it() -> Non
 def test_a_model_in_parts_names_its_large_weights_and_keeps_the_others() -> None:
     halves = floats(2048).astype(np.float16)
     weights: dict[str, Array | float] = {"w": floats(64, 64), "h": halves, "b": floats(64), "i": np.arange(2000)}
-    model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Add(h, b)", weights)
+    body = "p = MatMul(x, w) y = Add(p, b) t = Gather(h, i) u = Identity(r)"
+    model = model_of("(float[1,64] x) => (float[1,64] y)", body, weights)
     rounded = onnx.TensorProto(name="r", dims=[2048], data_type=onnx.TensorProto.BFLOAT16, raw_data=bytes(4096))
     model.graph.initializer.append(rounded)
     before = copy_of(model)
@@ -96,3 +98,16 @@ def test_the_digest_is_that_of_the_content(shape: tuple[int, int]) -> None:
     digests = [model_digest(model(*asked)) for asked in ((), (), ("z",), ("y", 1))]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+def test_a_large_weight_that_nothing_reads_stays_where_it_is() -> None:
+    model = model_of("(float[64,64] x) => (float[64,64] y)", "y = Relu(x)", {"w": floats(64, 64)})
+    skeleton, arrays = in_parts(model)
+    assert (from_bytes(skeleton), arrays) == (model, {})
+
+
+def test_what_is_opened_in_parts_may_be_rewritten() -> None:
+    model = model_of("(float[1,64] x) => (float[1,64] y)", "h = MatMul(x, w)\ny = Relu(h)", {"w": floats(64, 64)})
+    skeleton, arrays = in_parts(model, lambda given: with_outputs(given, {"h": None}))
+    assert [value.name for value in from_bytes(skeleton).graph.output] == ["y", "h"]
+    assert (list(arrays), len(model.graph.output)) == (["w"], 1)

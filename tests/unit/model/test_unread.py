@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from autoquant.model.unread import drop_unread
 from tests.models import a_convnet, floats, model_of
@@ -22,6 +22,12 @@ def test_what_leads_to_no_output_goes_with_its_constants() -> None:
 def test_a_model_without_such_nodes_is_given_back() -> None:
     model = a_convnet()
     assert drop_unread(model) is model
+
+
+def test_constants_that_nothing_reads_go() -> None:
+    model = a_convnet()
+    model.graph.initializer.append(numpy_helper.from_array(floats(64, 64), "unread"))
+    assert drop_unread(model) == a_convnet()
 
 
 def test_one_read_output_of_several_keeps_a_node() -> None:
