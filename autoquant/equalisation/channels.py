@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autoquant.domain.region import TensorName
-from autoquant.equalisation.places import of_rank
+from autoquant.equalisation.places import narrowed, of_rank
 from autoquant.equalisation.ties import FIXED, Labels, Ties
 from autoquant.model.graph import Graph, Node
 
@@ -110,7 +110,7 @@ def trace(graph: Graph, rules: Mapping[str, Rule]) -> Channels:
 
 def _numbered(tracing: Tracing) -> Channels:
     number = tracing.ties.numbers()
-    labels = {name: number[found] for name, found in tracing.labels.items()}
+    labels = {name: narrowed(number[found]) for name, found in tracing.labels.items()}
     constants = [
         ScaledConstant(found.node, found.slot, number[found.times], number[found.over]) for found in tracing.constants
     ]

@@ -7,7 +7,7 @@ import numpy as np
 
 from autoquant.equalisation.ties import Labels
 
-__all__ = ["along", "differs_only_along", "fits_in", "of_rank", "reshaped"]
+__all__ = ["along", "differs_only_along", "fits_in", "narrowed", "of_rank", "reshaped"]
 
 
 def along(channels: Labels, axis: int, rank: int) -> Labels:
@@ -46,11 +46,15 @@ def reshaped(labels: Labels, before: Sequence[int], after: Sequence[int]) -> Lab
         is_one = math.prod(labels.shape[i:j]) == 1
         labels = labels if is_one else np.broadcast_to(labels, [*labels.shape[:i], *before[i:j], *labels.shape[j:]])
         spread += [1] * (m - k) if is_one else after[k:m]
-    moved = labels.reshape(spread)
-    for axis in range(moved.ndim):
-        first = moved.take([0], axis=axis)
-        moved = first if (moved == first).all() else moved
-    return moved
+    return narrowed(labels.reshape(spread))
+
+
+def narrowed(labels: Labels) -> Labels:
+    """The same with size 1 along axes along which channels do not differ."""
+    for axis in range(labels.ndim):
+        first = labels.take([0], axis=axis)
+        labels = first if (labels == first).all() else labels
+    return labels
 
 
 def _segments(before: Sequence[int], after: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -87,6 +87,19 @@ def _transposed(tracing: Tracing, node: Node) -> bool:
     return True
 
 
+def _interleaved(tracing: Tracing, node: Node) -> bool:
+    """Channels that come to lie side by side share a scale."""
+    labels, n_phases = tracing.of(node.inputs[0]), int(node.attributes["blocksize"]) ** 2
+    if not differs_only_along(labels, 1):
+        return False
+    rows = np.broadcast_to(labels.ravel(), max(labels.size, n_phases))
+    is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
+    parts = rows.reshape(-1, n_phases) if is_in_a_row else rows.reshape(n_phases, -1).T
+    tracing.ties.tie(parts[:, :1], parts)
+    tracing.put(node.outputs[0], along(parts[:, 0], 1, labels.ndim))
+    return True
+
+
 def _reshaped(tracing: Tracing, node: Node) -> bool:
     before, after = (tracing.graph.shape(name) for name in _ends(node))
     if before is None or after is None or math.prod(before) != math.prod(after):  # which a wrong declaration may say
@@ -223,6 +236,8 @@ def _linear(tracing: Tracing, node: Node) -> bool:
         return False
     labels, axis = tracing.of(node.inputs[0]), 1 if "Conv" in node.op_type else -1
     rank = graph.rank(node.outputs[0])
+    if axis == 1 and labels.ndim > 1:
+        labels = _shared_by_places(tracing, labels)
     if not labels.ndim or not rank or not differs_only_along(labels, axis):
         return False
     ends, begins, n_outputs = _weight_channels(node, shape)
@@ -236,6 +251,14 @@ def _linear(tracing: Tracing, node: Node) -> bool:
     elif bias is not None:
         tracing.scale(node, 2, over=_at(made, graph.constant(bias).ndim))
     return True
+
+
+def _shared_by_places(tracing: Tracing, labels: Labels) -> Labels:
+    """Channels of images, of which places that differ, as those that were channels before, come to share a scale."""
+    by_channel = np.moveaxis(labels, 1, 0).reshape(labels.shape[1], -1)
+    for places in by_channel:
+        tracing.ties.tie(places[:1], np.flatnonzero(np.bincount(places)))
+    return along(by_channel[:, 0], 1, labels.ndim)
 
 
 def _weight_channels(node: Node, shape: Sequence[int]) -> tuple[Labels, Labels, int]:
@@ -321,6 +344,7 @@ RULES: Mapping[str, Rule] = {
     "Pad": _padded,
     "Transpose": _transposed,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshaped),
+    "DepthToSpace": _interleaved,
     "Slice": _sliced,
     "Split": _split,
     "Concat": _concatenated,

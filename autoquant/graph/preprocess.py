@@ -15,6 +15,7 @@ from autoquant.domain.reason import one_line, temporary_files
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
+from autoquant.model.convolutions import interleave_depth, lower_affine, lower_conv_transpose, pool_means
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
@@ -22,6 +23,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
+from autoquant.model.pads import concatenate_zeros
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
@@ -196,7 +198,9 @@ def _apply(
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
     if attempt.optimized:
         model = _typed(_folded(model))
-        model = split_prelu(clip_first(fold_affine(fuse_hard_swish(merge_clips(lower_einsum(model))))))
+        model = concatenate_zeros(fuse_hard_swish(merge_clips(lower_einsum(model))))
+        model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
+        model = split_prelu(clip_first(model))
         model = lower_matmul(split_gemm(model))
     model = narrow_ends(model, plain) if attempt.widened else model
     return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))

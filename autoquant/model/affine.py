@@ -1,4 +1,4 @@
-"""Multiplications and additions of constants folded into the linear operators beside them."""
+"""Multiplications, additions and normalisations by constants folded into the linear operators beside them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axis_behind
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 
-__all__ = ["fold_affine", "with_nodes", "without_unused"]
+__all__ = ["applied", "fold_affine", "with_nodes", "without_unused"]
 
 _MAX_PASSES = 16
 Floats = npt.NDArray[np.float32]
@@ -47,11 +47,11 @@ class _Edit:
 def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with constant factors and summands folded where that does not change what it computes.
 
-    ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv and Gemm a
-    constant per channel goes into weight and bias, also where nodes between only move elements, as exporters put
-    around a Conv1D. Before them a scalar factor goes into the weight, and a scalar summand into the bias unless zero
-    padding would then be shifted too. onnxruntime folds only constants that have the channel's shape, directly behind;
-    PP-LCNet-like networks hold many scalars.
+    ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv, ConvTranspose
+    and Gemm a constant per channel and a BatchNormalization go into weight and bias, also where nodes between only move
+    elements, as exporters put around a Conv1D. Before them a scalar factor goes into the weight, and a scalar summand
+    into the bias unless zero padding would then be shifted too. onnxruntime folds only constants that have the
+    channel's shape, directly behind a Conv; PP-LCNet-like networks hold many scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
@@ -96,7 +96,9 @@ def _is_float(graph: Graph, names: Sequence[TensorName]) -> bool:
 
 
 def _is_foldable(graph: Graph, node: Node) -> bool:
-    if node.op_type not in ("Conv", "Gemm") or weight_of(node, graph) is None:
+    if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or weight_of(node, graph) is None:
+        return False
+    if channel_axis(node, graph) is None:
         return False
     if node.op_type == "Gemm" and (node.attributes.get("alpha", 1.0) != 1.0 or node.attributes.get("beta", 1.0) != 1.0):
         return False
@@ -124,22 +126,53 @@ def _fold_behind(edit: _Edit, node: Node) -> bool:
     graph = edit.graph
     movers, reader, axis = _behind(graph, node)
     last = movers[-1] if movers else node
-    operand = None if reader is None else _constant_operand(graph, reader, last.outputs[0])
-    if reader is None or operand is None:
+    found = None if reader is None else applied(graph, reader, last.outputs[0], _n_channels(graph, node), axis)
+    if reader is None or found is None or not edit.claim(node, *movers, reader):
         return False
-    values = _per_channel(operand, _n_channels(graph, node), axis, graph.rank(last.outputs[0]))
-    if values is None or not edit.claim(node, *movers, reader):
-        return False
-    weight, bias = graph.constant(node.inputs[1]), _bias(graph, node)
-    if reader.op_type == "Mul":
-        shape = [-1 if i == channel_axis(node, graph) else 1 for i in range(weight.ndim)]
-        weight, bias = weight * values.reshape(shape), bias * values
-    else:
-        bias = bias + values
+    factor, summand = found
+    weight = graph.constant(node.inputs[1])
+    shape = [-1 if i == channel_axis(node, graph) else 1 for i in range(weight.ndim)]
+    weight, bias = weight * factor.reshape(shape), _bias(graph, node) * factor + summand
     edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, node.outputs[0])]
     edit.nodes[reader.index] = [_writing(edit, last, reader.outputs[0])]
     edit.nodes[last.index] = ()
     return True
+
+
+def applied(graph: Graph, node: Node, tensor: TensorName, n_channels: int, axis: int) -> tuple[Floats, Floats] | None:
+    """What a node multiplies each channel of a tensor with, and what it adds to that; None where it does other things.
+
+    Args:
+        graph: With shapes.
+        node: Reads the tensor.
+        tensor: With so many channels along the axis.
+        n_channels: Of it.
+        axis: Of its channels.
+    """
+    if node.op_type == "BatchNormalization":
+        return _normalised(graph, node) if axis == 1 else None
+    operand = _constant_operand(graph, node, tensor)
+    values = None if operand is None else _per_channel(operand, n_channels, axis, graph.rank(tensor))
+    if values is None:
+        return None
+    one, zero = np.ones_like(values), np.zeros_like(values)
+    if node.op_type == "Add":
+        return one, values
+    if node.op_type == "Sub":
+        return (one, -values) if node.inputs[0] == tensor else (-one, values)
+    if node.op_type == "Div":
+        return (one / values, zero) if node.inputs[0] == tensor and np.all(values) else None
+    return values, zero
+
+
+def _normalised(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:
+    """What a BatchNormalization multiplies each channel with, and what it adds to that; None without constants."""
+    is_training = node.attributes.get("training_mode", 0) or any(node.outputs[1:])
+    if is_training or not all(_is_float(graph, [name]) for name in node.inputs[1:]):
+        return None
+    scale, shift, mean, variance = (graph.constant(name).astype(np.float64) for name in node.inputs[1:5])
+    factor = scale / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
+    return factor.astype(np.float32), (shift - mean * factor).astype(np.float32)
 
 
 def _behind(graph: Graph, node: Node) -> tuple[list[Node], Node | None, int]:
@@ -214,14 +247,15 @@ def _rebuilt(edit: _Edit, node: Node, source: str, weight: Floats, bias: Floats,
 
 
 def _pads(node: Node) -> bool:
+    """Whether some outputs are sums of fewer products than others, as those of a ConvTranspose mostly are."""
     if node.op_type != "Conv":
-        return False
+        return node.op_type == "ConvTranspose"
     automatic = node.attributes.get("auto_pad", b"NOTSET")
     return any(node.attributes.get("pads", ())) or automatic not in (b"NOTSET", b"VALID")
 
 
 def _constant_operand(graph: Graph, node: Node, other: TensorName) -> Floats | None:
-    if node.op_type not in ("Mul", "Add") or node.inputs[0] == node.inputs[1]:
+    if node.op_type not in ("Add", "Div", "Mul", "Sub") or node.inputs[0] == node.inputs[1]:
         return None
     name = node.inputs[1] if node.inputs[0] == other else node.inputs[0]
     return graph.constant(name) if graph.is_constant(name) else None

@@ -14,7 +14,7 @@ _REGROUPING = ("Flatten", "Reshape")
 
 def only_moves(node: Node) -> bool:
     """Whether all values of the output are values of the first input; a Pad adds values of its own."""
-    return node.op_type == "Transpose" or node.op_type in _REGROUPING or node.op_type in _SLOTS_OF_AXES
+    return node.op_type in (*_REGROUPING, *_SLOTS_OF_AXES, "DepthToSpace", "Transpose")
 
 
 def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
@@ -32,6 +32,8 @@ def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
     n_before, n_behind = graph.rank(node.inputs[0]) if node.inputs else 0, graph.rank(node.outputs[0])
     if not only_moves(node) or not n_before or not n_behind:
         return None
+    if node.op_type == "DepthToSpace":
+        return None if axis else 0
     if node.op_type == "Transpose":
         return list(node.attributes.get("perm", range(n_before)[::-1])).index(axis)
     if node.op_type in _REGROUPING:

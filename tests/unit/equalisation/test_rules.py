@@ -55,6 +55,15 @@ WIDE = (
     "b{i} = Reshape(s{i}, rows) m{i} = Gemm(f{i}, matrix, b{i}) t{i} = Reshape(m{i}, square_shape)",
     "r{i} = Resize({t}, , doubled) t{i} = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r{i})",
     "r{i} = Pad({t}, pads) t{i} = Conv(r{i}, full)",
+    'c{i} = Conv({t}, phases) d{i} = DepthToSpace<blocksize=2, mode="CRD">(c{i}) '
+    "t{i} = MaxPool<kernel_shape=[2,2], strides=[2,2]>(d{i})",
+    "c{i} = Conv({t}, phases) d{i} = DepthToSpace<blocksize=2>(c{i}) "
+    "t{i} = AveragePool<kernel_shape=[2,2], strides=[2,2]>(d{i})",
+    "c{i} = Conv({t}, phases) a{i} = Reshape(c{i}, columns) b{i} = Transpose<perm=[0,2,1]>(a{i}) "
+    "e{i} = Reshape(b{i}, by_row) f{i} = Transpose<perm=[0,2,1,3]>(e{i}) g{i} = Reshape(f{i}, large) "
+    "t{i} = Conv<strides=[2,2]>(g{i}, square)",
+    "c{i} = Concat<axis=1>({t}, {u}, {u}, {t}) d{i} = DepthToSpace<blocksize=2>(c{i}) r{i} = Relu(d{i}) "
+    "t{i} = Conv<strides=[2,2]>(r{i}, square)",
     "r{i} = Transpose<perm=[0,2,3,1]>({t}) g{i} = MatMul(r{i}, matrix) n{i} = LayerNormalization(g{i}, gamma, bias) "
     "k{i} = Squeeze(n{i}, first) l{i} = MatMul(k{i}, matrix) h{i} = Unsqueeze(l{i}, first) "
     "t{i} = Transpose<perm=[0,3,1,2]>(h{i})",
@@ -73,6 +82,7 @@ CONSTANTS: Constants = {
     "grouped": floats(4, 2, 3, 3, scale=0.3),
     "grouped_back": floats(4, 2, 3, 3, seed=1, scale=0.3),
     "narrow": floats(4, 8, 1, 1, scale=0.4),
+    "phases": floats(16, 4, 1, 1, scale=0.4),
     "square": floats(4, 4, 1, 1, scale=0.4),
     "matrix": floats(4, 4, scale=0.5),
     "spatial": np.array([2, 3]),
@@ -82,6 +92,9 @@ CONSTANTS: Constants = {
     "one": np.array([1]),
     "flat": np.array([1, 36, 4]),
     "rows": np.array([36, 4]),
+    "columns": np.array([8, 2, 36]),
+    "by_row": np.array([4, 2, 6, 12]),
+    "large": np.array([1, 4, 12, 12]),
     "square_shape": np.array([1, 4, 6, 6]),
     "doubled": np.array([1, 1, 2, 2], np.float32),
     "nothing": np.zeros(0, np.float32),
@@ -208,6 +221,30 @@ def test_a_concatenation_and_a_normalisation_of_tensors_of_any_size_pass() -> No
         is_static=False,
     )
     assert normalised.labels[TensorName("n")].ravel().tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("CRD", [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]), ("DCR", [1, 2, 3, 4] * 4)],
+)
+@pytest.mark.parametrize("is_static", [True, False])
+def test_channels_that_become_neighbours_share_a_scale(mode: str, expected: list[int], *, is_static: bool) -> None:
+    middle = f'c = Conv(x, phases) d = DepthToSpace<blocksize=2, mode="{mode}">(c) m = Relu(d)'
+    channels = channels_between(middle, "1,4,12,12", is_static=is_static)
+    labels = channels.labels[TensorName("c")].ravel()
+    assert (labels - labels.min() + 1).tolist() == expected
+    assert channels.labels[TensorName("m")].ravel().tolist() == sorted(set(labels.tolist()))
+
+
+def test_channels_that_become_places_of_an_image_share_a_scale() -> None:
+    middle = (
+        "c = Conv(x, phases) p = Reshape(c, columns) q = Transpose<perm=[0,2,1]>(p) r = Reshape(q, by_row) "
+        "s = Transpose<perm=[0,2,1,3]>(r) m = Reshape(s, large)"
+    )
+    channels = channels_between(middle, "1,4,12,12")
+    labels = channels.labels[TensorName("c")].ravel()
+    assert (labels - labels.min() + 1).tolist() == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert channels.labels[TensorName("m")].shape == (1, 4, 1, 1)
 
 
 def test_channels_that_a_gemm_adds_keep_their_scale() -> None:

@@ -34,7 +34,8 @@ def element_wise(draw: st.DrawFn) -> Step:
     shape = draw(st.sampled_from([*SCALAR_SHAPES, *PER_CHANNEL_SHAPES, (6,), (4, 6, 6)]))
     values = draw(st.lists(st.integers(-8, 8), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
     constant = np.array(values, np.float32).reshape(shape) / np.float32(4)
-    return Step(draw(st.sampled_from(["Mul", "Add"])), constant, draw(st.booleans()))
+    op_type = draw(st.sampled_from(["Mul", "Add", "Sub", "Div"]))
+    return Step(op_type, constant + 3 if op_type == "Div" else constant, op_type != "Div" and draw(st.booleans()))
 
 
 @st.composite
@@ -42,12 +43,12 @@ def convolution(draw: st.DrawFn) -> Step:
     group, kernel = draw(st.sampled_from([(1, 1), (1, 3), (4, 3), (2, 3)]))
     weight = floats(N_CHANNELS, N_CHANNELS // group, kernel, kernel, seed=draw(st.integers(0, 99)), scale=0.4)
     pads = "" if kernel == 1 else draw(st.sampled_from(["pads=[1,1,1,1], ", 'auto_pad="SAME_UPPER", ']))
-    return Step("Conv", weight, attributes=f"{pads}group={group}")
+    return Step(draw(st.sampled_from(["Conv", "ConvTranspose"])), weight, attributes=f"{pads}group={group}")
 
 
 @st.composite
 def models(draw: st.DrawFn) -> onnx.ModelProto:
-    """A chain of Conv, Mul, Add and Relu; some tensors are read twice or graph outputs, weights are shared."""
+    """A chain of convolutions, arithmetic and Relu; some tensors are read twice or outputs, weights shared."""
     steps = draw(
         st.lists(
             st.one_of(element_wise(), element_wise(), convolution(), st.just(Step("Relu"))), min_size=2, max_size=9
@@ -67,8 +68,8 @@ def models(draw: st.DrawFn) -> onnx.ModelProto:
             ]
             name = draw(st.sampled_from([f"c{i}", *shared]))
             constants.setdefault(name, step.constant)
-            inputs = [name, before] if step.is_first and step.op_type != "Conv" else [before, name]
-        if step.op_type == "Conv" and draw(st.booleans()):
+            inputs = [name, before] if step.is_first else [before, name]
+        if step.op_type in ("Conv", "ConvTranspose") and draw(st.booleans()):
             inputs.append(f"b{i}")
             constants[f"b{i}"] = floats(N_CHANNELS, seed=i)
         attributes = f"<{step.attributes}>" if step.attributes else ""
@@ -115,6 +116,52 @@ def test_constants_behind_a_conv_go_into_weight_and_bias(shape: tuple[int, ...],
     c = np.broadcast_to(floats(*shape).reshape(-1), 4)
     np.testing.assert_allclose(weight, floats(4, 4, 3, 3) * c.reshape(4, 1, 1, 1), rtol=1e-6)
     np.testing.assert_allclose(bias, c, rtol=1e-6)
+
+
+NORMALISATION = {name: floats(4, seed=i) for i, name in enumerate(("scale", "shift", "mean"))} | {
+    "variance": floats(4) ** 2
+}
+HALF = {"half": floats(4, 2, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "call", "size"),
+    [
+        ("Conv", "(x, w)", 4),
+        ("Conv", "<group=2>(x, half)", 6),
+        ("ConvTranspose", "<strides=[2,2]>(x, w, b)", 13),
+    ],
+)
+def test_a_normalisation_behind_a_convolution_goes_into_weight_and_bias(op_type: str, call: str, size: int) -> None:
+    body = f"t = {op_type}{call} u = Add(t, c) y = BatchNormalization<epsilon=0.1>(u, scale, shift, mean, variance)"
+    model = conv_model(body, {"c": floats(4, 1, 1), **HALF, **NORMALISATION}, size=size)
+    assert_folds_to(model, [op_type])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = ConvTranspose<group=2>(x, half) y = Mul(t, c)",
+        "m = Abs(c) t = Conv(x, v) y = BatchNormalization(t, c, c, m, c)",
+        "t = Conv(x, v) y = Div(two, t)",
+        "t = Conv(x, v) y = Div(t, zero)",
+        "s = Add(x, two) t = ConvTranspose(s, v) y = Relu(t)",
+    ],
+)
+def test_what_no_weight_and_bias_say_stays(body: str) -> None:
+    c = floats(4, 1, 1) if "Mul" in body else floats(4)
+    model = conv_model(body, {"c": c, "two": floats(1), "zero": np.zeros((4, 1, 1), np.float32), **HALF})
+    assert fold_affine(model) is model
+
+
+@pytest.mark.parametrize(
+    ("op_type", "factor", "summand"), [("Sub", 1, -2), ("Div", 0.5, 0), ("Mul", 2, 0), ("Add", 1, 2)]
+)
+def test_each_way_to_write_a_factor_or_a_summand_is_folded(op_type: str, factor: float, summand: float) -> None:
+    folded = assert_folds_to(conv_model(f"t = Conv(x, v, b) y = {op_type}(t, c)", {"c": 2.0}), ["Conv"])
+    weight, bias = (constants_of(folded)[name] for name in folded.graph.node[0].input[1:])
+    np.testing.assert_array_equal(weight, floats(4, 4, 1, 1) * factor)
+    np.testing.assert_array_equal(bias, floats(4) * factor + summand)
 
 
 @pytest.mark.parametrize("shape", SCALAR_SHAPES)

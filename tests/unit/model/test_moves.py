@@ -79,6 +79,11 @@ def test_sizes_need_not_be_known_but_to_regroup(call: str) -> None:
     assert behind("Reshape(x, flat)", size="N,4,3,M") is None
 
 
+def test_channels_that_become_places_are_gone_and_samples_are_not() -> None:
+    assert behind("DepthToSpace<blocksize=2>(x)") is None
+    assert behind("DepthToSpace<blocksize=2>(x)", 0) == 0
+
+
 @pytest.mark.parametrize("call", ["Squeeze<axes=[-2]>(x)", "Unsqueeze<axes=[2]>(x)"])
 def test_axes_were_attributes_once(call: str) -> None:
     assert behind(call, size="2,4,1,5", opset=11) == 1

@@ -68,6 +68,13 @@ def test_a_relu_goes_before_all_that_only_moves_elements() -> None:
     assert_equal(first, model)
 
 
+def test_a_relu_goes_before_what_makes_a_larger_image() -> None:
+    model = clipped("c = Conv(x, w) d = DepthToSpace<blocksize=2>(c) y = Relu(d)")
+    first = clip_first(model)
+    assert op_types(first) == ["Conv", "Relu", "DepthToSpace"]
+    assert_equal(first, model)
+
+
 def test_each_of_several_relus_goes_behind_its_own_conv() -> None:
     pool = "MaxPool<kernel_shape=[2,2]>"
     body = f"c = Conv(x, w) p = {pool}(c) r = Relu(p) d = Conv(r, v) q = {pool}(d) s = Relu(q) y = Relu(s)"

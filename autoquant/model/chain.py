@@ -1,0 +1,84 @@
+"""Nodes in a row in place of one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Node
+from autoquant.model.names import NewNames
+
+__all__ = ["Chain"]
+
+
+@dataclass(slots=True)
+class Chain:
+    """Each node reads what the one before it writes.
+
+    Attributes:
+        node: That is replaced; the new ones are called after it.
+        names: Of new tensors.
+        source: What the first one reads; by default the first that the replaced one does.
+        output: What the last one writes; by default what the replaced one does.
+        nodes: So far.
+        constants: That they read.
+    """
+
+    node: Node
+    names: NewNames
+    source: TensorName | None = None
+    output: TensorName | None = None
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def add(
+        self, op_type: str, constants: Mapping[str, npt.ArrayLike] | None = None, *, part: str = "", **attributes: Any
+    ) -> None:
+        """Another node behind those so far.
+
+        Args:
+            op_type: Of it.
+            constants: What it reads beside its first input, by what they are called behind its name.
+            part: What the node is called behind the name of the replaced one.
+            attributes: Of it.
+        """
+        name = f"{self.node.name}_{part}" if part else self.node.name
+        source: str = self.source or self.node.inputs[0]
+        if self.nodes:
+            source = self.nodes[-1].output[0] = self.names.new(f"{self.nodes[-1].name}_out")
+        read = [
+            numpy_helper.from_array(np.ascontiguousarray(values), self.names.new(f"{name}_{called}"))
+            for called, values in (constants or {}).items()
+        ]
+        self.constants += read
+        inputs = [source, *(tensor.name for tensor in read)]
+        self.nodes.append(
+            helper.make_node(op_type, inputs, [self.output or self.node.outputs[0]], name=name, **attributes)
+        )
+
+    def reshape(self, shape: Sequence[int], part: str) -> None:
+        """Another shape; as in a Reshape 0 stands for the size that there was, -1 for what is left."""
+        self.add("Reshape", {"shape": np.array(shape, np.int64)}, part=part)
+
+    def interleave(self, shape: Sequence[int], block: int, *, is_in_a_row: bool) -> None:
+        """What a DepthToSpace does, by Transposes that move one axis each: those have fast kernels, and it has none.
+
+        Args:
+            shape: Of the images that are read: (N, C, H, W).
+            block: Rows and columns of a block.
+            is_in_a_row: Whether the channels that become a block lie side by side (``CRD``), or all that become the
+                same place of theirs do (``DCR``).
+        """
+        n, n_channels, height, width = shape
+        n_left = n_channels // block**2
+        outside, inside = (n * n_left, 1) if is_in_a_row else (n, n_left)
+        self.reshape((outside * block, block, inside * height * width), "columns_apart")
+        self.add("Transpose", part="columns", perm=(0, 2, 1))
+        self.reshape((outside, block, inside * height, width * block), "rows_apart")
+        self.add("Transpose", part="rows", perm=(0, 2, 1, 3))
+        self.reshape((n, n_left, height * block, width * block), "image")

@@ -1,0 +1,225 @@
+"""Operators written as others that have integer kernels, or faster ones.
+
+Each rewrite leaves its argument untouched, and gives it back where there is nothing to do. What it costs and wins is in
+decision 0039.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from autoquant.domain.region import TensorName
+from autoquant.model.affine import applied, with_nodes
+from autoquant.model.chain import Chain
+from autoquant.model.copies import opset_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
+from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
+
+__all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means"]
+
+_SLICE_HAS_INPUTS = 10
+"""The opset from which on they are no attributes."""
+_MOST = np.iinfo(np.int64).max
+_SPATIAL = 2
+"""The first axis of those of an image."""
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    """A ConvTranspose whose outputs ``stride * i + r`` for each ``r`` are those of a convolution of its own.
+
+    Attributes:
+        stride: On all axes.
+        pads: Of the convolution: before the first places along each axis, then behind the last ones.
+        cut: Places that are too many in what the phases make together, in the same order.
+    """
+
+    stride: int
+    pads: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A ConvTranspose becomes a Conv that computes all phases as channels, and Transposes that interleave them.
+
+    With a stride of ``s`` each output reads every ``s``-th place of the kernel. A Slice follows where the padding is no
+    multiple of the stride; with a stride of 1 there is the Conv alone. Kernels whose size is no multiple of the stride
+    stay, as there would be products with zeros, and so do images of unknown size, since a DepthToSpace takes longer.
+
+    References:
+        Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?" (arXiv 1609.07009).
+    """
+    graph = Graph(model)
+    chains = []
+    names = NewNames(graph)
+    for node in graph.nodes if opset_of(model) >= _SLICE_HAS_INPUTS else ():
+        phases = _phases(graph, node)
+        if phases is not None:
+            chains.append(_convolved(graph, Chain(node, names), phases))
+    return _with_chains(model, chains)
+
+
+def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A DepthToSpace of images of known size becomes Transposes that move one axis each."""
+    graph = Graph(model)
+    chains = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
+        if shape is not None and 0 not in shape:
+            chains.append(Chain(node, names))
+            is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
+            chains[-1].interleave(shape, int(node.attributes["blocksize"]), is_in_a_row=is_in_a_row)
+    return _with_chains(model, chains)
+
+
+def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A BatchNormalization of images, or several nodes that scale or shift channels, become a depthwise Conv.
+
+    Those that a linear operator before them takes in are not for this.
+    """
+    graph = Graph(model)
+    chains: list[Chain] = []
+    gone: dict[int, Sequence[onnx.NodeProto]] = {}
+    names = NewNames(graph)
+    for node in graph.nodes:
+        source = next((name for name in node.inputs if not graph.is_constant(name)), None)
+        if source is None or node.index in gone:
+            continue
+        nodes, factor, summand = _affine(graph, node, source)
+        is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
+        if is_vector or any(each.op_type == "BatchNormalization" for each in nodes):
+            chains.append(Chain(node, names, source, nodes[-1].outputs[0]))
+            weight = {"weight": factor.reshape(-1, 1, 1, 1), "bias": summand}
+            chains[-1].add("Conv", weight, group=len(factor))
+            gone |= dict.fromkeys((each.index for each in nodes), ())
+    return _with_chains(model, chains, gone)
+
+
+def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A ReduceMean over the places of images becomes a GlobalAveragePool."""
+    graph = Graph(model)
+    chains = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        if node.op_type == "ReduceMean" and _is_over_images(graph, node):
+            chains.append(Chain(node, names))
+            chains[-1].add("GlobalAveragePool")
+            shape = graph.shape(node.inputs[0])
+            if not node.attributes.get("keepdims", 1):
+                assert shape is not None
+                chains[-1].reshape(shape[:_SPATIAL], "flat")
+    return _with_chains(model, chains)
+
+
+def _with_chains(
+    model: onnx.ModelProto, chains: Sequence[Chain], gone: Mapping[int, Sequence[onnx.NodeProto]] | None = None
+) -> onnx.ModelProto:
+    constants = [tensor for chain in chains for tensor in chain.constants]
+    return with_nodes(model, {**(gone or {}), **{chain.node.index: chain.nodes for chain in chains}}, constants)
+
+
+def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:
+    """Nodes in a row that scale and shift channels of images, and the factor and summand of all of them together.
+
+    Args:
+        graph: With shapes.
+        first: The first of them, if it does that.
+        source: What it reads.
+    """
+    nodes: list[Node] = []
+    sizes = graph.sizes(source) or ()
+    n_channels = sizes[1] if len(sizes) == _SPATIAL + 2 and source in graph.float_tensors else None
+    factor, summand = np.ones(n_channels or 0, np.float32), np.zeros(n_channels or 0, np.float32)
+    node, tensor = (first if n_channels else None), source
+    while node is not None and (found := applied(graph, node, tensor, len(factor), 1)) is not None:
+        factor, summand = factor * found[0], summand * found[0] + found[1]
+        nodes.append(node)
+        tensor = node.outputs[0]
+        node = graph.only_reader(tensor)
+    return nodes, factor, summand
+
+
+def _is_over_images(graph: Graph, node: Node) -> bool:
+    source, axes = node.inputs[0], node.attributes.get("axes")
+    if len(node.inputs) > 1 and graph.is_constant(node.inputs[1]):
+        axes = graph.constant(node.inputs[1]).ravel().tolist()
+    rank, shape = graph.rank(source), graph.shape(source)
+    is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
+    found = sorted(axis % rank for axis in axes) if axes and rank else []
+    return bool(is_known) and rank == _SPATIAL + 2 and found == [2, 3] and source in graph.float_tensors
+
+
+def _phases(graph: Graph, node: Node) -> _Phases | None:
+    """None for what is no ConvTranspose, or is to stay one."""
+    if node.op_type != "ConvTranspose" or not is_float_constant(node.inputs[1], graph):
+        return None
+    kernel = (graph.shape(node.inputs[1]) or ())[_SPATIAL:]
+    n_axes, strides = len(kernel), set(node.attributes.get("strides", (1,)))
+    is_plain = (
+        n_axes in (1, 2)
+        and len(strides) == 1
+        and node.attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
+        and "output_shape" not in node.attributes
+        and set(node.attributes.get("dilations", ())) <= {1}
+        and has_constant_bias(node, graph)
+    )
+    stride = min(strides)
+    is_known = n_axes == 1 or stride == 1 or graph.shape(node.outputs[0]) is not None
+    if not is_plain or not is_known or any(size % stride for size in kernel):
+        return None
+    given = node.attributes.get("pads", (0,) * 2 * n_axes)
+    more = node.attributes.get("output_padding", (0,) * n_axes)
+    removed = [*given[:n_axes], *(pad - added for pad, added in zip(given[n_axes:], more, strict=True))]
+    pads = [size // stride - 1 - pad // stride for size, pad in zip((*kernel, *kernel), removed, strict=True)]
+    if min(pads) < 0:
+        return None
+    return _Phases(stride=stride, pads=tuple(pads), cut=tuple(pad % stride for pad in removed))
+
+
+def _convolved(graph: Graph, chain: Chain, phases: _Phases) -> Chain:
+    node, stride, n_axes = chain.node, phases.stride, len(phases.pads) // 2
+    group, bias = int(node.attributes.get("group", 1)), bias_of(node)
+    constants = {"weight": _weight_of_phases(graph.constant(node.inputs[1]), stride, group)}
+    if bias is not None:
+        constants["bias"] = np.repeat(graph.constant(bias).ravel(), stride**n_axes)
+    chain.add("Conv", constants, pads=phases.pads, group=group)
+    n_channels = len(constants["weight"])
+    if stride > 1 and n_axes == 1:
+        chain.reshape((0, n_channels // stride, stride, -1), "apart")
+        chain.add("Transpose", part="places", perm=(0, 1, 3, 2))
+        chain.reshape((0, n_channels // stride, -1), "line")
+    elif stride > 1:
+        n, _, *sizes = graph.shape(node.outputs[0]) or ()
+        whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
+        chain.interleave((n, n_channels, *(size // stride for size in whole)), stride, is_in_a_row=True)
+    if any(phases.cut):
+        ends = [-cut if cut else _MOST for cut in phases.cut[n_axes:]]
+        numbers = {"starts": phases.cut[:n_axes], "ends": ends, "axes": range(_SPATIAL, _SPATIAL + n_axes)}
+        chain.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part="cut")
+    return chain
+
+
+def _weight_of_phases(weight: Floats, stride: int, group: int) -> Floats:
+    """Of the convolution.
+
+    Args:
+        weight: Shape (C, M / group, k, ...).
+        stride: A divisor of each k.
+        group: Number of groups.
+
+    Returns:
+        Shape (M * stride * ..., C / group, k / stride, ...).
+    """
+    n_read, n_written, *kernel = weight.shape
+    taps = [size // stride for size in kernel]
+    split = [part for n_taps in taps for part in (n_taps, stride)]
+    parts = weight.reshape(group, n_read // group, n_written, *split)
+    places = range(3, 3 + 2 * len(kernel))
+    turned = np.flip(parts, axis=tuple(places[::2])).transpose(0, 2, *places[1::2], 1, *places[::2])
+    return np.ascontiguousarray(turned.reshape(-1, n_read // group, *taps))

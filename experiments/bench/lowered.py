@@ -1,0 +1,184 @@
+"""What operators without an integer kernel take, and what they take written as others that have one.
+
+``python -m experiments.bench.lowered OUT.json [--time 10s]`` makes small models in which such an operator is between
+convolutions, as a ConvTranspose, and measures each beside what preprocessing make of it, both in
+float and in 8 bits throughout, one thread, in rounds that all of them share. OUT.json has a part for each model.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper, parser
+
+from autoquant import build, calibrate, compare, find_regions, prepare, read_data
+from autoquant.graph import preprocess
+from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.results import seconds_of
+
+__all__ = ["MODELS", "main", "measure_lowered", "render_lowered", "small_model"]
+
+N_SAMPLES = 8
+REWRITES = ("concatenate_zeros", "interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means")
+BEFORE = "c = Conv<pads=[1,1,1,1]>(x, first) r = Relu(c)"
+LINE = "c = Conv<pads=[1,1]>(x, first) r = Relu(c)"
+BEHIND = "z = Conv(t, last) y = Relu(z)"
+GATE = "p = Relu(g) q = Conv(p, up) s = Sigmoid(q) t = Mul(r, s)"
+PLACES = {"places": (2, 3), "behind": (0, 0, 0, 0, 0, 16, 0, 0)}
+"""Constants that are no weights."""
+Case = tuple[tuple[int, ...], str, Mapping[str, tuple[int, ...]]]
+MODELS: Mapping[str, Case] = {
+    "ConvTranspose, kernel 2, 24 to 24 channels of 104 x 104": (
+        (24, 104, 104),
+        f"{BEFORE} u = ConvTranspose<strides=[2,2]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (24, 24, 3, 3), "w": (24, 24, 2, 2), "b": (24,), "last": (24, 24, 1, 1)},
+    ),
+    "ConvTranspose, kernel 2, 128 to 64 channels of 64 x 64": (
+        (128, 64, 64),
+        f"{BEFORE} u = ConvTranspose<strides=[2,2]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (128, 128, 3, 3), "w": (128, 64, 2, 2), "b": (64,), "last": (64, 64, 1, 1)},
+    ),
+    "ConvTranspose, kernel 4, 32 to 16 channels of 112 x 112": (
+        (32, 112, 112),
+        f"{BEFORE} u = ConvTranspose<strides=[2,2], pads=[1,1,1,1]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (32, 32, 3, 3), "w": (32, 16, 4, 4), "b": (16,), "last": (16, 16, 1, 1)},
+    ),
+    "ConvTranspose, kernel 16, stride 8, 128 to 64 channels of 512": (
+        (128, 512),
+        f"{LINE} u = ConvTranspose<strides=[8], pads=[4,4]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (128, 128, 3), "w": (128, 64, 16), "b": (64,), "last": (64, 64, 1)},
+    ),
+    "DepthToSpace, 64 to 16 channels of 64 x 64": (
+        (32, 64, 64),
+        f'{BEFORE} t = DepthToSpace<blocksize=2, mode="CRD">(r) {BEHIND}',
+        {"first": (64, 32, 3, 3), "last": (16, 16, 1, 1)},
+    ),
+    "BatchNormalization and Relu behind Concat, 64 channels of 56 x 56": (
+        (32, 56, 56),
+        f"{BEFORE} k = Concat<axis=1>(x, r) n = BatchNormalization(k, g, h, m, v) t = Relu(n) {BEHIND}",
+        {"first": (32, 32, 3, 3), "g": (64,), "h": (64,), "m": (64,), "v": (64,), "last": (32, 64, 1, 1)},
+    ),
+    "BatchNormalization between Relu and MaxPool, 32 channels of 56 x 56": (
+        (32, 56, 56),
+        f"{BEFORE} n = BatchNormalization(r, g, h, m, v) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",
+        {"first": (32, 32, 3, 3), "g": (32,), "h": (32,), "m": (32,), "v": (32,), "last": (32, 32, 1, 1)},
+    ),
+    "Mul and Add between Relu and MaxPool, 32 channels of 56 x 56": (
+        (32, 56, 56),
+        f"{BEFORE} f = Mul(r, g) n = Add(f, h) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",
+        {"first": (32, 32, 3, 3), "g": (32, 1, 1), "h": (32, 1, 1), "last": (32, 32, 1, 1)},
+    ),
+    "Pad of channels before Add, 32 to 48 of 28 x 28": (
+        (32, 28, 28),
+        f"{BEFORE} p = Pad(r, behind) q = Conv(r, w) a = Add(p, q) t = Relu(a) {BEHIND}",
+        {"first": (32, 32, 3, 3), "w": (48, 32, 1, 1), "last": (48, 48, 1, 1)},
+    ),
+    "ReduceMean of a gate, 96 channels of 28 x 28": (
+        (96, 28, 28),
+        f"{BEFORE} a = ReduceMean(r, places) g = Conv(a, down) {GATE} {BEHIND}",
+        {"first": (96, 96, 3, 3), "down": (24, 96, 1, 1), "up": (96, 24, 1, 1), "last": (96, 96, 1, 1)},
+    ),
+}
+"""Shape of a sample, nodes, and shapes of the weights."""
+
+
+def small_model(case: Case) -> onnx.ModelProto:
+    """A model with random weights."""
+    shape, body, weights = case
+    sizes = ",".join(map(str, (1, *shape)))
+    head = '<ir_version: 10, opset_import: ["" : 21]>'
+    model = parser.parse_model(f"{head} small (float[{sizes}] x) => (float[] y) {{ {body} }}")
+    rng = np.random.default_rng(0)
+    constants: dict[str, npt.NDArray[np.generic]] = {name: _weight(rng, each) for name, each in weights.items()}
+    constants |= {name: np.array(values) for name, values in PLACES.items() if f" {name}" in body}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def _weight(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """As He et al. 2015 (arXiv 1502.01852) scale them; vectors are between 0.5 and 1.5, as variances have to be."""
+    if math.prod(shape) == max(shape):
+        return rng.uniform(0.5, 1.5, shape).astype(np.float32)
+    return rng.normal(0.0, np.sqrt(2 / np.prod(shape[1:])), shape).astype(np.float32)
+
+
+@contextmanager
+def left_as_given() -> Iterator[None]:
+    """None of the rewrites is done inside."""
+    with ExitStack() as stack:
+        for name in REWRITES:
+            stack.enter_context(mock.patch.object(preprocess, name, lambda model: model))
+        yield
+
+
+def measure_lowered(case: Case, seconds: float) -> dict[str, Any]:
+    """Latency ratios against the float model as given, with the interval of a further process."""
+    samples = np.random.default_rng(1).standard_normal((N_SAMPLES, *case[0])).astype(np.float32)
+    with TemporaryDirectory() as folder:
+        out = Path(folder)
+        onnx.save(small_model(case), out / "model.onnx")
+        np.savez(out / "data.npz", x=samples)
+        with left_as_given():
+            files = {"u8, as given": _in_8_bits(out, "given")}
+        files |= {"float, written otherwise": _prepared(out), "u8, written otherwise": _in_8_bits(out, "lowered")}
+        table = compare([out / "model.onnx", *files.values()], out / "data.npz", seconds=seconds).table
+    rows = {Path(str(row.model)).name: row for row in table.itertuples()}
+    found = {form: rows[path.name] for form, path in files.items()}
+    return {form: {"ratio": row.ratio, "low": row.ratio_low, "high": row.ratio_high} for form, row in found.items()}
+
+
+def _prepared(out: Path) -> Path:
+    path = out / "float.onnx"
+    onnx.save(prepare(out / "model.onnx", read_data(out / "model.onnx", out / "data.npz")).graph.model, path)
+    return path
+
+
+def _in_8_bits(out: Path, name: str) -> Path:
+    """A file in which every region takes one scheme."""
+    samples = read_data(out / "model.onnx", out / "data.npz")
+    prepared = prepare(out / "model.onnx", samples)
+    regions = find_regions(prepared)
+    assignment = {region.id: "u8s8-channel-minmax" for region in regions}
+    path = out / f"{name}.onnx"
+    build(prepared, regions, calibrate(prepared, samples), assignment).save(path)
+    return path
+
+
+def render_lowered(document: Mapping[str, Any]) -> str:
+    """Markdown: a line for each model."""
+    forms = ("float, written otherwise", "u8, as given", "u8, written otherwise")
+    rows = [
+        [
+            part["model"],
+            *(f"{part[form]['ratio']:.2f} ({part[form]['low']:.2f} to {part[form]['high']:.2f})" for form in forms),
+        ]
+        for part in document["parts"].values()
+    ]
+    return markdown(("between convolutions", *forms), rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, write and print."""
+    arguments_of = argparse.ArgumentParser(prog="python -m experiments.bench.lowered", description=__doc__)
+    arguments_of.add_argument("out", type=Path, help="JSON file")
+    arguments_of.add_argument("--time", default="10s", help="of each comparison, default: %(default)s")
+    asked = arguments_of.parse_args(arguments)
+    seconds = seconds_of(asked.time)
+    for name, case in MODELS.items():
+        part = new_part("experiments.bench.lowered", seconds=seconds)
+        write_part(asked.out, name, part | {"model": name} | measure_lowered(case, seconds))
+    print(render_lowered(read_document(asked.out)), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
