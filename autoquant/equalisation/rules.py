@@ -236,7 +236,7 @@ def _linear(tracing: Tracing, node: Node) -> bool:
         return False
     labels, axis = tracing.of(node.inputs[0]), 1 if "Conv" in node.op_type else -1
     rank = graph.rank(node.outputs[0])
-    if axis == 1 and labels.ndim > 1:
+    if axis == 1 and labels.ndim > 1 and not differs_only_along(labels, axis):
         labels = _shared_by_places(tracing, labels)
     if not labels.ndim or not rank or not differs_only_along(labels, axis):
         return False
