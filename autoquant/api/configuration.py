@@ -79,7 +79,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Bounds of what is of interest.
+    """What every member but ``float`` keeps.
 
     Attributes:
         min_snr_db: Members keep at least this SNR.
@@ -122,7 +122,7 @@ class Configuration:
         objectives: What members are compared in.
         targets: Where candidates are timed, at least one.
         budget: When the search ends.
-        demands: What is of interest.
+        demands: What every member but ``float`` keeps.
         out: The run's folder.
         space: Name or path of the search space.
         n_regions: Largest number of regions.

@@ -72,7 +72,7 @@ def search(
             metrics, at least one of these two.
         targets: Where candidates are timed; the latency on each is an objective of its own.
         budget: When the search ends; after 120 s where neither time nor trials are given.
-        demands: What is of interest.
+        demands: What every member but ``float`` keeps.
         out: Folder of the run, new or empty unless ``resume``.
         space: Name or path of the search space.
         accuracy: What is done for accuracy at no cost in latency: ``none``, ``fast`` or ``full``, see

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from autoquant.domain.target import Target
 
 __all__ = [
+    "BUDGET",
+    "DATA",
+    "SEARCH",
+    "TARGET",
+    "WANTED",
     "Affinity",
     "Batch",
     "Calibration",
@@ -27,24 +32,43 @@ __all__ = [
     "target_of",
 ]
 
+DATA, WANTED, TARGET, BUDGET, SEARCH = "Data", "What is wanted", "Target", "Budget", "How it searches"
+"""Headings of the help, under which options of one kind are listed."""
+
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="An .onnx file, or example:digits.")]
 Calibration = Annotated[
     str | None,
-    typer.Option(metavar="DATA", help="Calibration samples: .npz, .npy, a folder of them, or module:callable."),
+    typer.Option(
+        metavar="DATA",
+        help="Calibration samples: .npz, .npy, a folder of them, or module:callable.",
+        rich_help_panel=DATA,
+    ),
 ]
 Dims = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=N", help="Size of a dynamic dimension; may be given several times."),
+    typer.Option(
+        metavar="NAME=N", help="Size of a dynamic dimension; may be given several times.", rich_help_panel=DATA
+    ),
 ]
-MaxLatencyRatio = Annotated[float | None, typer.Option(metavar="R", help="Highest ratio of interest.")]
+MaxLatencyRatio = Annotated[
+    float | None, typer.Option(metavar="R", help="Largest latency ratio of members.", rich_help_panel=WANTED)
+]
 
-Provider = Annotated[str, typer.Option(help="Execution provider.")]
+Provider = Annotated[str, typer.Option(help="Execution provider.", rich_help_panel=TARGET)]
 Threads = Annotated[
-    int, typer.Option(min=1, max=MAX_THREADS, help="Intra-op threads; onnxruntime's own default is all cores.")
+    int,
+    typer.Option(
+        min=1, max=MAX_THREADS, help="Intra-op threads; onnxruntime's own default is all cores.", rich_help_panel=TARGET
+    ),
 ]
-Affinity = Annotated[str | None, typer.Option(metavar="CORES", help="Cores of the process that measures, e.g. 0,2-3.")]
-Batch = Annotated[int, typer.Option(min=1, help="Samples of one inference.")]
-Streams = Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Inferences that run at once.")]
+Affinity = Annotated[
+    str | None,
+    typer.Option(metavar="CORES", help="Cores of the process that measures, e.g. 0,2-3.", rich_help_panel=TARGET),
+]
+Batch = Annotated[int, typer.Option(min=1, help="Samples of one inference.", rich_help_panel=TARGET)]
+Streams = Annotated[
+    int, typer.Option(min=1, max=MAX_THREADS, help="Inferences that run at once.", rich_help_panel=TARGET)
+]
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 FrontAsJson = Annotated[bool, typer.Option("--json", help="Print front.json instead of the summary.")]

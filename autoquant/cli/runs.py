@@ -8,6 +8,10 @@ import typer
 
 from autoquant.cli.errors import tell_errors
 from autoquant.cli.options import (
+    BUDGET,
+    DATA,
+    SEARCH,
+    WANTED,
     Affinity,
     Batch,
     Calibration,
@@ -36,20 +40,30 @@ def search(
     calibration: Calibration = None,
     evaluation: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Evaluation samples; without them the calibration data are split."),
+        typer.Option(
+            metavar="DATA",
+            help="Evaluation samples; without them the calibration data are split.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     held_out: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="Samples for the last measurement alone; else half the evaluation samples."),
+        typer.Option(
+            metavar="DATA",
+            help="Samples for the last measurement alone; else half the evaluation samples.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labels of the evaluation samples: .npz or .npy.")
+        str | None,
+        typer.Option(metavar="FILE", help="Labels of the evaluation samples: .npz or .npy.", rich_help_panel=DATA),
     ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
             metavar="METRIC",
             help="Beside SNR: cosine, top1, accuracy or module:function[:min]; may be given several times.",
+            rich_help_panel=WANTED,
         ),
     ] = None,
     max_drop: Annotated[
@@ -57,15 +71,22 @@ def search(
         typer.Option(
             metavar="[NAME=]DROP",
             help="Largest drop of a metric, or of every one, e.g. 0.5%; may be given several times.",
+            rich_help_panel=WANTED,
         ),
     ] = None,
     minimize: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Objectives: latency, size, metrics. Default latency."),
+        typer.Option(
+            metavar="NAMES", help="Objectives: latency, size, metrics. Default latency.", rich_help_panel=WANTED
+        ),
     ] = None,
     maximize: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Objectives: snr, metrics. Default snr, none where a metric is minimized."),
+        typer.Option(
+            metavar="NAMES",
+            help="Objectives: snr, metrics. Default snr, none where a metric is minimized.",
+            rich_help_panel=WANTED,
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run: new or empty.")] = Path("autoquant-run"),
     ep: Provider = "cpu",
@@ -76,14 +97,19 @@ def search(
     time_: Annotated[
         str | None,
         typer.Option(
-            "--time", metavar="TIME", help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s, none with --trials."
+            "--time",
+            metavar="TIME",
+            help="Wall-clock budget, e.g. 120s, 5m, 1h. Default 120s, none with --trials.",
+            rich_help_panel=BUDGET,
         ),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Largest number of trials.", rich_help_panel=BUDGET)] = None,
     trial_time: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Longest time of one trial, e.g. 30s; it then fails. Default many times the usual one."
+            metavar="TIME",
+            help="Longest time of one trial, e.g. 30s; it then fails. Default many times the usual one.",
+            rich_help_panel=BUDGET,
         ),
     ] = None,
     trial_memory: Annotated[
@@ -93,26 +119,39 @@ def search(
             metavar="MB",
             help="Memory of the process that measures candidates; the last measurement may have more."
             " Default most of what is available.",
+            rich_help_panel=BUDGET,
         ),
     ] = None,
     space: Annotated[
-        str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.")
+        str, typer.Option(metavar="NAME_OR_FILE", help="Search space: a shipped one or a file.", rich_help_panel=SEARCH)
     ] = "default",
     accuracy: Annotated[
         str | None,
         typer.Option(
             metavar="LEVEL",
             help="Done for accuracy at no cost in latency: none, fast or full. Default what the space says, else fast.",
+            rich_help_panel=SEARCH,
         ),
     ] = None,
-    min_snr: Annotated[float | None, typer.Option(metavar="DB", help="Lowest SNR of interest.")] = None,
+    min_snr: Annotated[
+        float | None, typer.Option(metavar="DB", help="Lowest SNR of members.", rich_help_panel=WANTED)
+    ] = None,
     max_latency_ratio: MaxLatencyRatio = None,
-    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Largest file of interest, e.g. 4MB.")] = None,
-    regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.")] = N_REGIONS,
+    max_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Largest file of members, e.g. 4MB.", rich_help_panel=WANTED)
+    ] = None,
+    regions: Annotated[int, typer.Option(min=1, help="Largest number of regions.", rich_help_panel=SEARCH)] = N_REGIONS,
     dim: Dims = None,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of proposals, orders and resampling.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Of proposals, orders and resampling.", rich_help_panel=SEARCH)
+    ] = 0,
     sampler: Annotated[
-        str, typer.Option(metavar="SAMPLER", help="structure, or tpe, tpe-univariate, nsga2, random to compare with.")
+        str,
+        typer.Option(
+            metavar="SAMPLER",
+            help="structure, or tpe, tpe-univariate, nsga2, random to compare with.",
+            rich_help_panel=SEARCH,
+        ),
     ] = "structure",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in DIR.")] = False,
     warm_start: Annotated[
@@ -120,6 +159,7 @@ def search(
         typer.Option(
             metavar="PATH",
             help="Tried right after the uniform recipes: an earlier run, a QDQ model or overrides (.json).",
+            rich_help_panel=SEARCH,
         ),
     ] = None,
     quiet: Quiet = False,
@@ -184,8 +224,8 @@ def resolve(
     calibration: Annotated[
         str | None, typer.Option(metavar="DATA", help="The run's samples, where they moved or were Python objects.")
     ] = None,
-    evaluation: Annotated[str | None, typer.Option(metavar="DATA", help="The same.")] = None,
-    held_out: Annotated[str | None, typer.Option(metavar="DATA", help="The same.")] = None,
+    evaluation: Annotated[str | None, typer.Option(metavar="DATA", help="Its evaluation samples, likewise.")] = None,
+    held_out: Annotated[str | None, typer.Option(metavar="DATA", help="Its held-out samples, likewise.")] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="The run's labels, where their file moved.")
     ] = None,

@@ -100,6 +100,12 @@ def test_defaults_that_depend_on_something_are_in_the_help() -> None:
         assert re.search(rf"{option} .* Default {re.escape(default)}", help_text)
 
 
+def test_options_of_a_search_are_listed_by_what_they_are_about() -> None:
+    shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
+    headings = re.findall(r"╭─ (.*?) ─", Text.from_ansi(shown).plain)
+    assert headings == ["Arguments", "Options", "Data", "What is wanted", "Target", "Budget", "How it searches"]
+
+
 def test_what_is_easily_taken_otherwise_is_in_the_help() -> None:
     shown = CliRunner().invoke(app, ["search", "--help"], env={"COLUMNS": "300"}).output
     help_text = Text.from_ansi(shown).plain
