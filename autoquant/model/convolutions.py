@@ -25,7 +25,9 @@ _SLICE_HAS_INPUTS = 10
 """The opset from which on they are no attributes."""
 _MOST = np.iinfo(np.int64).max
 _SPATIAL = 2
-"""The first axis of those of an image."""
+"""The first axis of the places of an image or a line."""
+_RANKS = (3, 4)
+"""Of lines and images."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -79,7 +81,7 @@ def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A BatchNormalization of images, or several nodes that scale or shift channels, become a depthwise Conv.
+    """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
 
     Those that a linear operator before them takes in are not for this.
     """
@@ -95,19 +97,19 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
         is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
         if is_vector or any(each.op_type == "BatchNormalization" for each in nodes):
             chains.append(Chain(node, names, source, nodes[-1].outputs[0]))
-            weight = {"weight": factor.reshape(-1, 1, 1, 1), "bias": summand}
+            weight = {"weight": factor.reshape(-1, *[1] * (graph.rank(source) - 1)), "bias": summand}
             chains[-1].add("Conv", weight, group=len(factor))
             gone |= dict.fromkeys((each.index for each in nodes), ())
     return _with_chains(model, chains, gone)
 
 
 def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A ReduceMean over the places of images becomes a GlobalAveragePool."""
+    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool."""
     graph = Graph(model)
     chains = []
     names = NewNames(graph)
     for node in graph.nodes:
-        if node.op_type == "ReduceMean" and _is_over_images(graph, node):
+        if node.op_type == "ReduceMean" and _is_over_places(graph, node):
             chains.append(Chain(node, names))
             chains[-1].add("GlobalAveragePool")
             shape = graph.shape(node.inputs[0])
@@ -125,16 +127,19 @@ def _with_chains(
 
 
 def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:
-    """Nodes in a row that scale and shift channels of images, and the factor and summand of all of them together.
+    """Nodes in a row that scale and shift channels of images or lines, and what they do together.
 
     Args:
         graph: With shapes.
         first: The first of them, if it does that.
         source: What it reads.
+
+    Returns:
+        The nodes, and the factor and the summand of each channel, shapes (C,).
     """
     nodes: list[Node] = []
     sizes = graph.sizes(source) or ()
-    n_channels = sizes[1] if len(sizes) == _SPATIAL + 2 and source in graph.float_tensors else None
+    n_channels = sizes[1] if len(sizes) in _RANKS and source in graph.float_tensors else None
     factor, summand = np.ones(n_channels or 0, np.float32), np.zeros(n_channels or 0, np.float32)
     node, tensor = (first if n_channels else None), source
     while node is not None and (found := applied(graph, node, tensor, len(factor), 1)) is not None:
@@ -145,14 +150,15 @@ def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], 
     return nodes, factor, summand
 
 
-def _is_over_images(graph: Graph, node: Node) -> bool:
+def _is_over_places(graph: Graph, node: Node) -> bool:
     source, axes = node.inputs[0], node.attributes.get("axes")
     if len(node.inputs) > 1 and graph.is_constant(node.inputs[1]):
         axes = graph.constant(node.inputs[1]).ravel().tolist()
     rank, shape = graph.rank(source), graph.shape(source)
     is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
     found = sorted(axis % rank for axis in axes) if axes and rank else []
-    return bool(is_known) and rank == _SPATIAL + 2 and found == [2, 3] and source in graph.float_tensors
+    is_spatial = rank in _RANKS and found == list(range(_SPATIAL, rank))
+    return bool(is_known) and is_spatial and source in graph.float_tensors
 
 
 def _phases(graph: Graph, node: Node) -> _Phases | None:

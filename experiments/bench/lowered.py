@@ -72,6 +72,11 @@ MODELS: Mapping[str, Case] = {
         f"{BEFORE} n = BatchNormalization(r, g, h, m, v) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",
         {"first": (32, 32, 3, 3), "g": (32,), "h": (32,), "m": (32,), "v": (32,), "last": (32, 32, 1, 1)},
     ),
+    "BatchNormalization between Relu and MaxPool, 64 channels of 2000": (
+        (64, 2000),
+        f"{LINE} n = BatchNormalization(r, g, h, m, v) t = MaxPool<kernel_shape=[2], strides=[2]>(n) {BEHIND}",
+        {"first": (64, 64, 3), "g": (64,), "h": (64,), "m": (64,), "v": (64,), "last": (64, 64, 1)},
+    ),
     "Mul and Add between Relu and MaxPool, 32 channels of 56 x 56": (
         (32, 56, 56),
         f"{BEFORE} f = Mul(r, g) n = Add(f, h) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",

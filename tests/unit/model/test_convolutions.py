@@ -25,7 +25,9 @@ CONSTANTS = {
     "other": floats(1, 4, 1, 1, seed=4),
     "number": floats(1),
     "places": np.array([-1, 2]),
-    "columns": np.array([3]),
+    "last": np.array([-1]),
+    "first": np.array([1]),
+    "line": floats(4, 1),
 }
 STRIDED = "strides=[2,2]"
 LINE = ["Reshape", "Transpose", "Reshape"]
@@ -188,6 +190,11 @@ def test_what_scales_and_shifts_channels_becomes_a_depthwise_convolution(body: s
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, strict=True)
 
 
+@pytest.mark.parametrize("body", [f"y = {NORMALISED.format('x')}", "t = Mul(x, line) y = Add(t, line)"])
+def test_what_scales_and_shifts_channels_of_lines_does_too(body: str) -> None:
+    assert_becomes(lower_affine, model_with(body, size="2,4,6"), ["Conv"])
+
+
 def test_what_is_read_between_ends_a_row() -> None:
     body = "t = Mul(x, each) u = Add(t, other) v = Mul(u, other) w = Sub(v, each) y = Relu(w)"
     assert_becomes(lower_affine, model_with(body, outputs="float[] y, float[] u"), ["Conv", "Conv", "Relu"])
@@ -206,6 +213,8 @@ def test_what_is_read_between_ends_a_row() -> None:
         ("t = Mul(x, each) y = Add(t, other)", "2,1,5,6"),
         ("t = Mul(x, each) y = Add(t, other)", "2,N,5,6"),
         ("t = Mul(x, x) y = Add(t, each)", "2,4,5,6"),
+        ("t = Mul(x, scale) y = Add(t, scale)", "2,4,4"),
+        (f"y = {NORMALISED.format('x')}", "2,4,3,5,6"),
     ],
 )
 def test_other_arithmetic_stays(body: str, size: str) -> None:
@@ -225,12 +234,17 @@ def test_a_mean_over_images_becomes_a_pool(call: str, opset: int, expected: list
     assert_becomes(pool_means, model_with(f"y = {call}", opset=opset), expected)
 
 
+def test_a_mean_over_lines_does_too() -> None:
+    assert_becomes(pool_means, model_with("y = ReduceMean(x, last)", size="2,4,6"), ["GlobalAveragePool"])
+
+
 @pytest.mark.parametrize(
     ("call", "size"),
     [
-        ("ReduceMean(x, columns)", "2,4,5,6"),
         ("ReduceMean(x)", "2,4,5,6"),
-        ("ReduceMean(x, places)", "2,4,6"),
+        ("ReduceMean(x, last)", "2,4,5,6"),
+        ("ReduceMean(x, last)", "4,6"),
+        ("ReduceMean(x, first)", "2,4,6"),
         ("ReduceMean<keepdims=0>(x, places)", "N,4,5,6"),
         ("ReduceMax(x, places)", "2,4,5,6"),
     ],
