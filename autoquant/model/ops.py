@@ -21,6 +21,7 @@ __all__ = [
     "channel_axes",
     "channel_axis",
     "clip_bounds",
+    "hard_sigmoid_factors",
     "has_constant_bias",
     "is_float_constant",
     "is_linear",
@@ -273,6 +274,12 @@ def clip_bounds(node: Node, graph: Graph) -> tuple[float, float] | None:
         if name:
             bounds[i] = float(graph.constant(name).reshape(()))
     return bounds[0], bounds[1]
+
+
+def hard_sigmoid_factors(node: Node) -> tuple[float, float] | None:
+    """``a`` and ``b`` of a HardSigmoid ``Clip(a * (x + b), 0, 1)``; None where one of them is not positive."""
+    alpha, beta = (float(node.attributes.get(name, usual)) for name, usual in (("alpha", 0.2), ("beta", 0.5)))
+    return (alpha, beta / alpha) if min(alpha, beta) > 0 else None
 
 
 def _n_outputs(node: Node, graph: Graph) -> int:

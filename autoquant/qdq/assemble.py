@@ -8,10 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import NodeName, TensorName
-from autoquant.domain.scheme import BiasCorrection, Rounding
+from autoquant.domain.scheme import BiasCorrection, DType, Rounding
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, activations, bias_of, channel_axis, is_linear, kind_of, weight_of
+from autoquant.model.ops import (
+    Kind,
+    activations,
+    bias_of,
+    channel_axis,
+    hard_sigmoid_factors,
+    is_linear,
+    kind_of,
+    weight_of,
+)
 from autoquant.qdq.breakers import needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.dynamic import DynamicWriter
@@ -134,6 +143,9 @@ class _Draft:
         if node.index in self.plan.dynamic:
             self._add_dynamic(node)
             return
+        if node.op_type == "HardSigmoid" and node.index in self.plan.integer:
+            self._add_hard_sigmoid(node)
+            return
         attributes: dict[str, float] = {}
         if node.index in self.plan.integer:
             inputs = self._integer_inputs(node)
@@ -160,6 +172,35 @@ class _Draft:
             first, target = before.inputs[0], behind.outputs[0]
         inputs = ["" if name in weights else self._read(name, node) for name in (first, *node.inputs[1:])]
         self.home.dynamic.write(self.parts, node, inputs, target, self.plan.schemes[node.index].weight)
+
+    def _add_hard_sigmoid(self, node: Node) -> None:
+        """As an Add, for which there is an integer kernel: decision 0040.
+
+        What it writes is quantized on the scale of the output divided by ``alpha``, clips at 0, and is read on the
+        scale of the output itself.
+        """
+        target, factors = self.renamed.get(node.outputs[0], node.outputs[0]), hard_sigmoid_factors(node)
+        assert factors is not None
+        alpha, summand = factors
+        key = self.plan.produced[target]
+        params = self.home.planner.params(key)
+        shifted = self.home.pieces.free(f"{target}_QuantizeLinear_Input")
+        summands = [self._read(node.inputs[0], node), self._number(f"{node.name}_summand", summand, params.dtype)]
+        self.parts.node("Add", summands, [shifted], node.name)
+        scale, zero_point = self._parameters(key, "")
+        wide = self.parts.new_constant(f"{key.root}_scale_before", np.asarray(params.scale / np.float32(alpha)))
+        quantized = self._add_node("QuantizeLinear", [shifted, wide, zero_point], target)
+        dequantized = _dequantized(target, self.home.graph)
+        self._add_node("DequantizeLinear", [quantized, scale, zero_point], target, dequantized)
+
+    def _number(self, name: str, value: float, dtype: DType) -> str:
+        """What stands for a positive number, as the largest integer of a type."""
+        inputs = [
+            self.parts.new_constant(f"{name}_quantized", np.array(dtype.highest, dtype.numpy)),
+            self.parts.new_constant(f"{name}_scale", np.array(value / dtype.highest, np.float32)),
+            self.parts.new_constant(f"{name}_zero_point", np.zeros((), dtype.numpy)),
+        ]
+        return self._add_node("DequantizeLinear", inputs, self.home.pieces.free(name))
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""

@@ -16,6 +16,7 @@ from autoquant.model.ops import (
     can_be_dynamic,
     can_emit_float,
     clip_bounds,
+    hard_sigmoid_factors,
     is_linear,
     is_quantizable,
     kind_of,
@@ -158,7 +159,7 @@ class Planner:
                 plan.produced.update({out: key for out in node.outputs if out in self.graph.float_tensors})
         elif kind is Kind.CLIPPING:
             self._absorb(node, plan)
-        elif scheme.operators is Operators.ALL or is_linear(node, self.graph):
+        elif (scheme.operators is Operators.ALL or is_linear(node, self.graph)) and _has_kernel(node, scheme):
             plan.integer.add(node.index)
             plan.produced[node.outputs[0]] = QuantKey(node.outputs[0], scheme.activation, scheme.ranges)
 
@@ -247,6 +248,18 @@ class Planner:
             if not self.graph.is_constant(tensor) and not (own and own.format.dtype is dtype):
                 root = own.root if own else tensor
                 plan.entries.setdefault((tensor, dtype), QuantKey(root, scheme.activation, scheme.ranges))
+
+
+def _has_kernel(node: Node, scheme: Scheme) -> bool:
+    """Whether the operator can be written for integers of this format.
+
+    A HardSigmoid is written as an Add whose integers have to clip at 0, on a scale of their own.
+    """
+    used = scheme.activation
+    if node.op_type != "HardSigmoid":
+        return True
+    is_free = used.dtype.bits == 8 and not used.symmetric and not used.power_of_two
+    return is_free and hard_sigmoid_factors(node) is not None
 
 
 def _touches(node: Node, graph: Graph, tensors: Collection[TensorName]) -> bool:

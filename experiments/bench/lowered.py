@@ -1,8 +1,9 @@
 """What operators without an integer kernel take, and what they take written as others that have one.
 
 ``python -m experiments.bench.lowered OUT.json [--time 10s]`` makes small models in which such an operator is between
-convolutions, as a ConvTranspose, and measures each beside what preprocessing make of it, both in
-float and in 8 bits throughout, one thread, in rounds that all of them share. OUT.json has a part for each model.
+convolutions, as a ConvTranspose, and measures each beside what is made of it by ``autoquant.model.convolutions`` and,
+of a HardSigmoid, in candidates, both in float and in 8 bits throughout, one thread, in rounds that all of them share.
+OUT.json has a part for each model.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from onnx import numpy_helper, parser
 
 from autoquant import build, calibrate, compare, find_regions, prepare, read_data
 from autoquant.graph import preprocess
+from autoquant.qdq import plan
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.results import seconds_of
 
@@ -87,6 +89,12 @@ MODELS: Mapping[str, Case] = {
         f"{BEFORE} p = Pad(r, behind) q = Conv(r, w) a = Add(p, q) t = Relu(a) {BEHIND}",
         {"first": (32, 32, 3, 3), "w": (48, 32, 1, 1), "last": (48, 48, 1, 1)},
     ),
+    "hard swish, 64 channels of 56 x 56": (
+        (64, 56, 56),
+        "c = Conv<pads=[1,1,1,1]>(x, first) s = HardSwish(c) "
+        f"d = Conv<pads=[1,1,1,1], group=64>(s, w) t = HardSwish(d) {BEHIND}",
+        {"first": (64, 64, 3, 3), "w": (64, 1, 3, 3), "last": (64, 64, 1, 1)},
+    ),
     "ReduceMean of a gate, 96 channels of 28 x 28": (
         (96, 28, 28),
         f"{BEFORE} a = ReduceMean(r, places) g = Conv(a, down) {GATE} {BEHIND}",
@@ -118,10 +126,11 @@ def _weight(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.
 
 @contextmanager
 def left_as_given() -> Iterator[None]:
-    """None of the rewrites is done inside."""
+    """None of the rewrites is done inside, and a HardSigmoid stays one."""
     with ExitStack() as stack:
         for name in REWRITES:
             stack.enter_context(mock.patch.object(preprocess, name, lambda model: model))
+        stack.enter_context(mock.patch.object(plan, "hard_sigmoid_factors", return_value=None))
         yield
 
 
