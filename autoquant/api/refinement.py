@@ -16,6 +16,7 @@ from autoquant.api.refiner import RefinerSetup
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
+from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
 
 __all__ = ["ENDED", "Refinement", "refine_of"]
@@ -113,6 +114,10 @@ class Refinement:
         try:
             with self._watched():
                 refined = self._refined(assignment)
+        except ModelError as error:
+            note = f"refinement: a finalist stays as it is: {error}"
+            self.notes.extend([] if note in self.notes else [note])
+            return None
         except Exception as error:  # whatever it is, the plain finalists are there
             self._is_over = True
             self.once_s = before_s + time.perf_counter() - start

@@ -10,6 +10,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.target import Target
 from autoquant.model.copies import Model, in_parts
+from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_outputs
 from autoquant.model.segments import Segment, segments
 from autoquant.runtime.session import open_parts
@@ -37,7 +38,10 @@ def channel_means(
     Returns:
         By tensor, shape (n, C); NaN for samples in which it holds no value.
     """
-    session = open_parts(*in_parts(model, lambda skeleton: with_outputs(skeleton, dict.fromkeys(axes))), Target())
+    # onnxruntime fuses Transposes around a Gemm whose output is fetched, unless its input is too, and then misses it
+    beside = [n.inputs[0] for n in Graph(model).nodes if n.op_type == "Gemm" and n.outputs[0] in axes]
+    fetched: dict[str, tuple[int, ...] | None] = dict.fromkeys([*axes, *beside])
+    session = open_parts(*in_parts(model, lambda skeleton: with_outputs(skeleton, fetched)), Target())
     found: dict[TensorName, list[Floats]] = {name: [] for name in axes}
     for feed in feeds:
         for name, values in zip(axes, session.run(list(axes), feed), strict=True):

@@ -70,12 +70,13 @@ class _Attempt:
     converted: bool
     frozen: bool
     optimized: bool
+    rewritten: bool
     widened: bool
 
 
 _ATTEMPTS = tuple(
-    _Attempt(converted=converted, frozen=frozen, optimized=optimized, widened=widened)
-    for optimized in (True, False)
+    _Attempt(converted=converted, frozen=frozen, optimized=optimized, rewritten=rewritten, widened=widened)
+    for optimized, rewritten in ((True, True), (True, False), (False, False))
     for frozen in (True, False)
     for converted in (True, False)
     for widened in (True, False)
@@ -198,6 +199,7 @@ def _apply(
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
     if attempt.optimized:
         model = _typed(_folded(model))
+    if attempt.rewritten:
         model = concatenate_zeros(fuse_hard_swish(merge_clips(lower_einsum(model))))
         model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
         model = split_prelu(clip_first(model))
@@ -257,7 +259,9 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
     if opset_of(model) < OPSET:
         yield f"the model stays at opset {opset_of(model)}: {reasons[replace(attempt, converted=True)]}"
     if not attempt.optimized:
-        yield f"constants are not folded: {reasons[replace(attempt, optimized=True)]}"
+        yield f"constants are not folded: {reasons[replace(attempt, optimized=True, rewritten=True)]}"
+    elif not attempt.rewritten:
+        yield f"operators stay as onnxruntime writes them: {reasons[replace(attempt, rewritten=True)]}"
     if difference < 100:
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
     fused = _fused(Graph(model))

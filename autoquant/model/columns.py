@@ -27,8 +27,9 @@ def columns_of(op_type: str, weight: _Numbers, attributes: Mapping[str, Any]) ->
         columns = np.moveaxis(weight, 1, -1).reshape(weight.shape[0], -1)
     elif op_type == "Gemm":
         columns = weight if attributes.get("transB", 0) else weight.T
-    elif op_type == "MatMul" and weight.ndim > 1:
-        columns = np.moveaxis(weight, -2, -1).reshape(-1, weight.shape[-2])
+    elif op_type == "MatMul":
+        matrix = weight if weight.ndim > 1 else weight[:, None]
+        columns = np.moveaxis(matrix, -2, -1).reshape(-1, matrix.shape[-2])
     else:
         return None
     return np.pad(columns, [(0, 0), (0, columns.shape[1] % 2)])

@@ -32,7 +32,9 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     names = NewNames(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
-        if match is not None and 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
+        if match is None or match[0] not in graph.float_tensors:
+            continue
+        if 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
             x, gone = match
             gate = names.new(f"{node.name}_HardSigmoid")
             replaced.update(dict.fromkeys(gone, ()))

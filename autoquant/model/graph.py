@@ -20,6 +20,8 @@ _DRAWING = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
 """Operators that give other numbers at every inference."""
+_IS_TRAINING = 2
+"""The input of a Dropout that may say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,10 @@ def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
 
 def _draws(proto: onnx.NodeProto) -> bool:
     """Whether a node, or one in its bodies, gives other numbers at every inference."""
-    return any(node.op_type in _DRAWING for node in (proto, *_nodes_in_bodies(proto)))
+    return any(
+        node.op_type in _DRAWING or (node.op_type == "Dropout" and len(node.input) > _IS_TRAINING)
+        for node in (proto, *_nodes_in_bodies(proto))
+    )
 
 
 def _nodes_in_bodies(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:

@@ -35,6 +35,8 @@ __all__ = [
     "with_types",
 ]
 
+_HARDMAX_IS_OF_ONE_AXIS = 13
+"""Opset from which on Hardmax does not flatten the axes behind its own."""
 _RESIZE_HAS_MODES = 11
 """Opset from which on Resize says how it finds positions and rounds them."""
 
@@ -48,6 +50,10 @@ def convert_opset(model: Model, version: int) -> Model:
     if model.functions:
         name = model.functions[0].name
         raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
+    if opset_of(model) < _HARDMAX_IS_OF_ONE_AXIS <= version and any(
+        node.op_type == "Hardmax" for graph in graphs_of(model.graph) for node in graph.node
+    ):
+        raise ModelError(f"conversion to opset {version} fails: ONNX would make Hardmax one along the last axis alone")
     try:
         converted = without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others

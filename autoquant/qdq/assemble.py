@@ -149,8 +149,7 @@ class _Draft:
         attributes: dict[str, float] = {}
         if node.index in self.plan.integer:
             inputs = self._integer_inputs(node)
-            if node.op_type == "Gemm" and len(inputs) > 2:
-                attributes = {"beta": 1.0}
+            attributes = _integer_attributes(node)
         else:
             inputs = [self._read(name, node) for name in node.inputs]
             if needs_breaker(node, self.home.graph, self.plan):
@@ -340,6 +339,18 @@ class _Draft:
         output = self.home.pieces.free(f"{node.name}_float_input")
         self.parts.node("Sum", [source], [output], f"{node.name}_keep_float")
         return output
+
+
+def _integer_attributes(node: Node) -> dict[str, float]:
+    """Other values of attributes for the integer kernel: biases have Gemm's ``beta`` multiplied in.
+
+    Of windows that reach beyond an edge without padding QLinearAveragePool would count places that are none.
+    """
+    if node.op_type == "Gemm" and "beta" in node.attributes:
+        return {"beta": 1.0}
+    is_partial = node.attributes.get("count_include_pad", 0) and node.attributes.get("ceil_mode", 0)
+    has_pads = any(node.attributes.get("pads", ())) or node.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
+    return {"count_include_pad": 0} if is_partial and not has_pads else {}
 
 
 def _residual_adds(graph: Graph) -> frozenset[int]:

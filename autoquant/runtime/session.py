@@ -99,6 +99,7 @@ def open_session(
             model if isinstance(model, bytes) else str(model),
             options,
             providers=[provider],
+            enable_fallback=int(target.ep != "cpu"),  # to the same provider, with the error of a second attempt
         )
     except Exception as error:
         if optimized_path is not None and _COMPILED in str(error):
@@ -166,6 +167,6 @@ def optimize_basic(
     else:
         _write_optimized(options, path, keeps_constants=True)
     try:
-        ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"])
+        ort.InferenceSession(skeleton, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:
         raise ModelError(f"onnxruntime cannot optimize the model: {one_line(error)}") from error

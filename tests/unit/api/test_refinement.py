@@ -60,7 +60,6 @@ class AFault:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (refuse, "no session for this"),
         (run_out_of_memory, "there is not enough memory"),
         (crash, "its process was ended by SIGSEGV"),
     ],
@@ -74,6 +73,16 @@ def test_a_fault_costs_the_refinements_that_are_still_to_come(fault: Callable[[]
     assert len(notes) == 2
     assert notes[0] == "a sentence"
     assert notes[1].startswith(f"refinement ended, the other finalists stay as they are: {reason}")
+
+
+def test_a_finalist_that_cannot_be_opened_costs_its_own_refinement_alone() -> None:
+    notes: list[str] = []
+    fault = AFault(refuse)
+    refinement = Refinement(Worker(fault), lambda: math.inf, notes)
+    assert [refinement(ASSIGNMENT) for _ in range(3)] == [REFINED, None, None]
+    assert not refinement.is_over
+    assert notes == ["a sentence", "refinement: a finalist stays as it is: no session for this"]
+    refinement.close()
 
 
 @dataclass

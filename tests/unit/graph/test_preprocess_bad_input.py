@@ -17,6 +17,14 @@ def test_a_model_that_draws_random_numbers_is_refused_by_that_name(path: Path) -
         prepare(saved(model, path), feeds_of(2, 4))
 
 
+def test_so_is_one_with_a_dropout_of_training(path: Path) -> None:
+    half, training = np.array(0.5, np.float32), np.array(True)
+    constants = {"half": half, "training": training}
+    model = model_of("(float[2,4] x) => (float[2,4] y)", "y = Dropout(x, half, training)", constants)
+    with pytest.raises(ModelError, match="node 'y' draws other numbers at every inference"):
+        prepare(saved(model, path), feeds_of(2, 4))
+
+
 def test_a_model_that_cannot_run_the_samples_is_an_error(path: Path) -> None:
     model = model_of("(float[n,4] x) => (float[2,6] y)", "y = Reshape(x, s)", {"s": np.array([2, 6])})
     with pytest.raises(DataError, match="sample 0: onnxruntime cannot run the float model on it"):

@@ -77,8 +77,14 @@ def test_an_empty_weight_has_no_columns(op_type: str) -> None:
     assert columns_of(op_type, np.zeros((0, 3)), {}) is None
 
 
-@pytest.mark.parametrize(("op_type", "shape"), [("MatMul", (4,)), ("ConvTranspose", (4, 2, 3, 3)), ("Mul", (4, 4))])
-def test_vectors_and_other_operators_have_no_columns(op_type: str, shape: tuple[int, ...]) -> None:
+def test_a_vector_is_one_column() -> None:
+    found = columns_of("MatMul", numbered(3), {})
+    assert found is not None
+    assert found.tolist() == [[*numbered(3).tolist(), 0]]
+
+
+@pytest.mark.parametrize(("op_type", "shape"), [("ConvTranspose", (4, 2, 3, 3)), ("Mul", (4, 4)), ("Mul", (4,))])
+def test_other_operators_have_no_columns(op_type: str, shape: tuple[int, ...]) -> None:
     assert columns_of(op_type, numbered(*shape), {}) is None
 
 

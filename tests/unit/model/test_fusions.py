@@ -27,6 +27,12 @@ def hard_swish(add: str, product: str, *, is_last: bool) -> str:
     return f"{gate} d = Div(c, six) y = Mul({product.format(gate='d')})"
 
 
+def test_a_hard_swish_of_doubles_stays_as_there_is_no_kernel_for_its_gate() -> None:
+    constants = {name: np.array(value, np.float64) for name, value in HARD_SWISH.items()}
+    model = model_of(SIGNATURE.replace("float", "double"), hard_swish("x, three", "x, {gate}", is_last=True), constants)
+    assert fuse_hard_swish(model) is model
+
+
 @pytest.mark.parametrize("add", ["x, three", "three, x"])
 @pytest.mark.parametrize("product", ["x, {gate}", "{gate}, x"])
 @pytest.mark.parametrize("is_last", [True, False])

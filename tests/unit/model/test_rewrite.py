@@ -127,6 +127,12 @@ def test_an_operator_without_a_converter_is_a_model_error() -> None:
         convert_opset(model, 21)
 
 
+def test_a_hardmax_that_onnx_would_make_another_one_is_not_converted() -> None:
+    model = model_of("(float[2,3,4] x) => (float[2,3,4] y)", "y = Hardmax<axis=1>(x)", opset=11)
+    with pytest.raises(ModelError, match="conversion to opset 21 fails: ONNX would make Hardmax one along the last"):
+        convert_opset(model, 21)
+
+
 def a_model_with_functions(opset: int, operators: int) -> onnx.ModelProto:
     """Swish between products as a function, whose operators are those of another opset."""
     text = f"""<ir_version: 9, opset_import: ["" : {opset}, "my" : 1]>

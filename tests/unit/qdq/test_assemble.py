@@ -292,3 +292,12 @@ def test_what_is_added_to_a_product_of_16_bits_overflows_nowhere() -> None:
     body = "s = Softmax(x) t = Transpose(s) m = MatMul(s, t) a = Add(m, b) y = Sigmoid(a)"
     case = case_of(model_of(f"({SQUARE} x) => ({SQUARE} y)", body, {"b": 4 * floats(4)}))
     assert snr_db(case, case.quantized(exact(U16S8), {"a": None}).model) > 60
+
+
+@pytest.mark.parametrize("attributes", ["ceil_mode=1, count_include_pad=1", "count_include_pad=1, pads=[1,1,1,1]"])
+def test_a_pool_whose_windows_reach_beyond_the_edge_means_what_it_did(attributes: str) -> None:
+    body = f"c = Conv(x, w) p = AveragePool<kernel_shape=[2,2], strides=[2,2], {attributes}>(c) y = Conv(p, w)"
+    case = case_of(model_of("(float[1,4,9,9] x) => (float[] y)", body, {"w": floats(4, 4, 1, 1)}))
+    ours = case.quantized(exact(U8S8_CHANNEL)).model
+    assert snr_db(case, ours) > 25
+    assert _snr_db(opened(ours, is_optimized=False).run(None, dict(case.feed)), run(ours, case.feed)) > 28

@@ -35,8 +35,11 @@ def test_onnxruntime_is_given_the_options_of_the_provider(monkeypatch: pytest.Mo
     given: list[object] = []
     session = ort.InferenceSession
 
-    def open_without_options(model: bytes, options: ort.SessionOptions, *, providers: object) -> ort.InferenceSession:
+    def open_without_options(
+        model: bytes, options: ort.SessionOptions, *, providers: object, enable_fallback: int
+    ) -> ort.InferenceSession:
         given.append(providers)
+        assert enable_fallback == 0
         return session(model, options, providers=["CPUExecutionProvider"])
 
     monkeypatch.setattr(ort, "InferenceSession", open_without_options)
