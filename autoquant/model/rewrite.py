@@ -51,7 +51,7 @@ def convert_opset(model: Model, version: int) -> Model:
         name = model.functions[0].name
         raise ModelError(f"conversion to opset {version} fails: function '{name}' cannot be put in place of its calls")
     if opset_of(model) < _HARDMAX_IS_OF_ONE_AXIS <= version and any(
-        node.op_type == "Hardmax" for graph in graphs_of(model.graph) for node in graph.node
+        _is(node, "Hardmax") for graph in graphs_of(model.graph) for node in graph.node
     ):
         raise ModelError(f"conversion to opset {version} fails: ONNX would make Hardmax one along the last axis alone")
     try:
@@ -71,10 +71,10 @@ def _resize_as_before(model: Model) -> None:
     graphs = list(graphs_of(model.graph))
     constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
     for node in (node for graph in graphs for node in graph.node):
-        tensor = _constant_of(node) if node.op_type == "Constant" else None
+        tensor = _constant_of(node) if _is(node, "Constant") else None
         if tensor is not None:
             constants[node.output[0]] = tensor
-    for node in (node for graph in graphs for node in graph.node if (node.domain, node.op_type) == ("", "Resize")):
+    for node in (node for graph in graphs for node in graph.node if _is(node, "Resize")):
         scales = constants.get(node.input[2])
         shrinks = scales is not None and bool((numpy_helper.to_array(scales) <= 1).all())
         modes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil" if shrinks else "floor"}
@@ -138,12 +138,12 @@ def _dense(tensor: onnx.SparseTensorProto) -> onnx.TensorProto:
 
 def constants_as_initializers(model: Model) -> Model:
     """Tensors and numbers of Constant nodes moved to the initializers."""
-    if not any(node.op_type == "Constant" for node in model.graph.node):
+    if not any(_is(node, "Constant") for node in model.graph.node):
         return model
     copy = copy_of(model)
     kept = []
     for node in copy.graph.node:
-        tensor = _constant_of(node) if node.op_type == "Constant" else None
+        tensor = _constant_of(node) if _is(node, "Constant") else None
         if tensor is None:
             kept.append(node)
         else:
@@ -152,6 +152,11 @@ def constants_as_initializers(model: Model) -> Model:
     del copy.graph.node[:]
     copy.graph.node.extend(kept)
     return copy
+
+
+def _is(node: onnx.NodeProto, op_type: str) -> bool:
+    """Whether it is this operator of ONNX's own."""
+    return node.op_type == op_type and node.domain in ("", "ai.onnx")
 
 
 def _constant_of(node: onnx.NodeProto) -> onnx.TensorProto | None:
@@ -234,11 +239,11 @@ def drop_unused_domains(model: Model) -> Model:
 
 def spell_onesided(model: Model) -> Model:
     """STFT with the attribute where it is left out: ONNX infers shapes as if the default were 0, and it is 1."""
-    if all(node.op_type != "STFT" for graph in graphs_of(model.graph) for node in graph.node):
+    if not any(_is(node, "STFT") for graph in graphs_of(model.graph) for node in graph.node):
         return model
     copy = copy_of(model)
     for node in (node for graph in graphs_of(copy.graph) for node in graph.node):
-        if node.op_type == "STFT" and all(attribute.name != "onesided" for attribute in node.attribute):
+        if _is(node, "STFT") and all(attribute.name != "onesided" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))
     return copy
 

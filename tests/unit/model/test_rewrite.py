@@ -133,6 +133,11 @@ def test_a_hardmax_that_onnx_would_make_another_one_is_not_converted() -> None:
         convert_opset(model, 21)
 
 
+def test_a_constant_of_another_domain_is_none() -> None:
+    model = model_of("(float[2] x) => (float[2] y)", "c = com.microsoft.Constant() y = Add(x, c)")
+    assert constants_as_initializers(model) is model
+
+
 def a_model_with_functions(opset: int, operators: int) -> onnx.ModelProto:
     """Swish between products as a function, whose operators are those of another opset."""
     text = f"""<ir_version: 9, opset_import: ["" : {opset}, "my" : 1]>
