@@ -15,7 +15,13 @@ from autoquant.domain.reason import one_line, temporary_files
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
-from autoquant.model.convolutions import interleave_depth, lower_affine, lower_conv_transpose, pool_means
+from autoquant.model.convolutions import (
+    interleave_depth,
+    lower_affine,
+    lower_conv_transpose,
+    pool_means,
+    transpose_upsampled,
+)
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
@@ -23,7 +29,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
-from autoquant.model.pads import concatenate_zeros
+from autoquant.model.pads import concatenate_zeros, crop, fold_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
@@ -43,6 +49,7 @@ from autoquant.model.rewrite import (
     with_types,
 )
 from autoquant.model.subgraphs import bodies_of
+from autoquant.model.swaps import transpose_first
 from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import open_parts, open_session, optimize_basic
@@ -200,12 +207,19 @@ def _apply(
     if attempt.optimized:
         model = _typed(_folded(model))
     if attempt.rewritten:
-        model = concatenate_zeros(fuse_hard_swish(merge_clips(lower_einsum(model))))
-        model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
-        model = split_prelu(clip_first(model))
-        model = lower_matmul(split_gemm(model))
+        model = _rewritten(model)
     model = narrow_ends(model, plain) if attempt.widened else model
     return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
+
+
+def _rewritten(model: Model) -> Model:
+    """In forms that onnxruntime has faster kernels, or integer ones, for."""
+    model = fuse_hard_swish(merge_clips(lower_einsum(model)))
+    turned = transpose_first(model)
+    model = model if turned is model else without_weights(turned, infer_shapes)
+    model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
+    model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
+    return lower_matmul(split_gemm(split_prelu(clip_first(model))))
 
 
 def _folded(model: Model) -> Model:

@@ -49,8 +49,8 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
 
     ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv, ConvTranspose
     and Gemm a constant per channel and a BatchNormalization go into weight and bias, also where nodes between only move
-    elements, as exporters put around a Conv1D. Before them a scalar factor goes into the weight, and a scalar summand
-    into the bias unless zero padding would then be shifted too. onnxruntime folds only constants that have the
+    elements, as exporters put around a Conv1D. Before them factors go into the weight, and summands into the bias
+    unless zero padding would then be shifted too. onnxruntime folds only constants that have the
     channel's shape, directly behind a Conv; PP-LCNet-like networks hold many scalars.
     """
     for _ in range(_MAX_PASSES):
@@ -199,29 +199,50 @@ def _fold_before(edit: _Edit, node: Node) -> bool:
     before = graph.producer.get(node.inputs[0])
     if before is None or graph.only_reader(node.inputs[0]) is not node:
         return False
-    operand = _scalar_operand(graph, before)
-    if operand is None:
+    source = next((name for name in before.inputs if not graph.is_constant(name)), before.inputs[0])
+    found = None if node.attributes.get("transA", 0) else applied(graph, before, source, _n_read(graph, node), 1)
+    if found is None:
+        return False
+    factor, summand = found
+    if summand.any() and _pads(node):
+        return _swap(edit, node, before)
+    if not edit.claim(node, before):
+        return False
+    weight, axis = graph.constant(node.inputs[1]), channel_axis(node, graph)
+    added = (weight * _over_read(graph, node, summand)).astype(np.float64)
+    bias = _bias(graph, node) + added.sum(axis=tuple(i for i in range(weight.ndim) if i != axis))
+    scaled = weight * _over_read(graph, node, factor)
+    edit.nodes[before.index] = ()
+    edit.nodes[node.index] = [_rebuilt(edit, node, source, scaled, bias.astype(np.float32), node.outputs[0])]
+    return True
+
+
+def _n_read(graph: Graph, node: Node) -> int:
+    """Channels that a linear operator reads."""
+    shape = graph.shape(node.inputs[1]) or ()
+    if node.op_type == "Conv":
+        return shape[1] * int(node.attributes.get("group", 1))
+    return shape[1] if node.attributes.get("transB", 0) else shape[0]
+
+
+def _over_read(graph: Graph, node: Node, values: Floats) -> Floats:
+    """One value for each channel that a linear operator reads, in a shape that broadcasts with its weight."""
+    weight = graph.constant(node.inputs[1])
+    kernel = (1,) * (weight.ndim - 2)
+    if node.op_type == "Conv":
+        n_groups = int(node.attributes.get("group", 1))
+        return np.repeat(values.reshape(n_groups, -1), len(weight) // n_groups, axis=0).reshape(
+            *weight.shape[:2], *kernel
+        )
+    return values.reshape(1, -1) if node.attributes.get("transB", 0) else values.reshape(-1, 1, *kernel)
+
+
+def _swap(edit: _Edit, node: Node, add: Node) -> bool:
+    """A scalar summand before padding stays; where a scalar factor is before that, it moves past it."""
+    graph, operand = edit.graph, _scalar_operand(edit.graph, add)
+    if add.op_type != "Add" or operand is None:
         return False
     source, value = operand
-    if before.op_type == "Mul" and edit.claim(node, before):
-        weight = graph.constant(node.inputs[1]) * np.float32(value)
-        edit.nodes[before.index] = ()
-        edit.nodes[node.index] = [_rebuilt(edit, node, source, weight, _bias(graph, node), node.outputs[0])]
-        return True
-    return before.op_type == "Add" and _fold_summand(edit, node, before, source, value)
-
-
-def _fold_summand(edit: _Edit, node: Node, add: Node, source: TensorName, value: float) -> bool:
-    graph, weight = edit.graph, edit.graph.constant(node.inputs[1])
-    if not _pads(node):
-        if not edit.claim(node, add):
-            return False
-        axis = channel_axis(node, graph)
-        sums = weight.astype(np.float64).sum(axis=tuple(i for i in range(weight.ndim) if i != axis))
-        bias = (_bias(graph, node) + sums * value).astype(np.float32)
-        edit.nodes[add.index] = ()
-        edit.nodes[node.index] = [_rebuilt(edit, node, source, weight, bias, node.outputs[0])]
-        return True
     multiply = graph.producer.get(source)
     operand = None if multiply is None or multiply.op_type != "Mul" else _scalar_operand(graph, multiply)
     if multiply is None or operand is None or graph.only_reader(source) is not add or operand[1] == 0:
@@ -231,7 +252,7 @@ def _fold_summand(edit: _Edit, node: Node, add: Node, source: TensorName, value:
     summand = edit.constant(f"{add.name}_summand", np.array([value / operand[1]], np.float32))
     edit.nodes[multiply.index] = ()
     edit.nodes[add.index] = [helper.make_node("Add", [operand[0], summand], list(add.outputs), name=add.name)]
-    scaled = weight * np.float32(operand[1])
+    scaled = graph.constant(node.inputs[1]) * np.float32(operand[1])
     edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], scaled, _bias(graph, node), node.outputs[0])]
     return True
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import onnx
+from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import applied, with_nodes
@@ -19,7 +20,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 
-__all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means"]
+__all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
 
 _SLICE_HAS_INPUTS = 10
 """The opset from which on they are no attributes."""
@@ -28,6 +29,8 @@ _SPATIAL = 2
 """The first axis of the places of an image or a line."""
 _RANKS = (3, 4)
 """Of lines and images."""
+_DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
+"""Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -64,6 +67,31 @@ def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
         if phases is not None:
             chains.append(_convolved(graph, Chain(node, names), phases))
     return _with_chains(model, chains)
+
+
+def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Conv of 3 x 3 over images that a Resize doubles by repeating values becomes a ConvTranspose of 4 x 4.
+
+    That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    weights: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
+        if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
+            continue
+        if graph.only_reader(node.inputs[0]) is node:
+            weight = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
+            weights.append(numpy_helper.from_array(weight.astype(np.float32), names.new(f"{node.name}_doubled")))
+            inputs = [resize.inputs[0], weights[-1].name, *node.inputs[2:]]
+            made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
+            made.attribute.extend(
+                [helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))]
+            )
+            replaced |= {resize.index: (), node.index: (made,)}
+    return with_nodes(model, replaced, weights)
 
 
 def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -159,6 +187,32 @@ def _is_over_places(graph: Graph, node: Node) -> bool:
     found = sorted(axis % rank for axis in axes) if axes and rank else []
     is_spatial = rank in _RANKS and found == list(range(_SPATIAL, rank))
     return bool(is_known) and is_spatial and source in graph.float_tensors
+
+
+def _is_doubled(graph: Graph, node: Node) -> bool:
+    """Whether a Resize writes each value of images of known size twice along both axes."""
+    before, behind = (
+        (graph.shape(node.inputs[0]), graph.shape(node.outputs[0])) if node.op_type == "Resize" else (None,) * 2
+    )
+    if before is None or behind is None or len(before) != _SPATIAL + 2 or node.inputs[0] not in graph.float_tensors:
+        return False
+    modes = ("coordinate_transformation_mode", b"half_pixel"), ("nearest_mode", b"round_prefer_floor")
+    position, rounding = (node.attributes.get(name, usual) for name, usual in modes)
+    repeats = (position == b"asymmetric" and rounding in (b"floor", b"round_prefer_floor")) or (
+        position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil")
+    )
+    is_nearest = node.attributes.get("mode", b"nearest") == b"nearest"
+    return is_nearest and repeats and (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
+
+
+def _is_three_by_three(graph: Graph, node: Node) -> bool:
+    """Whether a Conv keeps the size of images, has a constant kernel of three places, and no groups."""
+    if not is_float_constant(node.inputs[1], graph) or (graph.shape(node.inputs[1]) or ())[_SPATIAL:] != (3, 3):
+        return False
+    automatic = node.attributes.get("auto_pad", b"NOTSET")
+    is_same = automatic.startswith(b"SAME") or (automatic == b"NOTSET" and set(node.attributes.get("pads", ())) == {1})
+    ones = (*node.attributes.get("strides", ()), *node.attributes.get("dilations", ()), node.attributes.get("group", 1))
+    return is_same and set(ones) == {1}
 
 
 def _phases(graph: Graph, node: Node) -> _Phases | None:

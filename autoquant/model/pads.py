@@ -1,48 +1,111 @@
-"""Padding of channels with zeros, which has no integer kernel."""
+"""Pads, which have no integer kernel, done by operators that have one.
 
-from collections.abc import Sequence
+Each rewrite leaves its argument untouched, and gives it back where there is nothing to do.
+"""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.model.affine import with_nodes
+from autoquant.model.chain import Chain
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["concatenate_zeros"]
+__all__ = ["concatenate_zeros", "crop", "fold_pads"]
 
 _AXES = 2
 """The input that names axes, counted from the pads."""
+_SPATIAL = 2
+"""The first axis of the places of an image or a line."""
+_LARGEST_KERNEL = 7
+"""A Conv of larger ones may take longer with padding of its own: one of 64 x 1 takes 1.7 times as long."""
+_SLICE_HAS_INPUTS = 10
+"""The opset from which on they are no attributes."""
+_MOST = np.iinfo(np.int64).max
+_UNPADDED = (b"NOTSET", b"VALID")
+Pads = npt.NDArray[np.int64]
+"""Before and behind along each axis, shape (2, rank)."""
 
 
 def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat.
-
-    The argument stays as it is, and is given back where there is nothing to do.
-    """
+    """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat."""
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     constants: list[onnx.TensorProto] = []
     names = NewNames(graph)
-    for node in graph.nodes:
-        pads, shape = _zeros(graph, node), graph.shape(node.inputs[0]) if node.inputs else None
-        if pads is None or shape is None or (pads < 0).any() or 0 in shape:
-            continue
-        if np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
-            continue
+
+    def joined(node: Node, pads: Pads) -> Sequence[onnx.NodeProto]:
+        shape = graph.shape(node.inputs[0])
+        if shape is None or 0 in shape or (pads < 0).any() or np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
+            return ()
         parts: list[str] = [node.inputs[0]]
         for n, place in zip(pads[:, 1].tolist(), (0, 1), strict=True):
             if n:
                 zeros = np.zeros((shape[0], n, *shape[2:]), np.float32)
                 constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
                 parts.insert(place * len(parts), constants[-1].name)
-        replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
-    return with_nodes(model, replaced, constants)
+        return [helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1)]
+
+    return with_nodes(model, _in_place(graph, joined), constants)
 
 
-def _zeros(graph: Graph, node: Node) -> np.ndarray | None:
-    """How many zeros a Pad puts before and behind along each axis, shape (2, rank); None for other nodes."""
+def crop(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Pad of negative numbers, as crops in UNets are exported, becomes a Slice."""
+    graph = Graph(model)
+    constants: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+
+    def cut(node: Node, pads: Pads) -> Sequence[onnx.NodeProto]:
+        axes = np.flatnonzero(pads.any(axis=0))
+        if not axes.size or (pads > 0).any() or opset_of(model) < _SLICE_HAS_INPUTS:
+            return ()
+        ends = np.where(pads[1] < 0, pads[1], _MOST)
+        chain = Chain(node, names)
+        chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
+        constants.extend(chain.constants)
+        return chain.nodes
+
+    return with_nodes(model, _in_place(graph, cut), constants)
+
+
+def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Zeros around images become the padding of the convolutions with small kernels that alone read them.
+
+    onnxruntime does that too, but for a Pad whose value is an empty input, as PyTorch writes it.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    for node in graph.nodes:
+        pads = _zeros(graph, node)
+        if pads is None or not pads[:, _SPATIAL:].any() or pads[:, :_SPATIAL].any() or (pads < 0).any():
+            continue
+        readers = graph.consumers.get(node.outputs[0], ())
+        if node.outputs[0] not in graph.pinned and all(_may_pad(graph, node, reader) for reader in readers):
+            replaced[node.index] = ()
+            for reader in readers:
+                replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, _SPATIAL:]),)
+    return with_nodes(model, replaced, ())
+
+
+def _in_place(
+    graph: Graph, written: Callable[[Node, Pads], Sequence[onnx.NodeProto]]
+) -> dict[int, Sequence[onnx.NodeProto]]:
+    """What comes in place of each Pad of zeros, by its index; those for which nothing does are left out."""
+    found = {}
+    for node in graph.nodes:
+        pads = _zeros(graph, node)
+        nodes = () if pads is None else written(node, pads)
+        if nodes:
+            found[node.index] = nodes
+    return found
+
+
+def _zeros(graph: Graph, node: Node) -> Pads | None:
+    """How many zeros a Pad puts before and behind along each axis; None for other nodes."""
     if node.op_type != "Pad" or node.attributes.get("mode", b"constant") != b"constant":
         return None
     source, *read = node.inputs
@@ -52,9 +115,30 @@ def _zeros(graph: Graph, node: Node) -> np.ndarray | None:
     value = graph.constant(read[1]).ravel() if len(read) > 1 and read[1] else node.attributes.get("value", 0.0)
     if np.any(value):
         return None
-    pads = np.array(graph.constant(read[0]) if read else node.attributes["pads"]).reshape(2, -1)
+    pads = np.array(graph.constant(read[0]) if read else node.attributes["pads"], np.int64).reshape(2, -1)
     if len(read) <= _AXES or not read[_AXES]:
         return pads
-    found = np.zeros((2, rank), pads.dtype)
+    found = np.zeros((2, rank), np.int64)
     found[:, graph.constant(read[_AXES]).ravel()] = pads
     return found
+
+
+def _may_pad(graph: Graph, pad: Node, reader: Node) -> bool:
+    """Whether it is a Conv of the padded images, without a padding of its own that depends on their size."""
+    if reader.op_type != "Conv" or reader.attributes.get("auto_pad", _UNPADDED[0]) not in _UNPADDED:
+        return False
+    kernel = (graph.shape(reader.inputs[1]) or (_MOST,))[_SPATIAL:]
+    is_image = reader.inputs[0] == pad.outputs[0] and reader.inputs.count(pad.outputs[0]) == 1
+    return is_image and max(kernel, default=_MOST) <= _LARGEST_KERNEL
+
+
+def _padding(graph: Graph, conv: Node, source: str, pads: Pads) -> onnx.NodeProto:
+    proto = onnx.NodeProto()
+    proto.CopyFrom(graph.model.graph.node[conv.index])
+    proto.input[0] = source
+    own = np.array(conv.attributes.get("pads", np.zeros_like(pads))).reshape(2, -1)
+    for attribute in list(proto.attribute):
+        if attribute.name in ("auto_pad", "pads"):
+            proto.attribute.remove(attribute)
+    proto.attribute.append(helper.make_attribute("pads", (own + pads).ravel().tolist()))
+    return proto

@@ -30,12 +30,28 @@ from experiments.results import seconds_of
 __all__ = ["MODELS", "main", "measure_lowered", "render_lowered", "small_model"]
 
 N_SAMPLES = 8
-REWRITES = ("concatenate_zeros", "interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means")
+REWRITES = (
+    "transpose_first",
+    "crop",
+    "fold_pads",
+    "concatenate_zeros",
+    "transpose_upsampled",
+    "lower_conv_transpose",
+    "pool_means",
+    "lower_affine",
+    "interleave_depth",
+)
+"""Of ``autoquant.graph.preprocess``, in the order in which they are done there."""
 BEFORE = "c = Conv<pads=[1,1,1,1]>(x, first) r = Relu(c)"
 LINE = "c = Conv<pads=[1,1]>(x, first) r = Relu(c)"
 BEHIND = "z = Conv(t, last) y = Relu(z)"
 GATE = "p = Relu(g) q = Conv(p, up) s = Sigmoid(q) t = Mul(r, s)"
-PLACES = {"places": (2, 3), "behind": (0, 0, 0, 0, 0, 16, 0, 0)}
+PLACES = {
+    "places": (2, 3),
+    "around": (1, 1, 1, 1),
+    "inside": (0, 0, -4, -4, 0, 0, -4, -4),
+    "behind": (0, 0, 0, 0, 0, 16, 0, 0),
+}
 """Constants that are no weights."""
 Case = tuple[tuple[int, ...], str, Mapping[str, tuple[int, ...]]]
 MODELS: Mapping[str, Case] = {
@@ -84,6 +100,28 @@ MODELS: Mapping[str, Case] = {
         f"{BEFORE} f = Mul(r, g) n = Add(f, h) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",
         {"first": (32, 32, 3, 3), "g": (32, 1, 1), "h": (32, 1, 1), "last": (32, 32, 1, 1)},
     ),
+    "Conv behind a Resize that repeats values, 64 to 32 channels of 56 x 56": (
+        (64, 56, 56),
+        f'{BEFORE} u = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(r, , double) '
+        f"c = Conv<pads=[1,1,1,1]>(u, w) t = Relu(c) {BEHIND}",
+        {"first": (64, 64, 3, 3), "w": (32, 64, 3, 3), "last": (32, 32, 1, 1)},
+    ),
+    "Pad of images by an empty value, 64 channels of 28 x 28": (
+        (64, 28, 28),
+        f"{BEFORE} p = Pad(r, around, , places) z = Conv(p, last) y = Relu(z)",
+        {"first": (64, 64, 3, 3), "last": (64, 64, 3, 3)},
+    ),
+    "Pad that cuts images, 32 channels of 56 x 56": (
+        (32, 56, 56),
+        f"{BEFORE} t = Pad(r, inside) {BEHIND}",
+        {"first": (32, 32, 3, 3), "last": (32, 32, 1, 1)},
+    ),
+    "Mul and Add of channels that lie last, before Conv, 3 channels of 224 x 224": (
+        (224, 224, 3),
+        "f = Mul(x, g) n = Add(f, h) r = Transpose<perm=[0,3,1,2]>(n) c = Conv<strides=[2,2]>(r, first) t = Relu(c) "
+        f"{BEHIND}",
+        {"g": (3,), "h": (3,), "first": (32, 3, 3, 3), "last": (32, 32, 1, 1)},
+    ),
     "Pad of channels before Add, 32 to 48 of 28 x 28": (
         (32, 28, 28),
         f"{BEFORE} p = Pad(r, behind) q = Conv(r, w) a = Add(p, q) t = Relu(a) {BEHIND}",
@@ -113,6 +151,8 @@ def small_model(case: Case) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
     constants: dict[str, npt.NDArray[np.generic]] = {name: _weight(rng, each) for name, each in weights.items()}
     constants |= {name: np.array(values) for name, values in PLACES.items() if f" {name}" in body}
+    if " double)" in body:
+        constants["double"] = np.array([1, 1, 2, 2], np.float32)
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     return onnx.shape_inference.infer_shapes(model)
 

@@ -199,9 +199,43 @@ def test_constants_that_vary_along_another_axis_stay(shape: tuple[int, ...]) -> 
     assert op_types(fold_affine(model)) == ["Conv", "Mul"]
 
 
-def test_a_constant_per_channel_before_a_conv_stays() -> None:
-    model = conv_model("t = Mul(x, c) y = Conv<pads=[1,1,1,1]>(t, w)", {"c": floats(4, 1, 1)})
-    assert op_types(fold_affine(model)) == ["Mul", "Conv"]
+BEFORE = {"c": floats(4, 1, 1), "d": floats(1, 4, 1, 1, seed=2), "half": floats(4, 2, 1, 1), **NORMALISATION}
+
+
+@pytest.mark.parametrize("conv", ["Conv(t, v, b)", "Conv<group=2>(t, half)", 'Conv<auto_pad="VALID">(t, v)'])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "t = Mul(x, c)",
+        "s = Mul(x, c) t = Add(d, s)",
+        "s = Sub(x, c) t = Div(s, d)",
+        "t = BatchNormalization(x, scale, shift, mean, variance)",
+    ],
+)
+def test_constants_per_channel_before_a_conv_without_padding_go_into_it(before: str, conv: str) -> None:
+    assert_folds_to(conv_model(f"{before} y = {conv}", BEFORE), ["Conv"])
+
+
+@pytest.mark.parametrize("gemm", ["Gemm(t, m, e)", "Gemm<transB=1>(t, m)"])
+def test_constants_per_column_before_a_gemm_go_into_it(gemm: str) -> None:
+    constants = {"m": floats(4, 4), "e": floats(4), "f": floats(4, seed=3), **NORMALISATION}
+    body = f"r = Relu(x) s = BatchNormalization(r, scale, shift, mean, variance) t = Mul(s, f) y = {gemm}"
+    assert_folds_to(model_of("(float[3,4] x) => (float[3,4] y)", body, constants), ["Relu", "Gemm"])
+
+
+def test_a_factor_per_channel_goes_into_a_padded_conv_and_a_summand_stays() -> None:
+    padded = "y = Conv<pads=[1,1,1,1]>(t, w)"
+    assert_folds_to(conv_model(f"t = Mul(x, c) {padded}", BEFORE), ["Conv"])
+    model = conv_model(f"t = Add(x, c) {padded}", BEFORE)
+    assert fold_affine(model) is model
+    transposed = conv_model("t = Mul(x, c) y = ConvTranspose(t, w)", BEFORE, size=8)
+    assert_folds_to(transposed, ["ConvTranspose"])
+
+
+@pytest.mark.parametrize("before", ["t = Mul(x, row)", "t = Sub(c, x)", "t = Mul(x, x)"])
+def test_what_is_no_affine_map_of_channels_before_a_conv_stays(before: str) -> None:
+    model = conv_model(f"{before} y = Conv<pads=[1,1,1,1]>(t, w)", {**BEFORE, "row": floats(6)})
+    assert fold_affine(model) is model
 
 
 def test_a_constant_that_widens_the_output_stays() -> None:

@@ -7,13 +7,25 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.convolutions import interleave_depth, lower_affine, lower_conv_transpose, pool_means
+from autoquant.model.convolutions import (
+    interleave_depth,
+    lower_affine,
+    lower_conv_transpose,
+    pool_means,
+    transpose_upsampled,
+)
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 CONSTANTS = {
     "w2": floats(4, 3, 2, 2),
     "w3": floats(4, 3, 3, 3),
     "w4": floats(4, 3, 4, 4),
+    "k3": floats(3, 4, 3, 3),
+    "k1": floats(3, 4, 1, 1),
+    "each3": floats(4, 1, 3, 3),
+    "double": np.array([1, 1, 2, 2], np.float32),
+    "triple": np.array([1, 1, 3, 3], np.float32),
+    "sizes": np.array([2, 4, 10, 12]),
     "line2": floats(4, 3, 2),
     "line4": floats(4, 3, 4),
     "b": floats(3),
@@ -151,6 +163,51 @@ def test_the_weight_holds_each_tap_once() -> None:
     weight = constants_of(found)["y_weight"]
     assert weight.shape == (12, 4, 2, 2)
     assert sorted(weight.ravel()) == sorted(CONSTANTS["w4"].ravel())
+
+
+DOUBLED = 'Resize<mode="nearest", coordinate_transformation_mode="{}", nearest_mode="{}">(x, , double)'
+FLOOR = DOUBLED.format("asymmetric", "floor")
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [
+        FLOOR,
+        DOUBLED.format("asymmetric", "round_prefer_floor"),
+        DOUBLED.format("half_pixel", "round_prefer_floor"),
+        DOUBLED.format("half_pixel", "round_prefer_ceil"),
+        "Resize(x, , , sizes)",
+    ],
+)
+@pytest.mark.parametrize("conv", ["Conv<pads=[1,1,1,1]>(u, k3, b)", 'Conv<auto_pad="SAME_UPPER">(u, k3)'])
+def test_a_convolution_of_repeated_values_becomes_a_transposed_one(resize: str, conv: str) -> None:
+    model = model_with(f"u = {resize} y = {conv}")
+    assert_becomes(transpose_upsampled, model, ["ConvTranspose"])
+    found = lower_conv_transpose(transpose_upsampled(model))
+    np.testing.assert_allclose(
+        outputs_of(found, feed_of(model))[0], outputs_of(model, feed_of(model))[0], rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        (f"u = {DOUBLED.format('asymmetric', 'ceil')} y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
+        (f"u = {DOUBLED.format('half_pixel', 'floor')} y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
+        (f"u = {DOUBLED.format('align_corners', 'floor')} y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
+        ('u = Resize<mode="linear">(x, , double) y = Conv<pads=[1,1,1,1]>(u, k3)', "2,4,5,6"),
+        ("u = Resize(x, , triple) y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
+        (f"u = {FLOOR} y = Conv<pads=[1,1,1,1]>(u, k3)", "N,4,H,W"),
+        (f"u = {FLOOR} y = Conv(u, k3)", "2,4,5,6"),
+        (f"u = {FLOOR} y = Conv<pads=[1,1,1,1], strides=[2,2]>(u, k3)", "2,4,5,6"),
+        (f"u = {FLOOR} y = Conv<pads=[1,1,1,1], group=4>(u, each3)", "2,4,5,6"),
+        (f"u = {FLOOR} y = Conv(u, k1)", "2,4,5,6"),
+        (f"u = {FLOOR} c = Conv<pads=[1,1,1,1]>(u, k3) d = Conv(u, k1) y = Add(c, d)", "2,4,5,6"),
+    ],
+)
+def test_a_convolution_of_other_values_stays(body: str, size: str) -> None:
+    model = model_with(body, size=size)
+    assert transpose_upsampled(model) is model
 
 
 @pytest.mark.parametrize("mode", ["", ', mode="CRD"', ', mode="DCR"'])
