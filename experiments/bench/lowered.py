@@ -103,7 +103,7 @@ MODELS: Mapping[str, Case] = {
     "Conv behind a Resize that repeats values, 64 to 32 channels of 56 x 56": (
         (64, 56, 56),
         f'{BEFORE} u = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(r, , double) '
-        f"c = Conv<pads=[1,1,1,1]>(u, w) t = Relu(c) {BEHIND}",
+        f"d = Conv<pads=[1,1,1,1]>(u, w) t = Relu(d) {BEHIND}",
         {"first": (64, 64, 3, 3), "w": (32, 64, 3, 3), "last": (32, 32, 1, 1)},
     ),
     "Pad of images by an empty value, 64 channels of 28 x 28": (
