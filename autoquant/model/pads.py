@@ -10,13 +10,14 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
+from autoquant.domain.region import TensorName
 from autoquant.model.affine import with_nodes
 from autoquant.model.chain import Chain
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["concatenate_zeros", "crop", "fold_pads"]
+__all__ = ["concatenate_zeros", "crop", "fold_pads", "spell_pads"]
 
 _AXES = 2
 """The input that names axes, counted from the pads."""
@@ -30,6 +31,28 @@ _MOST = np.iinfo(np.int64).max
 _UNPADDED = (b"NOTSET", b"VALID")
 Pads = npt.NDArray[np.int64]
 """Before and behind along each axis, shape (2, rank)."""
+
+
+def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Pad that names axes says of all of them what is put there.
+
+    Where onnxruntime moves a Transpose past one that names some, it fails: it takes its pads for those of all axes.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    constants: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        pads = _pads(graph, node)
+        if pads is None or len(node.inputs) <= 1 + _AXES:
+            continue
+        constants.append(numpy_helper.from_array(pads.ravel(), names.new(f"{node.name}_pads")))
+        proto = onnx.NodeProto()
+        proto.CopyFrom(model.graph.node[node.index])
+        proto.input[1] = constants[-1].name
+        del proto.input[1 + _AXES :]
+        replaced[node.index] = (proto,)
+    return with_nodes(model, replaced, constants)
 
 
 def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -106,20 +129,30 @@ def _in_place(
 
 def _zeros(graph: Graph, node: Node) -> Pads | None:
     """How many zeros a Pad puts before and behind along each axis; None for other nodes."""
-    if node.op_type != "Pad" or node.attributes.get("mode", b"constant") != b"constant":
+    pads = _pads(graph, node)
+    if pads is None or node.attributes.get("mode", b"constant") != b"constant":
         return None
-    source, *read = node.inputs
-    rank, given = graph.rank(source), [name for name in read if name]
-    if not rank or source not in graph.float_tensors or not all(map(graph.is_constant, given)):
+    if node.inputs[0] not in graph.float_tensors or not all(
+        graph.is_constant(name) for name in node.inputs[1:] if name
+    ):
         return None
-    value = graph.constant(read[1]).ravel() if len(read) > 1 and read[1] else node.attributes.get("value", 0.0)
-    if np.any(value):
+    has_value = len(node.inputs) > _AXES and node.inputs[_AXES]
+    value = graph.constant(node.inputs[_AXES]).ravel() if has_value else node.attributes.get("value", 0.0)
+    return None if np.any(value) else pads
+
+
+def _pads(graph: Graph, node: Node) -> Pads | None:
+    """What a Pad puts along each axis, whatever it is; None where that is computed, or the node is another one."""
+    if node.op_type != "Pad" or not all(graph.is_constant(name) for name in node.inputs[1:2]):
         return None
-    pads = np.array(graph.constant(read[0]) if read else node.attributes["pads"], np.int64).reshape(2, -1)
-    if len(read) <= _AXES or not read[_AXES]:
-        return pads
+    rank, axes = graph.rank(node.inputs[0]), next(iter(node.inputs[1 + _AXES :]), "")
+    pads = np.array(graph.constant(node.inputs[1]) if node.inputs[1:] else node.attributes["pads"], np.int64)
+    if not axes:
+        return pads.reshape(2, -1)
+    if not rank or not graph.is_constant(TensorName(axes)):
+        return None
     found = np.zeros((2, rank), np.int64)
-    found[:, graph.constant(read[_AXES]).ravel()] = pads
+    found[:, graph.constant(TensorName(axes)).ravel()] = pads.reshape(2, -1)
     return found
 
 

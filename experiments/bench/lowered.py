@@ -106,11 +106,6 @@ MODELS: Mapping[str, Case] = {
         f"d = Conv<pads=[1,1,1,1]>(u, w) t = Relu(d) {BEHIND}",
         {"first": (64, 64, 3, 3), "w": (32, 64, 3, 3), "last": (32, 32, 1, 1)},
     ),
-    "Pad of images by an empty value, 64 channels of 28 x 28": (
-        (64, 28, 28),
-        f"{BEFORE} p = Pad(r, around, , places) z = Conv(p, last) y = Relu(z)",
-        {"first": (64, 64, 3, 3), "last": (64, 64, 3, 3)},
-    ),
     "Pad that cuts images, 32 channels of 56 x 56": (
         (32, 56, 56),
         f"{BEFORE} t = Pad(r, inside) {BEHIND}",

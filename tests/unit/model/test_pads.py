@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.pads import concatenate_zeros, crop, fold_pads
+from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 CONSTANTS = {
@@ -158,3 +158,24 @@ def test_both_paddings_add_up(pads: list[int], own: list[int]) -> None:
 def test_other_pads_around_images_stay(body: str) -> None:
     model = padded(body)
     assert fold_pads(model) is model
+
+
+@pytest.mark.parametrize(
+    "call", ["Pad(x, ends, , columns)", 'Pad<mode="reflect">(x, ends, , columns)', "Pad(x, ends, one, columns)"]
+)
+@pytest.mark.parametrize("size", ["2,4,5,6", "N,4,H,W"])
+def test_a_pad_that_names_axes_says_the_same_of_all(call: str, size: str) -> None:
+    model = padded(f"y = {call}", size=size)
+    found = spell_pads(model)
+    assert op_types(found) == ["Pad"]
+    assert len(found.graph.node[0].input) == 3
+    assert constants_of(found)["y_pads"].tolist() == [0, 0, 0, 1, 0, 0, 0, 2]
+    onnx.checker.check_model(found, full_check=True)
+    feed = {"x": floats(2, 4, 5, 6)}
+    np.testing.assert_array_equal(outputs_of(found, feed)[0], outputs_of(model, feed)[0])
+
+
+@pytest.mark.parametrize("call", ["Pad(x, around)", "Pad(x, ends, , a)", "Relu(x)"])
+def test_a_pad_of_all_axes_or_of_computed_ones_stays(call: str) -> None:
+    model = padded(f"a = Abs(columns) y = {call}")
+    assert spell_pads(model) is model
