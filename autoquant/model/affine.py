@@ -50,8 +50,8 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv, ConvTranspose
     and Gemm a constant per channel and a BatchNormalization go into weight and bias, also where nodes between only move
     elements, as exporters put around a Conv1D. Before them factors go into the weight, and summands into the bias
-    unless zero padding would then be shifted too. onnxruntime folds only constants that have the
-    channel's shape, directly behind a Conv; PP-LCNet-like networks hold many scalars.
+    unless zero padding would then be shifted too. onnxruntime folds only constants that have the channel's shape,
+    directly behind a Conv; PP-LCNet-like networks hold many scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
