@@ -1,6 +1,6 @@
 """Nodes in a row in place of one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.graph import Node
+from autoquant.model.affine import with_nodes
+from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "rewritten"]
 
 
 @dataclass(slots=True)
@@ -82,3 +83,19 @@ class Chain:
         self.reshape((outside, block, inside * height, width * block), "rows_apart")
         self.add("Transpose", part="rows", perm=(0, 2, 1, 3))
         self.reshape((n, n_left, height * block, width * block), "image")
+
+
+def rewritten(model: onnx.ModelProto, write: Callable[[Graph, Chain], None]) -> onnx.ModelProto:
+    """The model with chains in place of some nodes.
+
+    Args:
+        model: Stays as it is, and is given back where nothing is replaced.
+        write: Adds to the chain of a node what comes in its place; nothing where it stays.
+    """
+    graph = Graph(model)
+    names = NewNames(graph)
+    chains = [Chain(node, names) for node in graph.nodes]
+    for chain in chains:
+        write(graph, chain)
+    constants = [tensor for chain in chains for tensor in chain.constants]
+    return with_nodes(model, {chain.node.index: chain.nodes for chain in chains if chain.nodes}, constants)

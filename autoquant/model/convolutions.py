@@ -4,7 +4,7 @@ Each rewrite leaves its argument untouched, and gives it back where there is not
 decision 0039.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import applied, with_nodes
-from autoquant.model.chain import Chain
+from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
@@ -59,14 +59,13 @@ def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
     References:
         Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?" (arXiv 1609.07009).
     """
-    graph = Graph(model)
-    chains = []
-    names = NewNames(graph)
-    for node in graph.nodes if opset_of(model) >= _SLICE_HAS_INPUTS else ():
-        phases = _phases(graph, node)
+
+    def write(graph: Graph, chain: Chain) -> None:
+        phases = _phases(graph, chain.node)
         if phases is not None:
-            chains.append(_convolved(graph, Chain(node, names), phases))
-    return _with_chains(model, chains)
+            _convolve(graph, chain, phases)
+
+    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
 
 
 def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -96,16 +95,15 @@ def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
     """A DepthToSpace of images of known size becomes Transposes that move one axis each."""
-    graph = Graph(model)
-    chains = []
-    names = NewNames(graph)
-    for node in graph.nodes:
+
+    def write(graph: Graph, chain: Chain) -> None:
+        node = chain.node
         shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
         if shape is not None and 0 not in shape:
-            chains.append(Chain(node, names))
             is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
-            chains[-1].interleave(shape, int(node.attributes["blocksize"]), is_in_a_row=is_in_a_row)
-    return _with_chains(model, chains)
+            chain.interleave(shape, int(node.attributes["blocksize"]), is_in_a_row=is_in_a_row)
+
+    return rewritten(model, write)
 
 
 def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -128,30 +126,24 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
             weight = {"weight": factor.reshape(-1, *[1] * (graph.rank(source) - 1)), "bias": summand}
             chains[-1].add("Conv", weight, group=len(factor))
             gone |= dict.fromkeys((each.index for each in nodes), ())
-    return _with_chains(model, chains, gone)
+    constants = [tensor for chain in chains for tensor in chain.constants]
+    return with_nodes(model, gone | {chain.node.index: chain.nodes for chain in chains}, constants)
 
 
 def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
     """A ReduceMean over the places of images or lines becomes a GlobalAveragePool."""
-    graph = Graph(model)
-    chains = []
-    names = NewNames(graph)
-    for node in graph.nodes:
-        if node.op_type == "ReduceMean" and _is_over_places(graph, node):
-            chains.append(Chain(node, names))
-            chains[-1].add("GlobalAveragePool")
+
+    def write(graph: Graph, chain: Chain) -> None:
+        node = chain.node
+        if node.op_type != "ReduceMean" or not _is_over_places(graph, node):
+            return
+        chain.add("GlobalAveragePool")
+        if not node.attributes.get("keepdims", 1):
             shape = graph.shape(node.inputs[0])
-            if not node.attributes.get("keepdims", 1):
-                assert shape is not None
-                chains[-1].reshape(shape[:_SPATIAL], "flat")
-    return _with_chains(model, chains)
+            assert shape is not None
+            chain.reshape(shape[:_SPATIAL], "flat")
 
-
-def _with_chains(
-    model: onnx.ModelProto, chains: Sequence[Chain], gone: Mapping[int, Sequence[onnx.NodeProto]] | None = None
-) -> onnx.ModelProto:
-    constants = [tensor for chain in chains for tensor in chain.constants]
-    return with_nodes(model, {**(gone or {}), **{chain.node.index: chain.nodes for chain in chains}}, constants)
+    return rewritten(model, write)
 
 
 def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:
@@ -242,7 +234,7 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
     return _Phases(stride=stride, pads=tuple(pads), cut=tuple(pad % stride for pad in removed))
 
 
-def _convolved(graph: Graph, chain: Chain, phases: _Phases) -> Chain:
+def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
     node, stride, n_axes = chain.node, phases.stride, len(phases.pads) // 2
     group, bias = int(node.attributes.get("group", 1)), bias_of(node)
     constants = {"weight": _weight_of_phases(graph.constant(node.inputs[1]), stride, group)}
@@ -262,7 +254,6 @@ def _convolved(graph: Graph, chain: Chain, phases: _Phases) -> Chain:
         ends = [-cut if cut else _MOST for cut in phases.cut[n_axes:]]
         numbers = {"starts": phases.cut[:n_axes], "ends": ends, "axes": range(_SPATIAL, _SPATIAL + n_axes)}
         chain.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part="cut")
-    return chain
 
 
 def _weight_of_phases(weight: Floats, stride: int, group: int) -> Floats:

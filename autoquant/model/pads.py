@@ -3,7 +3,7 @@
 Each rewrite leaves its argument untouched, and gives it back where there is nothing to do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import with_nodes
-from autoquant.model.chain import Chain
+from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
@@ -58,41 +58,37 @@ def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
 def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat."""
     graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     constants: list[onnx.TensorProto] = []
     names = NewNames(graph)
-
-    def joined(node: Node, pads: Pads) -> Sequence[onnx.NodeProto]:
-        shape = graph.shape(node.inputs[0])
-        if shape is None or 0 in shape or (pads < 0).any() or np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
-            return ()
+    for node in graph.nodes:
+        pads = _zeros(graph, node)
+        shape = None if pads is None else graph.shape(node.inputs[0])
+        if pads is None or shape is None or 0 in shape or (pads < 0).any():
+            continue
+        if np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
+            continue
         parts: list[str] = [node.inputs[0]]
         for n, place in zip(pads[:, 1].tolist(), (0, 1), strict=True):
             if n:
                 zeros = np.zeros((shape[0], n, *shape[2:]), np.float32)
                 constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
                 parts.insert(place * len(parts), constants[-1].name)
-        return [helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1)]
-
-    return with_nodes(model, _in_place(graph, joined), constants)
+        replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
+    return with_nodes(model, replaced, constants)
 
 
 def crop(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Pad of negative numbers, as crops in UNets are exported, becomes a Slice."""
-    graph = Graph(model)
-    constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
 
-    def cut(node: Node, pads: Pads) -> Sequence[onnx.NodeProto]:
-        axes = np.flatnonzero(pads.any(axis=0))
-        if not axes.size or (pads > 0).any() or opset_of(model) < _SLICE_HAS_INPUTS:
-            return ()
-        ends = np.where(pads[1] < 0, pads[1], _MOST)
-        chain = Chain(node, names)
-        chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
-        constants.extend(chain.constants)
-        return chain.nodes
+    def write(graph: Graph, chain: Chain) -> None:
+        pads = _zeros(graph, chain.node)
+        if pads is not None and pads.any() and not (pads > 0).any():
+            axes = np.flatnonzero(pads.any(axis=0))
+            ends = np.where(pads[1] < 0, pads[1], _MOST)
+            chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
 
-    return with_nodes(model, _in_place(graph, cut), constants)
+    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
 
 
 def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -112,19 +108,6 @@ def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
             for reader in readers:
                 replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, _SPATIAL:]),)
     return with_nodes(model, replaced, ())
-
-
-def _in_place(
-    graph: Graph, written: Callable[[Node, Pads], Sequence[onnx.NodeProto]]
-) -> dict[int, Sequence[onnx.NodeProto]]:
-    """What comes in place of each Pad of zeros, by its index; those for which nothing does are left out."""
-    found = {}
-    for node in graph.nodes:
-        pads = _zeros(graph, node)
-        nodes = () if pads is None else written(node, pads)
-        if nodes:
-            found[node.index] = nodes
-    return found
 
 
 def _zeros(graph: Graph, node: Node) -> Pads | None:
