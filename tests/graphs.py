@@ -158,6 +158,11 @@ class Case:
         model = inline_external(candidate.skeleton, candidate.constants, {})
         return Quantized(builder.plan(assignment), candidate, model, builder)
 
+    @property
+    def hard_sigmoids_in_float(self) -> Mix:
+        """Where onnxruntime's quantizer leaves the operator as it is; integers of ours are an Add (decision 0040)."""
+        return {node.name: None for node in self.graph.nodes if node.op_type == "HardSigmoid"}
+
     def without_outside_clips(self, plan: Plan) -> bool:
         """Whether the plan absorbs every Relu and Clip."""
         clips = {node.index for node in self.graph.nodes if kind_of(node) is Kind.CLIPPING}
