@@ -215,10 +215,13 @@ class JointMeasurement:
         self._roster.begin()
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
+            worker.ready(seconds=STARTING_S)
+            ready_s = time.perf_counter() - start
             footprints = self._open(worker, number)
-            opening_s = time.perf_counter() - start
+            opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
             if number == 0 and self.has_quality:
                 self._judging.run(worker, opening_s)
+                opening_s = ready_s + (opening_s - ready_s) * (1 + len(self._roster.kept)) / n_opened
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))
             if self.files or limit_s:
@@ -246,7 +249,6 @@ class JointMeasurement:
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
         found: dict[Pair, Footprint] = {}
-        worker.ready(seconds=STARTING_S)
         keys = [REFERENCE, *self._roster.kept]
         random.Random(self.setup.seed + number).shuffle(keys)
         for key in keys:

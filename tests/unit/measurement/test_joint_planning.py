@@ -250,6 +250,16 @@ def test_rounds_that_are_short_beside_opening_the_files_are_not_saved(monkeypatc
     assert process.clock.now < 1.05 * final.deadline
 
 
+def test_what_was_only_compared_is_not_planned_to_be_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.004})
+    half = list(FILES)[::2]
+    compared_s = 0.3 + REFERENCE_S + (1 + len(FILES)) * OPENING_S + 33 * len(FILES) * 0.004
+    timed_s = 0.3 + (1 + len(half)) * (OPENING_S + 8 * 0.004)
+    final = measured(monkeypatch, process, compared_s + 1.5 * timed_s, wishes=Wishes(superseded=lambda _: half))
+    assert len(rounds_of(final, "cpu-1t")) == 2
+    assert process.clock.now <= final.deadline
+
+
 def test_more_time_is_of_no_use_where_ratios_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.02})
     final = measured(monkeypatch, process, planned(process, 0.02), narrow=0.01)
