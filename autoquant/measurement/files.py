@@ -105,7 +105,7 @@ class FileBenchSetup:
 
 @dataclass(slots=True)
 class FileBench:
-    """Opens files and runs rounds that all of them share with the baseline, which is opened first."""
+    """Opens files and runs rounds that all of them share with the baseline."""
 
     setup: FileBenchSetup
     _opened: dict[str, dict[str, Session]] = field(init=False)

@@ -133,7 +133,7 @@ class Judging:
         """
         kept = self.roster.kept
         timing_s = LEAST_ROUNDS * len(self.collected.targets) * max(sample_s, len(kept) * TIMING_S)
-        needed_s, left = n_samples * (sample_s - baseline_s), self.time.seconds - timing_s - n_samples * baseline_s
+        needed_s, left = n_samples * (sample_s - baseline_s) + timing_s, self.time.seconds - n_samples * baseline_s
         if not n_samples or needed_s <= left or len(kept) < 2 or not self.wishes.may_drop:
             return
         n_kept = max(1, int(len(kept) * max(left, 0.0) / needed_s))

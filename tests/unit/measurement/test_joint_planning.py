@@ -180,6 +180,14 @@ def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.
     assert process.clock.now < 1.1 * final.deadline
 
 
+def test_of_files_left_out_no_time_is_kept_for_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.05})
+    first_s = 0.3 + REFERENCE_S + (1 + len(FILES)) * (OPENING_S + 0.05) + len(FILES) * 0.05
+    others_s, rounds_s = 31 * len(FILES) * 0.05, 3 * (1 + len(FILES)) * 0.05
+    final = measured(monkeypatch, process, first_s + (others_s + rounds_s) / 4)
+    assert len(FILES) / 5 <= len(final.rounds[0][2].seconds) - 1 <= len(FILES) / 4
+
+
 def test_files_that_were_compared_on_the_only_sample_are_kept_however_late_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
