@@ -31,6 +31,7 @@ from autoquant.model.io import inputs_with_default, load_model, load_written, ou
 from autoquant.model.names import name_nodes
 from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
+from autoquant.model.pools import lower_average_pool
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     constants_as_initializers,
@@ -217,7 +218,8 @@ def _rewritten(model: Model) -> Model:
     model = fuse_hard_swish(merge_clips(lower_einsum(model)))
     turned = transpose_first(model)
     model = model if turned is model else without_weights(turned, infer_shapes)
-    model = transpose_upsampled(concatenate_zeros(fold_pads(crop(spell_pads(model)))))
+    model = lower_average_pool(spell_pads(model))
+    model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
     model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
     return lower_matmul(split_gemm(split_prelu(clip_first(model))))
 

@@ -32,6 +32,7 @@ __all__ = ["MODELS", "main", "measure_lowered", "render_lowered", "small_model"]
 N_SAMPLES = 8
 REWRITES = (
     "transpose_first",
+    "lower_average_pool",
     "crop",
     "fold_pads",
     "concatenate_zeros",
@@ -132,6 +133,26 @@ MODELS: Mapping[str, Case] = {
         (96, 28, 28),
         f"{BEFORE} a = ReduceMean(r, places) g = Conv(a, down) {GATE} {BEHIND}",
         {"first": (96, 96, 3, 3), "down": (24, 96, 1, 1), "up": (96, 24, 1, 1), "last": (96, 96, 1, 1)},
+    ),
+    "AveragePool of 2 x 2, stride 2, 64 channels of 56 x 56": (
+        (64, 56, 56),
+        f"{BEFORE} t = AveragePool<kernel_shape=[2,2], strides=[2,2]>(r) {BEHIND}",
+        {"first": (64, 64, 3, 3), "last": (64, 64, 1, 1)},
+    ),
+    "AveragePool of 2 x 2, stride 2, 40 channels of 56 x 56": (
+        (40, 56, 56),
+        f"{BEFORE} t = AveragePool<kernel_shape=[2,2], strides=[2,2]>(r) {BEHIND}",
+        {"first": (40, 40, 3, 3), "last": (40, 40, 1, 1)},
+    ),
+    "AveragePool of 3 x 3, stride 1, 64 channels of 28 x 28": (
+        (64, 28, 28),
+        f"{BEFORE} t = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1>(r) {BEHIND}",
+        {"first": (64, 64, 3, 3), "last": (64, 64, 1, 1)},
+    ),
+    "AveragePool of 2, stride 2, 64 channels of 2000": (
+        (64, 2000),
+        f"{LINE} t = AveragePool<kernel_shape=[2], strides=[2]>(r) {BEHIND}",
+        {"first": (64, 64, 3), "last": (64, 64, 1)},
     ),
 }
 """Shape of a sample, nodes, and shapes of the weights."""

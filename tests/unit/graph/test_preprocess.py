@@ -142,6 +142,24 @@ def test_batch_normalization_and_hard_swish_are_folded_into_what_a_kernel_takes(
     assert_equals_original(prepared, feeds_of(1, 3, 6, 6))
 
 
+def test_a_mean_behind_a_conv_takes_zeros_and_a_normalisation_from_around_it(path: Path) -> None:
+    model = model_of(
+        "(float[n,3,7,7] x) => (float[] y)",
+        """c = Conv(x, w) r = Relu(c) e = Pad(r, around, , places)
+           p = AveragePool<kernel_shape=[3,3], strides=[2,2]>(e) m = Mul(p, g) y = Add(m, h)""",
+        {
+            "w": floats(4, 3, 1, 1),
+            "around": np.array([1, 1, 1, 1]),
+            "places": np.array([2, 3]),
+            "g": floats(4, 1, 1),
+            "h": floats(4, 1, 1, seed=1),
+        },
+    )
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 7, 7))
+    assert op_types(prepared.graph.model) == ["Conv", "Relu", "Conv"]
+    assert_equals_original(prepared, feeds_of(1, 3, 7, 7))
+
+
 def test_a_conv_takes_constants_and_relu_from_behind_what_keras_and_tf2onnx_put_between(path: Path) -> None:
     model = model_of(
         "(float[N,4,1,9] x) => (float[N,6,1,3] y)",
