@@ -7,6 +7,8 @@ from autoquant.api.evaluator import NO_RATIOS, Evaluated, Evaluator
 from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, RegionId
+from autoquant.measurement.latency import Timings
+from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
 from tests.faults import FAULTS
 
@@ -14,16 +16,22 @@ __all__ = ["Misbehaving", "MisbehavingSetup"]
 
 
 class Misbehaving(Evaluator):
-    """An evaluator for which some assignments end badly, or taking profiles or computing errors does."""
+    """An evaluator for which some assignments end badly, or what comes before them does."""
 
     faults: Mapping[frozenset[tuple[RegionId, str]], str]
     profiling: str | None
     erring: str | None
+    comparing: str | None
 
     def own_errors(self, seconds: float) -> OwnErrors | None:
         if self.erring is not None:
             FAULTS[self.erring]()
         return Evaluator.own_errors(self, seconds)
+
+    def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+        if self.comparing is not None:
+            FAULTS[self.comparing]()
+        return Evaluator.compare(self, first, second, seconds)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         if self.profiling is not None:
@@ -47,14 +55,17 @@ class MisbehavingSetup(EvaluatorSetup):
         faults: ``crash``, ``hang`` or ``eat`` by assignment.
         profiling: One of them for taking profiles.
         own_errors: One of them for computing errors of regions.
+        comparing: One of them for comparing candidates.
     """
 
     faults: Mapping[frozenset[tuple[RegionId, str]], str] = field(default_factory=dict)
     profiling: str | None = None
     own_errors: str | None = None
+    comparing: str | None = None
 
     def __call__(self) -> Misbehaving:
         made = EvaluatorSetup.__call__(self)
         found = Misbehaving(made.bench, made.float_bytes)
-        found.faults, found.profiling, found.erring = self.faults, self.profiling, self.own_errors
+        found.faults, found.profiling = self.faults, self.profiling
+        found.erring, found.comparing = self.own_errors, self.comparing
         return found

@@ -19,7 +19,9 @@ from autoquant.domain.statistics import Statistics
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.measurement.costs import FileCosts
+from autoquant.measurement.latency import Timings
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
+from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -106,6 +108,7 @@ class Ingredients:
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
         own_errors: Of what each region quantizes; None where they are not known.
+        filling: How far channels are filled up; None where they are not.
     """
 
     prepared: PreparedModel
@@ -116,6 +119,7 @@ class Ingredients:
     has_mean_biases: bool = False
     rounder: RoundedWeights | None = None
     own_errors: OwnErrors | None = None
+    filling: Filling | None = None
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""
@@ -201,6 +205,10 @@ class Evaluator:
         """See ``steps.probe_residual_norms``."""
         assert self._builder is not None
         return steps.probe_residual_norms(self._builder, self.bench)
+
+    def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+        """See ``steps.race``."""
+        return steps.race(self.bench, first, second, seconds)
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """SNRs of the first uniform recipes on a few samples, minus infinity where one doesn't run; nothing is timed.

@@ -15,6 +15,8 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.errors import ModelError, ProfileError, UsageError
 from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.measurement.latency import Timings
+from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
 
 __all__ = ["IsolatedEvaluator"]
@@ -115,6 +117,23 @@ class IsolatedEvaluator:
         self._own("load", self.ingredients, has_plain_sums, known, seconds=seconds)
         self.loading_s = time.perf_counter() - start
         self._sent[self.ingredients.form] = self._worker.pid, self.ingredients
+
+    def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+        """Latencies of the second candidate against the first, by target name; nothing needs to be loaded.
+
+        Raises:
+            ModelError: onnxruntime refuses one of them.
+            ProfileError: They ended the process, or hung.
+        """
+        try:
+            found: Mapping[str, Timings] = self._worker.call(
+                "compare", first, second, seconds, seconds=_PROFILE_PATIENCE_S + 3 * seconds
+            )
+        except WorkerLostError as lost:
+            raise ProfileError(f"comparing two models ended the process that measures: {lost}") from lost
+        except MemoryError as error:
+            raise ProfileError("comparing two models needed more memory than there is") from error
+        return found
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """See ``Evaluator.uniform_db``.

@@ -10,9 +10,11 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
+from autoquant.api.filling import fastest, filled, fillings_of
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import float_sentences, joined_sentences
+from autoquant.api.steps.candidates import LEAST_RACED
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.counted import counted
@@ -21,6 +23,7 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import keeps_outputs
+from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors
 
@@ -42,6 +45,8 @@ _LONG_SHARE = 0.1
 """Of the budget: another form is not tried where making and sending it should take more."""
 _EQUALISING_SHARE = 0.5
 """Of a calibration, so long does equalising take, roughly."""
+_RACED_SHARE, _MOST_RACED_S = 0.015, 2.0
+"""Of the budget, and seconds, for comparing two candidates."""
 _ERRORS_SHARE = 0.05
 """Of the budget, for the errors of what regions quantize."""
 _MOST_NAMES = 3
@@ -103,9 +108,54 @@ class Preparing:
                 " zeros, or nothing at all"
             )
         self.notes.extend(joined_sentences(prepared.graph, statistics))
-        return self._rounded(
-            Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
-        )
+        return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
+
+    def filled(self, plain: Ingredients, evaluator: IsolatedEvaluator, facts: BenchFacts) -> Ingredients:
+        """With channels filled up where that is faster here, or as the earlier run did.
+
+        Args:
+            plain: As the model has its channels.
+            evaluator: Compares latencies.
+            facts: Of the float model.
+        """
+        asked = self.configuration
+        if self.earlier is not None:
+            found = None if self.earlier.filling is None else filled(plain, self.earlier.filling, asked.n_regions)
+            return plain if found is None else self._compared(found)
+        if not plain.regions or asked.objectives.has_size or asked.demands.max_size_bytes is not None:
+            return plain
+        with self.deadline.phase("fill"):
+            others = fillings_of(plain, asked.n_regions)
+            reason = self._no_time_to_compare(len(others), facts)
+            if others and reason:
+                self.notes.append(f"channels are not tried filled up to whole blocks: {reason}")
+            return self._fastest(plain, list(others.values()), evaluator) if others and not reason else plain
+
+    def _no_time_to_compare(self, n_others: int, facts: BenchFacts) -> str | None:
+        """Why others than the plain model are not compared with it, in float and in 8 bits."""
+        float_s = sum(facts.float_s.values())
+        expected_s = 2 * n_others * 2 * (facts.opening_s + (1 + LEAST_RACED) * float_s)
+        if self.deadline.hurry is not None or expected_s <= _LONG_SHARE * self.configuration.budget.limit_s:
+            return self.deadline.hurry
+        return f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
+
+    def _fastest(self, plain: Ingredients, others: Sequence[Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
+        self.tell("fill")
+        seconds = min(_MOST_RACED_S, _RACED_SHARE * self.configuration.budget.limit_s)
+        try:
+            best, gain = fastest(plain, others, lambda first, second: evaluator.compare(first, second, seconds))
+            best = best if gain is None else self._compared(best)
+        except (ModelError, ProfileError) as error:
+            self.notes.append(f"channels stay as they are: {error}")
+            return plain
+        if best.filling is None or not _keeps_outputs(best.prepared):
+            return plain
+        self.notes.append(f"channels are filled up with zeros to multiples of {best.filling.multiple}: {gain}")
+        return best
+
+    def _compared(self, changed: Ingredients) -> Ingredients:
+        """With the difference of its outputs from those of the user's file."""
+        return replace(changed, prepared=steps.compared(changed.prepared, self.data.everything))
 
     def in_best_form(self, first: Ingredients, evaluator: IsolatedEvaluator, facts: BenchFacts) -> Ingredients:
         """The form that a search goes on with, loaded by the evaluator.
@@ -179,7 +229,7 @@ class Preparing:
         if self.earlier is None or self.earlier.form is Form.EQUALISED:
             other, note = self._equalised(first, loading_s)
             self.notes.append(f"equalisation: {note}")
-            models += [] if other is None else [self._rounded(other)]
+            models += [] if other is None else [self.rounded(other)]
         definitions = {False: first.definition.uncorrected(), True: first.definition}
         if definitions[False] == definitions[True]:
             del definitions[True]
@@ -206,9 +256,7 @@ class Preparing:
             if self.earlier is None and found.largest_exponent < _LEAST_EXPONENT:
                 return None, f"{found.note}, which is too little to be tried"
             prepared = steps.compared(found.prepared, self.data.everything)
-            if self.earlier is None and not keeps_outputs(
-                prepared.graph.model, prepared.difference_db, from_halves=prepared.from_halves
-            ):
+            if self.earlier is None and not _keeps_outputs(prepared):
                 return None, f"the outputs of the float model would differ ({prepared.difference_db:.1f} dB)"
             seconds = math.inf if self.earlier else _LONG_SHARE * budget_s
             statistics = steps.recalibrate(
@@ -256,7 +304,7 @@ class Preparing:
             )
         return forms[best]
 
-    def _rounded(self, plain: Ingredients) -> Ingredients:
+    def rounded(self, plain: Ingredients) -> Ingredients:
         """With the weights of schemes that do not round them to the nearest integers."""
         if all(scheme.rounding is Rounding.NEAREST for scheme in plain.definition.schemes):
             return plain
@@ -282,6 +330,10 @@ class Preparing:
         if rounder.note is not None and rounder.note not in self.notes:
             self.notes.append(rounder.note)
         return replace(plain, rounder=rounder)
+
+
+def _keeps_outputs(prepared: PreparedModel) -> bool:
+    return keeps_outputs(prepared.graph.model, prepared.difference_db, from_halves=prepared.from_halves)
 
 
 def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """What a run shares with the one that it goes on with, or whose trials it learns from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autoquant.api.folder import read_json
@@ -10,6 +10,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import TensorName
 from autoquant.errors import OutputError
 from autoquant.metrics.grammar import parse_metrics
+from autoquant.model.filled import Filling
 from autoquant.rounding.rounded import Asked
 from autoquant.runtime.environment import describe_environment, differences
 
@@ -39,6 +40,7 @@ class Earlier:
         n_calibration_samples: That there was time for.
         n_evaluation_samples: The same, among those that guide the search.
         has_plain_sums: What probing the forms gave.
+        filling: How far channels are filled up; None where they are not.
         form: Of the float model.
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         unrounded: Weights, and on which grids, that there was no time to round as the space asks for.
@@ -49,6 +51,7 @@ class Earlier:
     n_calibration_samples: int
     n_evaluation_samples: int
     has_plain_sums: bool
+    filling: Filling | None
     form: Form
     has_mean_biases: bool
     unrounded: frozenset[Asked]
@@ -98,6 +101,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         n_calibration_samples=n_calibration,
         n_evaluation_samples=n_evaluation,
         has_plain_sums=document.get("plain_sums") is True,
+        filling=_filling(document.get("filling")),
         form=Form(str(form)),
         has_mean_biases=document.get("mean_biases") is True,
         unrounded=unrounded,
@@ -142,6 +146,10 @@ def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
         return LatencyPrior.parse(plain if isinstance(plain, dict) else {})
     except ValueError as error:
         raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
+
+
+def _filling(found: object) -> Filling | None:
+    return Filling(**found) if isinstance(found, dict) and found.keys() == asdict(Filling(1)).keys() else None
 
 
 def _unrounded(found: object) -> frozenset[Asked] | None:

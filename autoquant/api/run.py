@@ -108,9 +108,12 @@ class Run:
         with closing(self._evaluator()) as evaluator:
             evaluator.start()
             preparing = self._preparing()
-            plain = preparing.ingredients()
+            calibrated = preparing.ingredients()
             with self.deadline.phase("open"):
-                facts = self._load(evaluator, plain)
+                facts = self._facts(evaluator)
+            plain = preparing.rounded(preparing.filled(calibrated, evaluator, facts))
+            with self.deadline.phase("open"):
+                self._load(evaluator, plain)
             if is_profiled:
                 with self.deadline.phase("profile"):
                     self.profile(evaluator, plain)
@@ -147,8 +150,8 @@ class Run:
             tell=self.tell,
         )
 
-    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> BenchFacts:
-        """Wait until the float model was run, and hand over what candidates are built from."""
+    def _facts(self, evaluator: IsolatedEvaluator) -> BenchFacts:
+        """Wait until the float model was run."""
         facts, data = evaluator.facts(), self.checked.data
         n_all, n_found = len(data.division(len(data.search))), len(data.division(facts.n_samples))
         if n_found < n_all:
@@ -157,10 +160,13 @@ class Run:
         self.notes.extend(data.divided(facts.n_samples))
         self.notes.extend(sentences.silent_sentences(facts.silent))
         self.notes.extend(sentences.dominated_sentences(facts.dominated, facts.n_samples))
+        return facts
+
+    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
+        """Hand over what candidates are built from."""
         note = evaluator.load(ingredients, has_plain_sums=self._known_plain_sums(ingredients))
         self.notes.extend(filter(None, [note]))
         self.has_plain_sums = evaluator.has_plain_sums
-        return facts
 
     def _known_plain_sums(self, ingredients: Ingredients) -> bool | None:
         """How float sums are written; None where that is to be probed."""

@@ -3,8 +3,17 @@
 from autoquant.api.steps.biases import observe_shifts
 from autoquant.api.steps.caching import trim_cache, user_cache
 from autoquant.api.steps.calibration import calibrate, recalibrate
-from autoquant.api.steps.candidates import build, builder_of, own_errors, planner_of, probe_residual_norms, ranges_of
+from autoquant.api.steps.candidates import (
+    build,
+    builder_of,
+    own_errors,
+    planner_of,
+    probe_residual_norms,
+    race,
+    ranges_of,
+)
 from autoquant.api.steps.equalisation import equalise
+from autoquant.api.steps.filling import fill
 from autoquant.api.steps.measurement import measure, open_bench
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
 from autoquant.api.steps.preparation import (
@@ -28,6 +37,7 @@ __all__ = [
     "definition_of",
     "equalise",
     "expressible",
+    "fill",
     "find_regions",
     "fitted",
     "layout_of",
@@ -40,6 +50,7 @@ __all__ = [
     "prepare",
     "prepare_without_data",
     "probe_residual_norms",
+    "race",
     "ranges_of",
     "read_data",
     "recalibrate",

@@ -1,7 +1,7 @@
 """Candidates from assignments."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -15,6 +15,7 @@ from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import CalibrationRange, Statistics
 from autoquant.errors import ModelError, UsageError
 from autoquant.measurement.bench import Bench
+from autoquant.measurement.latency import Timings
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -24,9 +25,20 @@ from autoquant.qdq.plan import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.space.resolve import resolve
 
-__all__ = ["build", "builder_of", "means_of", "own_errors", "planner_of", "probe_residual_norms", "ranges_of"]
+__all__ = [
+    "LEAST_RACED",
+    "build",
+    "builder_of",
+    "means_of",
+    "own_errors",
+    "planner_of",
+    "probe_residual_norms",
+    "race",
+    "ranges_of",
+]
 
-_PROBE_ROUNDS = 30
+LEAST_RACED, _PROBE_ROUNDS = 5, 30
+"""Rounds in which two candidates are compared."""
 _PROBE_SECONDS = 2.0
 
 
@@ -156,14 +168,29 @@ def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
     builder.write_plain_sums(True)
     plain = builder.build({})
     try:
-        pair = (bench.opener.open(fused.skeleton, fused.constants), bench.opener.open(plain.skeleton, plain.constants))
+        timings = race(bench, fused, plain, _PROBE_SECONDS).values()
     except ModelError:
         builder.write_plain_sums(False)
         return None
-    n_rounds = int(max(5, min(_PROBE_ROUNDS, _PROBE_SECONDS / (2 * sum(bench.float_s.values())))))
-    timings = bench.compare(*pair, n_rounds).values()
     ratio = max(timing.ratio for timing in timings)
     if all(timing.ratio + 2 * timing.error < 1 for timing in timings):
         return f"Add before LayerNormalization is written as Sum: float takes {ratio:.3f} of what the fused form takes"
     builder.write_plain_sums(False)
     return None
+
+
+def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+    """Latencies of the second candidate against the first, interleaved, by target name.
+
+    Args:
+        bench: Opens and runs them.
+        first: One.
+        second: The other.
+        seconds: For running them, roughly; a few rounds take longer where an inference does.
+
+    Raises:
+        ModelError: onnxruntime refuses one of them.
+    """
+    opened, other = (bench.opener.open(each.skeleton, each.constants) for each in (first, second))
+    n_rounds = int(max(LEAST_RACED, min(_PROBE_ROUNDS, seconds / (2 * sum(bench.float_s.values())))))
+    return bench.compare(opened, other, n_rounds)

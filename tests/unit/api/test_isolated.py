@@ -99,6 +99,15 @@ def test_a_form_that_the_process_has_is_not_sent_again(place: Place, evaluator: 
     assert evaluator.loading_s != after
 
 
+def test_two_models_are_compared_without_being_loaded(place: Place) -> None:
+    with closing(IsolatedEvaluator(place.setup)) as evaluator:
+        evaluator.facts()
+        builder = place.ingredients.builder()
+        found = evaluator.compare(builder.build({}), builder.build(place.quantized), 0.1)
+        assert found.keys() == {place.setup.targets[0].name}
+        assert all(timings.ratio > 0 and len(timings.session) >= 5 for timings in found.values())
+
+
 def test_a_process_that_is_begun_later_is_sent_everything(place: Place, evaluator: IsolatedEvaluator) -> None:
     sent = evaluator.loading_s
     assert isinstance(evaluator.evaluate(place.deadly, 6, left_s=60), Failure)
@@ -196,6 +205,18 @@ def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, 
     evaluator.know([])
     assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
     evaluator.close()
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
+def test_models_that_end_the_process_while_they_are_compared_cost_no_search(
+    place: Place, fault: str, reason: str
+) -> None:
+    candidate = place.ingredients.builder().build({})
+    with closing(IsolatedEvaluator(place.misbehaving(comparing=fault), memory_bytes=10**9)) as evaluator:
+        with pytest.raises(ProfileError, match=reason):
+            evaluator.compare(candidate, candidate, 0.1)
+        evaluator.load(place.ingredients, has_plain_sums=False)
+        assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
 
 
 @pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])

@@ -10,6 +10,7 @@ from autoquant.api.resumption import read_earlier
 from autoquant.domain.accuracy import Form
 from autoquant.domain.prior import LatencyPrior
 from autoquant.errors import OutputError
+from autoquant.model.filled import Filling
 from autoquant.runtime.environment import describe_environment
 
 NOW: Mapping[str, Any] = {
@@ -62,6 +63,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
             plain_sums=True,
             mean_biases=True,
             unrounded=[["w", "g1"], ["w", "g2"]],
+            filling={"multiple": 16, "is_tight": True},
             latency_prior=PRIOR.plain(),
         ),
         NOW,
@@ -69,6 +71,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
     assert (found.n_calibration_samples, found.n_evaluation_samples, found.form) == (8, 6, Form.EQUALISED)
     assert (found.has_plain_sums, found.has_mean_biases, found.sampler) == (True, True, "tpe")
     assert found.unrounded == {("w", "g1"), ("w", "g2")}
+    assert found.filling == Filling(16, is_tight=True)
     assert found.prior is not None
     assert found.prior.plain() == PRIOR.plain()
 
@@ -76,7 +79,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
 def test_what_a_run_does_not_tell_was_not_there(tmp_path: Path) -> None:
     found = read_earlier(a_run(tmp_path), NOW)
     assert (found.has_plain_sums, found.has_mean_biases) == (False, False)
-    assert (found.unrounded, found.prior) == (frozenset(), None)
+    assert (found.unrounded, found.prior, found.filling) == (frozenset(), None, None)
 
 
 def test_the_sampler_of_a_run_that_does_not_tell_is_that_of_now(tmp_path: Path) -> None:

@@ -9,17 +9,19 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Form
+from autoquant.model.filled import Filling
 from autoquant.qdq.own_errors import OwnErrors
 
 FACTS = BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=6, opening_s=0.0)
 Make = Callable[..., Preparing]
 
 
-def an_earlier(form: Form, unrounded: Any = frozenset()) -> Earlier:
+def an_earlier(form: Form, unrounded: Any = frozenset(), filling: Filling | None = None) -> Earlier:
     return Earlier(
         n_calibration_samples=8,
         n_evaluation_samples=6,
         has_plain_sums=False,
+        filling=filling,
         form=form,
         has_mean_biases=True,
         unrounded=unrounded,

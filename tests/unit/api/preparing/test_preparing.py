@@ -27,7 +27,7 @@ def test_a_short_budget_calibrates_on_fewer_samples_and_says_so(make: Make) -> N
 
 def test_weights_that_the_budget_has_no_time_to_round_are_named(make: Make) -> None:
     preparing = make(Budget(seconds=1e-6), rounding=Rounding.ADAROUND)
-    found = preparing.ingredients()
+    found = preparing.rounded(preparing.ingredients())
     assert found.rounder is not None
     assert {weight for weight, _ in found.rounder.found} == {"wa"}
     assert preparing.notes[-1] == (
@@ -38,7 +38,7 @@ def test_weights_that_the_budget_has_no_time_to_round_are_named(make: Make) -> N
 
 def test_without_a_limit_of_time_all_weights_are_rounded(make: Make) -> None:
     preparing = make(rounding=Rounding.GPTQ)
-    found = preparing.ingredients()
+    found = preparing.rounded(preparing.ingredients())
     assert found.rounder is not None
     assert found.rounder.found
     assert not found.rounder.unfinished
@@ -46,11 +46,12 @@ def test_without_a_limit_of_time_all_weights_are_rounded(make: Make) -> None:
 
 
 def test_a_resumed_run_rounds_the_same_weights_whatever_its_time(make: Make) -> None:
-    whole = make(rounding=Rounding.GPTQ).ingredients().rounder
+    first = make(rounding=Rounding.GPTQ)
+    whole = first.rounded(first.ingredients()).rounder
     assert whole is not None
     late = frozenset(asked for asked in whole.found if asked[0] == "wy")
     preparing = make(Budget(seconds=1e-6), an_earlier(Form.PLAIN, late), Rounding.GPTQ)
-    again = preparing.ingredients().rounder
+    again = preparing.rounded(preparing.ingredients()).rounder
     assert again is not None
     assert again.unfinished == late
     assert again.found.keys() == whole.found.keys() - late

@@ -1,0 +1,109 @@
+"""Which channels a search fills up, by what it wins here."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autoquant.api import steps
+from autoquant.api.evaluator import Ingredients
+from autoquant.domain.scheme import Rounding
+from autoquant.measurement.latency import Timings
+from autoquant.model.filled import Filling
+from autoquant.qdq.candidate import Candidate
+from autoquant.space.resolve import resolve
+
+__all__ = ["Compare", "Gain", "fastest", "filled", "fillings_of"]
+
+_FILLINGS = (Filling(16), Filling(16, is_tight=True), Filling(8))
+"""Blocks of channels have 16 of them on processors with AVX512 and 8 on others."""
+_LEVEL = 1.01
+"""No ratio beyond it is taken for as fast."""
+Compare = Callable[[Candidate, Candidate], Mapping[str, Timings]]
+"""Latencies of the second candidate against the first, by target name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What filled channels take against those that are not.
+
+    Attributes:
+        float_ratio: Latency of the float model, on the target where it wins least.
+        quantized_ratio: The same in 8 bits throughout; 1 where no scheme does that.
+    """
+
+    float_ratio: float
+    quantized_ratio: float = 1.0
+
+    def __str__(self) -> str:
+        return f"float takes {self.float_ratio:.3f} and 8 bits throughout {self.quantized_ratio:.3f} of it"
+
+
+def fillings_of(plain: Ingredients, n_regions: int) -> Mapping[Filling, Ingredients]:
+    """Those that give models of their own."""
+    found: dict[Filling, Ingredients] = {}
+    for filling in _FILLINGS:
+        other = filled(plain, filling, n_regions)
+        if other is not None and all(other.prepared.digest != each.prepared.digest for each in found.values()):
+            found[filling] = other
+    return found
+
+
+def filled(plain: Ingredients, filling: Filling, n_regions: int) -> Ingredients | None:
+    """What candidates are built from with channels filled up; None where none are.
+
+    Args:
+        plain: The same as the model has them.
+        filling: How far.
+        n_regions: Most regions.
+    """
+    found = steps.fill(plain.prepared, plain.statistics, filling)
+    if found is None:
+        return None
+    prepared, statistics = found
+    regions = steps.find_regions(prepared, space=plain.definition, n_regions=n_regions)
+    return replace(plain, prepared=prepared, statistics=statistics, regions=regions, filling=filling)
+
+
+def fastest(plain: Ingredients, others: Sequence[Ingredients], compare: Compare) -> tuple[Ingredients, Gain | None]:
+    """What is shown to be faster, in float or in 8 bits, and in neither slower; the plain one where nothing is.
+
+    Args:
+        plain: As the model has its channels.
+        others: With channels filled up.
+        compare: Times candidates.
+
+    Raises:
+        ModelError: onnxruntime refuses a candidate.
+        ProfileError: The process that measures was lost.
+    """
+    best, gain = plain, Gain(1.0, 1.0)
+    for other in others:
+        found = _gain(plain, other, compare)
+        if found is not None and found.float_ratio + found.quantized_ratio < gain.float_ratio + gain.quantized_ratio:
+            best, gain = other, found
+    return best, None if best is plain else gain
+
+
+def _gain(plain: Ingredients, other: Ingredients, compare: Compare) -> Gain | None:
+    """None where it is slower, or nowhere shown to be faster."""
+    ratios: list[float] = []
+    is_shown = False
+    for first, second in zip(_candidates(plain), _candidates(other), strict=True):
+        timings = compare(first, second).values()
+        ratios.append(max(timing.ratio for timing in timings))
+        if ratios[-1] > _LEVEL or any(timing.ratio - 2 * timing.error > 1 for timing in timings):
+            return None
+        is_shown |= all(timing.ratio + 2 * timing.error < 1 for timing in timings)
+    return Gain(*ratios) if is_shown else None
+
+
+def _candidates(ingredients: Ingredients) -> Iterator[Candidate]:
+    """Float, and in the first recipe that quantizes everything with calibrated ranges and nearest integers."""
+    definition, space = ingredients.definition, resolve(ingredients.definition, ingredients.regions)
+    recipes = [
+        scheme
+        for scheme in definition.schemes
+        if not scheme.is_dynamic and scheme.rounding is Rounding.NEAREST and space.uniform(scheme.name)
+    ]
+    for schemes in ((), *((scheme,) for scheme in recipes[:1])):
+        builder = replace(ingredients, definition=replace(definition, schemes=schemes)).builder()
+        yield builder.build(space.uniform(schemes[0].name) if schemes else {})

@@ -1,0 +1,137 @@
+import onnx
+import pytest
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.model.layouts import Channels, Layout
+from tests.models import floats, model_of
+
+WEIGHTS = {
+    "w3": floats(5, 3, 1, 1),
+    "w5": floats(5, 5, 1, 1),
+    "w6": floats(6, 5, 1, 1),
+    "w8": floats(5, 8, 1, 1),
+    "w11": floats(5, 11, 1, 1),
+    "w16": floats(5, 16, 1, 1),
+    "eleven": floats(11, 11, 1, 1),
+    "one": floats(1, 5, 1, 1),
+    "d": floats(5, 1, 3, 3),
+    "last": floats(2, 5, 1, 1),
+    "slope": floats(5, 1, 1),
+    "zeros": floats(1, 3, 4, 4),
+}
+FIRST, LAST = "c = Conv(x, w3)", "y = Conv(t, last)"
+
+
+def a_graph(body: str) -> Graph:
+    return Graph(model_of("(float[1,3,4,4] x) => (float[n,c,h,w] y)", body, WEIGHTS))
+
+
+def filled(body: str, multiple: int = 4, *, is_tight: bool = False) -> dict[str, tuple[int, int]]:
+    found = Channels(a_graph(body)).layouts(multiple, is_tight=is_tight)
+    return {name: (len(layout.places), layout.size) for name, layout in found.items()}
+
+
+def test_layouts_are_joined_and_parted() -> None:
+    one, other = Layout.of(3, 4), Layout.of(2)
+    joined = Layout.joined([one, other])
+    assert joined == Layout((0, 1, 2, 4, 5), 6)
+    assert [joined.part(0, 3), joined.part(3, 5)] == [one, other]
+    assert joined.part(1, 4) == Layout((0, 1, 3), 4)
+    assert [layout.is_filled for layout in (one, other, joined)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "t = Relu(c)",
+        "t = Conv<group=5, pads=[1,1,1,1]>(c, d)",
+        "r = Relu(c) t = Add(c, r)",
+        "g = GlobalAveragePool(c) s = Sigmoid(g) t = Mul(c, s)",
+        "t = PRelu(c, slope)",
+        "t = MaxPool<kernel_shape=[2,2]>(c)",
+        "a, b = Split<axis=1, num_outputs=2>(c) t = Concat<axis=1>(b, a)",
+    ],
+)
+def test_what_lies_between_convolutions_is_filled_up(between: str) -> None:
+    found = filled(f"{FIRST} {between} {LAST}")
+    assert found["c"] == (5, 8)
+    assert found["t"] == (5, 8)
+    assert "x" not in found
+    assert "y" not in found
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "t = Softmax<axis=1>(c)",
+        "s = Softmax<axis=1>(c) t = Mul(s, c)",
+        "l = Log(c) t = Add(l, c)",
+        "t = Div(c, c)",
+        "r = Relu(c) n = Transpose<perm=[0,2,3,1]>(c) m = Transpose<perm=[0,3,1,2]>(n) t = Add(r, m)",
+    ],
+)
+def test_what_other_operators_read_keeps_its_channels(between: str) -> None:
+    assert filled(f"{FIRST} {between} {LAST}") == {}
+
+
+def test_outputs_of_the_model_keep_their_channels() -> None:
+    assert filled("c = Conv(x, w3) y = Relu(c)") == {}
+
+
+def test_a_channel_for_all_is_none_of_the_others() -> None:
+    assert filled(f"{FIRST} g = Conv(c, one) t = Mul(c, g) {LAST}") == {"c": (5, 8), "t": (5, 8)}
+
+
+def test_whole_multiples_and_few_channels_stay() -> None:
+    assert filled(f"{FIRST} t = Relu(c) {LAST}", 5) == {}
+    assert filled(f"{FIRST} t = Relu(c) {LAST}", 16)["c"] == (5, 16)
+    assert filled(f"{FIRST} t = Relu(c) {LAST}", 32) == {}
+
+
+def test_what_is_joined_has_the_channels_of_its_parts() -> None:
+    joining = "e = Conv(c, w6) j = Concat<axis=1>(c, e) t = Conv(j, w11) y = Conv(t, last)"
+    assert filled(f"{FIRST} {joining}") == {"c": (5, 8), "e": (6, 8), "j": (11, 16), "t": (5, 8)}
+    assert filled(f"{FIRST} {joining}", is_tight=True) == {"t": (5, 8)}
+    assert filled(f"{FIRST} {joining}", 8, is_tight=True) == {"c": (5, 8), "e": (6, 8), "j": (11, 16), "t": (5, 8)}
+
+
+def test_constants_are_filled_up_where_what_they_are_joined_with_is() -> None:
+    found = filled(f"{FIRST} j = Concat<axis=1>(c, zeros) t = Conv(j, w8) {LAST}")
+    assert found == {"c": (5, 8), "j": (8, 12), "t": (5, 8)}
+    assert filled("j = Concat<axis=1>(x, zeros) e = Relu(j) y = Softmax<axis=1>(e)") == {}
+
+
+def test_what_is_joined_and_read_by_others_keeps_its_channels_and_those_of_its_parts() -> None:
+    joining = "e = Conv(c, w6) j = Concat<axis=1>(c, e) s = Softmax<axis=1>(j) t = Conv(s, w11) y = Conv(t, last)"
+    assert filled(f"{FIRST} {joining}") == {"t": (5, 8)}
+
+
+def test_sums_of_what_is_joined_unlike_keep_their_channels() -> None:
+    joining = "e = Conv(c, w6) j = Concat<axis=1>(c, e) k = Concat<axis=1>(e, c) a = Add(j, k) t = Conv(a, w11)"
+    assert filled(f"{FIRST} {joining} y = Conv(t, last)") == {"t": (5, 8)}
+
+
+def test_a_layout_reaches_what_was_joined_before_it_was_known() -> None:
+    body = "a = Conv(x, w3) b = Conv(a, w6) j = Concat<axis=1>(a, b) k = Conv(j, eleven) l = Concat<axis=1>(k, a)"
+    found = filled(f"{body} s = Add(j, k) u = Conv(s, w11) v = Conv(l, w16) t = Add(u, v) y = Conv(t, last)")
+    assert found["j"] == found["k"] == found["s"] == (11, 16)
+    assert found["l"] == (16, 24)
+
+
+def test_groups_of_several_channels_keep_them() -> None:
+    graph = Graph(
+        model_of(
+            "(float[1,3,4,4] x) => (float[n,c,h,w] y)",
+            "c = Conv(x, w) g = Conv<group=2>(c, v) y = Conv(g, z)",
+            {"w": floats(6, 3, 1, 1), "v": floats(6, 3, 1, 1), "z": floats(2, 6, 1, 1)},
+        )
+    )
+    assert not Channels(graph).layouts(4)
+
+
+def test_sizes_must_be_known() -> None:
+    model: onnx.ModelProto = model_of(
+        "(float[1,n,4,4] x) => (float[a,b,h,w] y)", "r = Relu(x) y = Relu(r)", {"unused": 0.0}
+    )
+    assert Channels(Graph(model)).size(TensorName("r")) is None
