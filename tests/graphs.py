@@ -46,8 +46,8 @@ __all__ = [
     "uses",
 ]
 
-OP_TYPES = read_space("default", ep="cpu").op_types
-"""What runs on integers on the CPU provider."""
+OP_TYPES = read_space("default", ep="cpu").op_types | {"Softmax"}
+"""What can run on integers on the CPU provider."""
 
 Floats = npt.NDArray[np.float32]
 Constants = dict[str, Array | float]

@@ -4,7 +4,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from autoquant.domain.division import Division
 from autoquant.domain.measurement import Footprint
 from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
+from autoquant.measurement.blame import LONGEST_START_S, NOT_TRIED, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
 from autoquant.measurement.costs import CHUNK_S, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
@@ -35,6 +35,8 @@ _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 _CHEAP_SHARE = 0.2
 """Of what opening the files takes, for rounds."""
+_OPENED_FIRST, _OPENING_SHARE = 4, 0.4
+"""Files, the baseline among them, that tell what opening one takes, and the share of the time that all of them may."""
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
 
@@ -215,7 +217,7 @@ class JointMeasurement:
         self._roster.begin()
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
-            worker.ready(seconds=STARTING_S)
+            worker.ready(seconds=LONGEST_START_S)
             ready_s = time.perf_counter() - start
             footprints = self._open(worker, number)
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
@@ -247,11 +249,24 @@ class JointMeasurement:
         return Worker(setup, memory_bytes=self.memory_bytes, affinity=setup.targets[0].affinity)
 
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
+        """The first process leaves out files where opening all of them would take too much of the time."""
+        keys = [REFERENCE, *self._roster.kept]
+        if number or not self.wishes.may_drop or math.isinf(self.deadline):
+            return self._opened(worker, keys, number)
+        start, left_s = time.perf_counter(), max(0.0, self._time.seconds)
+        found = self._opened(worker, keys[:_OPENED_FIRST], number)
+        each_s = max(1e-6, time.perf_counter() - start) / len(keys[:_OPENED_FIRST])
+        n_opened = max(_OPENED_FIRST, int(_OPENING_SHARE * left_s / each_s))
+        late = "left out, as there was no time to open {}; give more --time"
+        self._roster.leave_out(keys[n_opened:], late)
+        return found | self._opened(worker, keys[_OPENED_FIRST:n_opened], number)
+
+    def _opened(self, worker: Worker, keys: Sequence[str], number: int) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
         found: dict[Pair, Footprint] = {}
-        keys = [REFERENCE, *self._roster.kept]
-        random.Random(self.setup.seed + number).shuffle(keys)
-        for key in keys:
+        shuffled = list(keys)
+        random.Random(self.setup.seed + number).shuffle(shuffled)
+        for key in shuffled:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             try:
                 opened: Mapping[str, Footprint] = worker.call("open", key, path, seconds=self._time.answer_s(1))

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from autoquant.api.steps import (
     build,
     calibrate,
+    definition_of,
     find_regions,
     measure,
     prepare,
@@ -16,6 +18,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import DataError
 from autoquant.measurement.bench import Bench
 from autoquant.qdq.masks import masked as masked_scores
+from tests.graphs import OP_TYPES
 from tests.models import Array, floats, model_of, saved
 
 
@@ -86,11 +89,12 @@ def test_what_masks_that_leave_nothing_make_of_a_row_stays_float(tmp_path: Path)
     model = saved(model_of("(float[1,3,4] x) => (float[1,3,4] y)", body, constants), tmp_path / "model.onnx")
     samples = read_data(model, {"x": floats(4, 3, 4)})
     prepared = prepare(model, samples)
-    found = find_regions(prepared)
-    statistics = calibrate(prepared, samples, cache_folder=tmp_path)
+    space = replace(definition_of("default", "cpu"), op_types=OP_TYPES)
+    found = find_regions(prepared, space=space)
+    statistics = calibrate(prepared, samples, space=space, cache_folder=tmp_path)
     assert statistics.unbounded == {"m", "p"}
     assignment = {region.id: "u8s8-channel-minmax" for region in found}
-    candidate = build(prepared, found, statistics, assignment)
+    candidate = build(prepared, found, statistics, assignment, space=space)
     assert candidate.integer_nodes
     measured = measure(Bench(model, [Target()], samples.feeds), candidate, assignment, found)
     assert isinstance(measured, Measurement)

@@ -146,6 +146,16 @@ def test_it_is_warm_as_soon_as_no_file_gets_faster(files: dict[str, Path], monke
     assert list(left) == [0.5]
 
 
+def test_it_is_warm_where_one_file_is_faster_and_another_one_slower(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
+    following = iter([{REFERENCE: [1.0], "same": [1.0]}, {REFERENCE: [0.9], "same": [1.1]}])
+    monkeypatch.setattr(FileBench, "_round", lambda *_: next(following))
+    bench.warm_up(math.inf)
+    assert list(following) == []
+
+
 def test_it_warms_up_no_longer_than_it_may_and_for_so_many_rounds_at_most(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,10 +191,27 @@ def test_of_files_left_out_no_time_is_kept_for_rounds(monkeypatch: pytest.Monkey
 def test_files_that_were_compared_on_the_only_sample_are_kept_however_late_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = Process(FakeClock(), {"cpu-1t": 0.02})
-    final = measured(monkeypatch, process, -1.0, n_feeds=1)
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=20.0)
+    final = measured(monkeypatch, process, 8.0, n_feeds=1)
     assert len(process.opened) == 1 + len(FILES)
     assert not final.notes
+
+
+@pytest.mark.parametrize(("seconds", "n_opened"), [(math.inf, 21), (60.0, 21), (20.0, 7), (1.0, 4), (-1.0, 4)])
+def test_no_more_files_are_opened_than_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, n_opened: int
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, opening_s=1.0)
+    final = measured(monkeypatch, process, seconds, n_feeds=1, n_sessions=1)
+    assert set(process.opened) == {REFERENCE, *list(FILES)[: n_opened - 1]}
+    late = f"left out, as there was no time to open {21 - n_opened} of 20 files; give more --time"
+    assert [note for note in final.notes if "to open" in note] == ([late] if n_opened < 21 else [])
+
+
+def test_files_that_may_not_be_dropped_are_opened_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, opening_s=1.0)
+    measured(monkeypatch, process, 1.0, n_feeds=1, wishes=Wishes(may_drop=False))
+    assert len(process.opened) == 1 + len(FILES)
 
 
 def test_files_left_out_on_several_targets_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
