@@ -159,9 +159,9 @@ class Case:
         return Quantized(builder.plan(assignment), candidate, model, builder)
 
     @property
-    def hard_sigmoids_in_float(self) -> Mix:
-        """Where onnxruntime's quantizer leaves the operator as it is; integers of ours are an Add (decision 0040)."""
-        return {node.name: None for node in self.graph.nodes if node.op_type == "HardSigmoid"}
+    def hard_sigmoids_in_float(self) -> "Case":
+        """For comparisons: onnxruntime's quantizer leaves the operator as it is, ours does not (decision 0040)."""
+        return replace(self, op_types=self.op_types - {"HardSigmoid"})
 
     def without_outside_clips(self, plan: Plan) -> bool:
         """Whether the plan absorbs every Relu and Clip."""

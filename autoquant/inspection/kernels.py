@@ -130,7 +130,7 @@ def _carries_integers(tensor: TensorName, graph: Graph) -> bool:
             return len(node.inputs) > _QGEMM_OUTPUT_ZERO_POINT and bool(node.inputs[_QGEMM_OUTPUT_ZERO_POINT])
         if op == "DynamicQuantizeLinear":
             return tensor == node.outputs[0]
-        if op not in MOVING or op == "ArgMax":
+        if op not in (*MOVING, "Clip") or op == "ArgMax":
             return False
         tensor = node.inputs[0]
     return graph.is_constant(tensor) and graph.dtype(tensor) in INTEGER_DTYPES

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ QUANTIZED = (
 MatMul of a Gemm first, and ``MatMulNBitsQuantizer``, with ``_matmul`` where it writes DequantizeLinear nodes."""
 RENAMED = "_QuantizeLinear_Input"
 """What they append to an output of the graph whose name the DequantizeLinear takes."""
+_BYTES = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 _FUSION = re.compile(r"/\w+Fusion/?$")
 _INTEGER_OPS = re.compile(
     r"QLinear\w+|QGemm|MatMulInteger\w*|ConvInteger|DynamicQuantize(MatMul|LSTM)|QAttention|MatMulNBits|NhwcMaxPool"
@@ -67,8 +69,10 @@ def unknown_graph(model: bytes) -> OptimizedGraph:
 def read_optimized(path: Path) -> OptimizedGraph:
     """Read the file that a session wrote with ``optimized_model_filepath``; external data are not read."""
     graph = onnx.load(path, load_external_data=False).graph
+    integers = {tensor.name for tensor in graph.initializer if tensor.data_type in _BYTES}
+    on_integers = (n for n in graph.node if is_integer_op(n.op_type) or _clips_integers(n, integers))
     return OptimizedGraph(
-        integer_nodes=frozenset(SUFFIX.sub("", n.name) for n in graph.node if _INTEGER_OPS.fullmatch(n.op_type)),
+        integer_nodes=frozenset(SUFFIX.sub("", node.name) for node in on_integers),
         kernels=tuple(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in graph.node),
         digest=_digest(graph),
     )
@@ -94,6 +98,11 @@ def original_name(name: str) -> str:
 def is_integer_op(op_type: str) -> bool:
     """Whether an operator, its domain left out, computes on integers of 8 bits or fewer."""
     return _INTEGER_OPS.fullmatch(op_type) is not None
+
+
+def _clips_integers(node: onnx.NodeProto, integers: Container[str]) -> bool:
+    """Whether a Clip, as which a HardSigmoid may be written, has bounds among these constants."""
+    return node.op_type == "Clip" and any(name in integers for name in node.input)
 
 
 def _digest(graph: onnx.GraphProto) -> str:

@@ -118,6 +118,8 @@ class _Draft:
     shifts: Mapping[NodeName, Floats]
     parts: Parts = field(init=False)
     owners: dict[str, QuantKey] = field(default_factory=dict)
+    integers: dict[str, str] = field(default_factory=dict)
+    """What a DequantizeLinear of an activation reads, by what it writes."""
     renamed: dict[TensorName, TensorName] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -173,24 +175,36 @@ class _Draft:
         self.home.dynamic.write(self.parts, node, inputs, target, self.plan.schemes[node.index].weight)
 
     def _add_hard_sigmoid(self, node: Node) -> None:
-        """As an Add, for which there is an integer kernel: decision 0040.
+        """As what there is an integer kernel for: decision 0040."""
+        target = self.renamed.get(node.outputs[0], node.outputs[0])
+        key = self.plan.produced[target]
+        quantized = self._add_sum(node, target, key) if key.clipped is None else self._add_clip(node, target)
+        scale, zero_point = self._parameters(key, "")
+        dequantized = _dequantized(target, self.home.graph)
+        self._add_dequantize(target, key, [quantized, scale, zero_point], target, dequantized)
 
-        What it writes is quantized on the scale of the output divided by ``alpha``, clips at 0, and is read on the
-        scale of the output itself.
-        """
-        target, factors = self.renamed.get(node.outputs[0], node.outputs[0]), hard_sigmoid_factors(node)
+    def _add_clip(self, node: Node, target: TensorName) -> str:
+        """Of the integers that it reads, as far as they stand for less than 1; returns what it writes."""
+        key = self.plan.key_for(node, node.inputs[0])
+        assert key is not None
+        integers = self.integers[self._read(node.inputs[0], node)]
+        highest = self.parts.new_constant(f"{target}_highest", self.home.planner.highest_clipped(key))
+        clipped = self.home.pieces.free(f"{target}_QuantizeLinear_Input")
+        self.parts.node("Clip", [integers, "", highest], [clipped], node.name)
+        return clipped
+
+    def _add_sum(self, node: Node, target: TensorName, key: QuantKey) -> str:
+        """An Add whose integers clip at 0, on the scale of the output divided by ``alpha``; returns what Q writes."""
+        factors = hard_sigmoid_factors(node)
         assert factors is not None
         alpha, summand = factors
-        key = self.plan.produced[target]
         params = self.home.planner.params(key)
         shifted = self.home.pieces.free(f"{target}_QuantizeLinear_Input")
         summands = [self._read(node.inputs[0], node), self._number(f"{node.name}_summand", summand, params.dtype)]
         self.parts.node("Add", summands, [shifted], node.name)
-        scale, zero_point = self._parameters(key, "")
+        _, zero_point = self._parameters(key, "")
         wide = self.parts.new_constant(f"{key.root}_scale_before", np.asarray(params.scale / np.float32(alpha)))
-        quantized = self._add_node("QuantizeLinear", [shifted, wide, zero_point], target)
-        dequantized = _dequantized(target, self.home.graph)
-        self._add_node("DequantizeLinear", [quantized, scale, zero_point], target, dequantized)
+        return self._add_node("QuantizeLinear", [shifted, wide, zero_point], target)
 
     def _number(self, name: str, value: float, dtype: DType) -> str:
         """What stands for a positive number, as the largest integer of a type."""
@@ -276,8 +290,23 @@ class _Draft:
             return target
         scale, zero_point = self._parameters(key, suffix)
         quantized = self._add_node("QuantizeLinear", [source, scale, zero_point], base)
-        self._add_node("DequantizeLinear", [quantized, scale, zero_point], base, target)
+        self._add_dequantize(tensor, key, [quantized, scale, zero_point], base, target)
         return target
+
+    def _add_dequantize(self, tensor: TensorName, key: QuantKey, inputs: Sequence[str], base: str, target: str) -> None:
+        """Of an activation, where somebody reads floats."""
+        self.integers[target] = inputs[0]
+        if not self._is_only_clipped(tensor, key):
+            self._add_node("DequantizeLinear", inputs, base, target)
+
+    def _is_only_clipped(self, tensor: TensorName, key: QuantKey) -> bool:
+        """Whether all that is read of these integers of a tensor is clipped, none of it dequantized."""
+        readers = self.home.graph.consumers.get(tensor, ())
+        written = [(reader, self.plan.produced.get(reader.outputs[0])) for reader in readers]
+        clipping = [reader for reader, own in written if own is not None and own.clipped == tensor]
+        if not clipping or (key is self.plan.produced.get(tensor) and len(readers) > len(clipping)):
+            return False
+        return [reader for reader in readers if self.plan.key_for(reader, tensor) == key] == clipping
 
     def _parameters(self, key: QuantKey, suffix: str) -> tuple[str, str]:
         """Names of the scale and zero point of a key; tensors of one root may be converted to unlike formats."""

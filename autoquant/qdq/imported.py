@@ -74,10 +74,11 @@ def of_graph(graph: Graph) -> Quantized:
     read: dict[tuple[TensorName, TensorName], DType] = {}
     entered: dict[tuple[NodeName, int], DType] = {}
     for node in graph.nodes:
-        found = _type_of(node, graph) if node.op_type in _QUANTIZING else None
+        storing = _quantizer(node, graph)
+        found = _type_of(storing, graph) if storing is not None else None
         if found is None or graph.is_known(node.inputs[0]):
             continue
-        tensor = _root(node.inputs[0], graph)
+        tensor = _root(node.inputs[0], graph) if storing is node else _original(node.outputs[0])
         types.setdefault(tensor, found)
         for reader, position in _readers(node, graph):
             read.update({(tensor, _original(output)): found for output in reader.outputs})
@@ -204,6 +205,12 @@ def _type_of(quantize: Node, graph: Graph) -> DType | None:
     return next((dtype for dtype in DType if dtype.numpy.name == name), None)
 
 
+def _quantizer(node: Node, graph: Graph) -> Node | None:
+    """The QuantizeLinear of what a node stores: itself, or the one before a Clip of integers (decision 0040)."""
+    before = graph.producer.get(node.inputs[0]) if node.op_type == "Clip" else node
+    return before if before is not None and before.op_type in _QUANTIZING else None
+
+
 def _root(tensor: TensorName, graph: Graph) -> TensorName:
     """The float tensor behind pairs in a row, which convert from one type to another."""
     while (dequantize := graph.producer.get(tensor)) is not None and dequantize.op_type in _DEQUANTIZING:
@@ -215,11 +222,13 @@ def _root(tensor: TensorName, graph: Graph) -> TensorName:
 
 
 def _readers(quantize: Node, graph: Graph) -> Iterable[tuple[Node, int]]:
-    """Nodes that read what a QuantizeLinear stores, behind its DequantizeLinear, with the position of that input.
+    """Nodes that read what is stored, a Clip or one behind its DequantizeLinear, with the position of that input.
 
     An operator with a float weight runs in float, whatever it reads.
     """
     for dequantize in graph.consumers.get(quantize.outputs[0], ()):
+        if dequantize.op_type == "Clip":
+            yield dequantize, 0
         if dequantize.op_type in _DEQUANTIZING:
             tensor = dequantize.outputs[0]
             for reader in graph.consumers.get(tensor, ()):

@@ -85,7 +85,10 @@ class _Own:
         return self.planner.graph
 
     def of_activations(self, plan: Plan) -> Iterator[tuple[RegionId, float]]:
-        """Each counts once in a region: where it is written as integers, otherwise where it is read as such."""
+        """Each counts once in a region: where it is written as integers, otherwise where it is read as such.
+
+        Integers that are those of another activation do not count again, nor does what is clipped but not needed.
+        """
         graph, written = self._graph, set(plan.produced.values())
         producers = {tensor: graph.producer[tensor] for tensor in plan.produced}
         keys = {
@@ -97,7 +100,8 @@ class _Own:
             readers = [node for node in graph.consumers[tensor] if node.index in plan.integer]
             keys.update({(self.region_of[node.name], key): None for node in readers if key not in written})
         for region, key in keys:
-            yield region, self.activation_error(key.root, self.planner.range_of(key), key.format)
+            if key.clipped is None:
+                yield region, self.activation_error(key.root, self.planner.range_of_values(key), key.format)
         nodes = [graph.nodes[index] for index in sorted(plan.dynamic)]
         read = {
             (self.region_of[node.name], node.inputs[0], plan.schemes[node.index].activation): None

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from autoquant.domain.region import NodeName, RegionId, TensorName
 from autoquant.domain.scheme import DType, Operators, RangeKind, RangeMethod, Scheme, TensorFormat
@@ -21,6 +22,7 @@ from autoquant.model.ops import (
     is_quantizable,
     kind_of,
 )
+from autoquant.qdq.hard_sigmoids import clipping_hard_sigmoids
 from autoquant.qdq.params import QuantParams, activation_params
 from autoquant.qdq.ports import Ranges
 
@@ -41,11 +43,13 @@ class QuantKey:
         root: Tensor whose range counts; others share it through operators that only move values.
         format: Stored type and symmetry.
         ranges: How the range is chosen.
+        clipped: What a HardSigmoid reads whose integers are those of that, clipped; None for integers of its own.
     """
 
     root: TensorName
     format: TensorFormat
     ranges: RangeMethod
+    clipped: TensorName | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +105,8 @@ class Planner:
         self._candidates = {
             node.index for node in known if is_quantizable(node, graph) and not _touches(node, graph, unbounded)
         }
+        candidates = (node for node in known if node.index in self._candidates)
+        self._hard_sigmoids = clipping_hard_sigmoids(graph, candidates)
         self._dynamic = {node.index for node in known if can_be_dynamic(node, graph)}
 
     def params(self, key: QuantKey) -> QuantParams:
@@ -112,8 +118,17 @@ class Planner:
     def range_of(self, key: QuantKey) -> CalibrationRange:
         """What its integers cover; that of a Softmax is known, and that of a mean over an image is not too narrow.
 
-        QLinearSoftmax multiplies by the integer below 1 / scale: of 1 / 255 as a float that is 254.
+        QLinearSoftmax multiplies by the integer below 1 / scale: of 1 / 255 as a float that is 254. Values of which a
+        HardSigmoid is 0 may be left out where nothing else needs them.
         """
+        if key.clipped is not None:
+            read = self._hard_sigmoids[key.clipped]
+            steps = float(self.params(replace(key, root=key.clipped, clipped=None)).scale) * key.format.dtype.highest
+            return CalibrationRange(0.0, steps * read.beta / read.summand)
+        return self._range_clipped(key) or self.range_of_values(key)
+
+    def range_of_values(self, key: QuantKey) -> CalibrationRange:
+        """The same for integers that leave out no value because it makes no difference."""
         producer = self.graph.producer.get(key.root)
         if producer is not None and producer.op_type == "Softmax":
             return CalibrationRange(0.0, _BELOW_ONE)
@@ -121,6 +136,17 @@ class Planner:
         low, high = min(found.low, 0.0), max(found.high, 0.0)
         least = self._least_width(key)
         return found if high - low >= least else CalibrationRange(low, low + least)
+
+    def highest_clipped(self, key: QuantKey) -> npt.NDArray[np.generic]:
+        """Of the integers that a HardSigmoid reads, the one at which it is 1, or the last one."""
+        params = self.params(key)
+        highest = self._hard_sigmoids[key.root].highest(int(params.zero_point))
+        return np.array(highest, params.dtype.numpy)
+
+    def _range_clipped(self, key: QuantKey) -> CalibrationRange | None:
+        """Where a HardSigmoid has the same integers, clipped; None where it has not."""
+        reader = self._hard_sigmoids.get(key.root)
+        return reader.range_read(self.range_of_values(key), key.format) if reader is not None else None
 
     def _least_width(self, key: QuantKey) -> float:
         """Of the range of means over an image, whatever moved or clipped them since; 0 for what is none."""
@@ -161,7 +187,19 @@ class Planner:
             self._absorb(node, plan)
         elif (scheme.operators is Operators.ALL or is_linear(node, self.graph)) and _has_kernel(node, scheme):
             plan.integer.add(node.index)
-            plan.produced[node.outputs[0]] = QuantKey(node.outputs[0], scheme.activation, scheme.ranges)
+            plan.produced[node.outputs[0]] = self._own_key(node, plan)
+
+    def _own_key(self, node: Node, plan: Plan) -> QuantKey:
+        """Of what an operator with a range of its own writes."""
+        scheme, source = plan.schemes[node.index], node.inputs[0]
+        written = QuantKey(node.outputs[0], scheme.activation, scheme.ranges)
+        if node.op_type != "HardSigmoid":
+            return written
+        own = plan.produced.get(source)
+        read = own if own and own.format.dtype is scheme.activation.dtype else replace(written, root=source)
+        if self._range_clipped(read) is None:
+            return written
+        return replace(read, root=node.outputs[0], clipped=source)
 
     def _absorb(self, node: Node, plan: Plan) -> None:
         source, target = node.inputs[0], node.outputs[0]

@@ -187,6 +187,7 @@ def left_as_given() -> Iterator[None]:
         for name in REWRITES:
             stack.enter_context(mock.patch.object(preprocess, name, lambda model: model))
         stack.enter_context(mock.patch.object(plan, "hard_sigmoid_factors", return_value=None))
+        stack.enter_context(mock.patch.object(plan, "clipping_hard_sigmoids", return_value={}))
         yield
 
 

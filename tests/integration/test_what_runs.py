@@ -84,7 +84,7 @@ def test_all_regions_on_8_bits_run_the_kernels_of_onnxruntimes_uniform_model(
     subject: Subject, taken: object, tmp_path: Path
 ) -> None:
     case = subject.case
-    ours: Quantized = case.quantized(taken, case.hard_sigmoids_in_float)  # type: ignore[arg-type]
+    ours: Quantized = case.hard_sigmoids_in_float.quantized(taken)  # type: ignore[arg-type]
     chosen = ours.plan.integer | set(ours.plan.absorbed)
     excluded = op_types_with_float_outputs(ours.plan, case.graph) or ()
     theirs = quantized_by_onnxruntime(

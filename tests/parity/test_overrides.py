@@ -22,8 +22,8 @@ from autoquant.model.graph import Node
 from autoquant.qdq.overrides import op_types_with_float_outputs, tensor_quant_overrides
 from autoquant.qdq.plan import Plan
 from autoquant.runtime.overrides import load_overrides
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, models, scheme
-from tests.models import Array
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, exact, models, scheme
+from tests.models import Array, floats, model_of, op_types
 from tests.parity.quantizer import quantized_statically
 
 POWERS_OF_TWO = scheme("u8:tensor:asym:pow2", "s8:channel:sym:pow2")
@@ -105,8 +105,18 @@ def test_overrides_reproduce_the_embedded_example(in_float: str) -> None:
     digits = example("digits")
     samples = read_data(digits.model, digits.calibration)
     case = case_of(prepare(digits.model, samples).graph.model, samples.feeds[0])
-    floats = {node.name: None for node in case.graph.nodes if re.search(in_float, node.name)}
-    ours = case.quantized(U8S8_CHANNEL, floats)
-    assert bool(floats) == (in_float != "nothing")
+    left = {node.name: None for node in case.graph.nodes if re.search(in_float, node.name)}
+    ours = case.quantized(U8S8_CHANNEL, left)
+    assert bool(left) == (in_float != "nothing")
     assert is_expressible(case, ours.plan)
+    assert_reproduced(case, ours)
+
+
+@pytest.mark.parametrize("gate", ["m = Mul(c, h)", "m = Mul(x, h)"], ids=["hard swish", "gate"])
+def test_overrides_reproduce_what_a_hard_sigmoid_clips(gate: str) -> None:
+    shape = "float[1,4,6,6]"
+    body = f"c = Conv(x, w) h = HardSigmoid(c) {gate} y = Conv(m, w)"
+    case = case_of(model_of(f"({shape} x) => ({shape} y)", body, {"w": 2 * floats(4, 4, 1, 1)}))
+    ours = case.quantized(exact(U8S8_CHANNEL))
+    assert "Clip" in op_types(ours.model)
     assert_reproduced(case, ours)

@@ -131,7 +131,7 @@ def assert_parity_of_a_file(model: Path, samples: Path, taken: Scheme) -> None:
     read = read_data(model, samples)
     prepared = prepare(model, read)
     case = case_of(with_live_channels(prepared.graph.model), read.feeds[0])
-    ours = case.quantized(taken, case.hard_sigmoids_in_float)
+    ours = case.hard_sigmoids_in_float.quantized(taken)
     chosen = ours.plan.integer | set(ours.plan.absorbed)
     excluded = op_types_with_float_outputs(ours.plan, case.graph) or ()
     theirs = quantized_by_onnxruntime(

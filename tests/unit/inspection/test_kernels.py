@@ -23,6 +23,8 @@ def graph(body: str, given: str = "float[2,3] x", output: str = "float y") -> Gr
         ("y = com.microsoft.QLinearSigmoid(i, x_s, x_z, x_s, x_z)", Runs.INTEGER),
         ("q = QuantizeLinear(x, x_s, x_z) y = Transpose(q)", Runs.INTEGER),
         ("q = QuantizeLinear(x, x_s, x_z) t = Transpose(q) y = Reshape(t, s)", Runs.INTEGER),
+        ("q = QuantizeLinear(x, x_s, x_z) c = Clip(q, , x_z) y = Transpose(c)", Runs.INTEGER),
+        ("c = Clip(x) y = Transpose(c)", Runs.FLOAT),
         ("y = Gather(w_q, i)", Runs.INTEGER),
         ("y = Transpose(i)", Runs.FLOAT),
         ("q, s, z = DynamicQuantizeLinear(x) y = MatMulInteger(q, w_q, z, w_z)", Runs.DYNAMIC),

@@ -14,7 +14,7 @@ from autoquant.model.optimized import (
     read_optimized_nodes,
 )
 from autoquant.runtime.session import open_session
-from tests.models import a_quantized_chain, floats, model_of
+from tests.models import Array, a_quantized_chain, floats, model_of
 
 
 def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:
@@ -40,6 +40,16 @@ def test_a_float_convolution_between_quantized_ones_is_found_on_integers(tmp_pat
 
 def test_a_sum_of_one_keeps_it_in_float(tmp_path: Path) -> None:
     assert optimized(a_quantized_chain(middle_is_float=True, breaker="Sum"), tmp_path).integer_nodes == {"a", "c"}
+
+
+@pytest.mark.parametrize(("body", "found"), [("c = Clip(q, , z) y", {"c"}), ("d = DequantizeLinear(q, s, z) y", set())])
+def test_a_clip_of_integers_is_one_of_its_nodes_and_one_of_floats_is_none(
+    body: str, found: set[str], tmp_path: Path
+) -> None:
+    last = "DequantizeLinear(c, s, z)" if found else "Clip(d, , six)"
+    constants: dict[str, Array | float] = {"s": 0.1, "z": np.array(7, np.uint8), "six": 6.0}
+    model = model_of("(float[4] x) => (float[4] y)", f"q = QuantizeLinear(x, s, z) {body} = {last}", constants)
+    assert optimized(model, tmp_path).integer_nodes == found
 
 
 def test_opening_the_same_model_again_gives_the_same_digest(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,3 +205,28 @@ def test_without_time_there_is_no_answer() -> None:
     signature, body = "(float[2,32] x) => (float[2,4] y)", "y = MatMul(x, w)"
     given = signature, body, {"w": UNEVEN}, [a_region("r", "y")], [U8S8_TENSOR], dict[str, float]()
     assert errors_of(*given, seconds=-1.0) is None
+
+
+def test_the_integers_of_a_hard_sigmoid_that_are_those_of_what_it_reads_count_once() -> None:
+    """And what they leave out is not needed."""
+    covered: dict[TensorName, CalibrationRange | None] = {}
+
+    def activation_error(
+        tensor: TensorName,
+        calibration_range: CalibrationRange | None,
+        tensor_format: TensorFormat,
+    ) -> float:
+        covered[tensor] = calibration_range
+        return 1e-3
+
+    case = case_of(model_of("(float[4,4] x) => (float[4,4] y)", "c = Add(x, x) h = HardSigmoid(c) y = Mul(c, h)"))
+    case = replace(case, extremes={**case.extremes, TensorName("c"): (np.float32(-20), np.float32(20))})
+    names = [node.name for node in case.graph.nodes]
+    space = SearchSpace(choices={RegionId("r"): (FLOAT, U8S8_TENSOR.name)}, schemes={U8S8_TENSOR.name: U8S8_TENSOR})
+    found = errors_of_regions(
+        Planner(case.graph, OP_TYPES, case.ranges), [a_region("r", *names)], space, activation_error
+    )
+    assert found is not None
+    assert found[RegionId("r")][U8S8_TENSOR.name] == pytest.approx(3e-3)
+    assert covered.keys() == {"x", "c", "y"}
+    assert covered[TensorName("c")] == CalibrationRange(-20.0, 20.0)
