@@ -27,7 +27,8 @@ from autoquant.qdq.dynamic import DynamicWriter
 from autoquant.qdq.flattened import flattened_products
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.parts import Parts, Pieces
-from autoquant.qdq.plan import Plan, Planner, QuantKey
+from autoquant.qdq.plan import Plan, QuantKey
+from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.shifts import Shifts, takes_bias
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, quantize_bias

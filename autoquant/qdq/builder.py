@@ -11,7 +11,8 @@ from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
-from autoquant.qdq.plan import Plan, Planner
+from autoquant.qdq.plan import Plan
+from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 
 __all__ = ["Builder"]

@@ -15,7 +15,8 @@ from autoquant.model.ops import activations, channel_axis, weight_of
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.constants import constant_params
 from autoquant.qdq.params import QuantParams
-from autoquant.qdq.plan import Plan, Planner, QuantKey
+from autoquant.qdq.plan import Plan, QuantKey
+from autoquant.qdq.planner import Planner
 
 __all__ = ["TYPE_NAMES", "op_types_with_float_outputs", "stored_scales", "tensor_quant_overrides"]
 

@@ -17,7 +17,8 @@ from autoquant.model.ops import Kind, channel_axis, kind_of, weight_of
 from autoquant.qdq.constants import constant_params
 from autoquant.qdq.dynamic import in_blocks, recurrent_params
 from autoquant.qdq.params import weight_params
-from autoquant.qdq.plan import Plan, Planner
+from autoquant.qdq.plan import Plan
+from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import ActivationErrors
 
 __all__ = ["OwnErrors", "errors_of_regions"]

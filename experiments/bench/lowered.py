@@ -23,7 +23,7 @@ from onnx import numpy_helper, parser
 
 from autoquant import build, calibrate, compare, find_regions, prepare, read_data
 from autoquant.graph import preprocess
-from autoquant.qdq import plan
+from autoquant.qdq import planner
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.results import seconds_of
 
@@ -186,8 +186,8 @@ def left_as_given() -> Iterator[None]:
     with ExitStack() as stack:
         for name in REWRITES:
             stack.enter_context(mock.patch.object(preprocess, name, lambda model: model))
-        stack.enter_context(mock.patch.object(plan, "hard_sigmoid_factors", return_value=None))
-        stack.enter_context(mock.patch.object(plan, "clipping_hard_sigmoids", return_value={}))
+        stack.enter_context(mock.patch.object(planner, "hard_sigmoid_factors", return_value=None))
+        stack.enter_context(mock.patch.object(planner, "clipping_hard_sigmoids", return_value={}))
         yield
 
 

@@ -27,9 +27,15 @@ def quantized_by_onnxruntime(
     weight: QuantType = QuantType.QInt8,
     nodes: Sequence[str] = (),
     options: Mapping[str, object] | None = None,
+    plan: Plan | None = None,
 ) -> onnx.ModelProto:
-    """What QDQQuantizer makes of the float model; all nodes where none are named. Its Softmax has our range."""
-    ranges = {n.outputs[0]: [dict(_SOFTMAX)] for n in case.graph.nodes if n.op_type == "Softmax"}
+    """What QDQQuantizer makes of the float model; all nodes where none are named.
+
+    Its Softmax has our range, and what a Concat joins has that of the Concat where a plan says so.
+    """
+    ranges: dict[str, Any] = {n.outputs[0]: [dict(_SOFTMAX)] for n in case.graph.nodes if n.op_type == "Softmax"}
+    if plan is not None:
+        ranges |= dict(_shared(case, plan))
     given: Any = (options or {}).get("TensorQuantOverrides", {})
     model = onnx.ModelProto()
     model.CopyFrom(case.graph.model)
@@ -52,6 +58,16 @@ def quantized_by_onnxruntime(
     quantizer.quantize_model()
     found: onnx.ModelProto = quantizer.model.model
     return found
+
+
+def _shared(case: Case, plan: Plan) -> Iterator[tuple[str, list[dict[str, np.float32]]]]:
+    """Ranges of tensors that are quantized as a Concat behind them is."""
+    producer = case.graph.producer
+    for tensor, key in plan.produced.items():
+        joining = producer[key.root]
+        if joining.op_type == "Concat" and producer[tensor].index < joining.index:
+            low, high = case.extremes[key.root]
+            yield tensor, [{"rmin": low, "rmax": high}]
 
 
 class _OneSample(CalibrationDataReader):  # type: ignore[misc]

@@ -44,7 +44,7 @@ def test_a_uniformly_quantized_graph_has_the_numbers_and_outputs_of_onnxruntimes
     case = case_of(model)
     ours = case.quantized(taken)
     assume(case.without_outside_clips(ours.plan))
-    theirs = quantized_by_onnxruntime(case, per_channel=taken is U8S8_CHANNEL)
+    theirs = quantized_by_onnxruntime(case, per_channel=taken is U8S8_CHANNEL, plan=ours.plan)
     assume(has_room(theirs))
     assert uses(ours.model) == uses(theirs)
     assert_equal_outputs(ours.model, theirs, case)
@@ -67,17 +67,18 @@ def test_other_types_have_the_numbers_and_outputs_of_onnxruntimes_where_nothing_
     assume(not {"Relu", "Clip"} & {node.op_type for node in model.graph.node})
     case = case_of(model)
     activation, weight, *quant_types = types
-    ours = case.quantized(scheme(activation, weight)).model
+    ours = case.quantized(scheme(activation, weight))
     theirs = quantized_by_onnxruntime(
         case,
+        plan=ours.plan,
         per_channel="channel" in weight,
         activation=quant_types[0],
         weight=quant_types[1],
         options={"ActivationSymmetric": activation.endswith(":sym")},
     )
     assume(has_room(theirs))
-    assert uses(ours) == uses(theirs)
-    assert_equal_outputs(ours, theirs, case)
+    assert uses(ours.model) == uses(theirs)
+    assert_equal_outputs(ours.model, theirs, case)
 
 
 def converted(quant_type: QuantType, receiver: str) -> dict[str, object]:
@@ -136,6 +137,7 @@ def assert_parity_of_a_file(model: Path, samples: Path, taken: Scheme) -> None:
     excluded = op_types_with_float_outputs(ours.plan, case.graph) or ()
     theirs = quantized_by_onnxruntime(
         case,
+        plan=ours.plan,
         per_channel=taken is U8S8_CHANNEL,
         nodes=[node.name for node in case.graph.nodes if node.index in chosen],
         options={"OpTypesToExcludeOutputQuantization": sorted(excluded)},

@@ -22,7 +22,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import with_outputs
-from autoquant.qdq.plan import is_clipped
+from autoquant.qdq.planner import is_clipped
 from autoquant.runtime.session import open_parts
 
 __all__ = ["calibrate", "recalibrate"]

@@ -21,7 +21,7 @@ from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
-from autoquant.qdq.plan import Planner
+from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.space.resolve import resolve
 

@@ -9,7 +9,7 @@ from autoquant.domain.scheme import FLOAT, Scheme, TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
-from autoquant.qdq.plan import Planner
+from autoquant.qdq.planner import Planner
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, scheme
 from tests.models import Array, floats, model_of
 

@@ -11,7 +11,8 @@ from autoquant.domain.scheme import DType, Operators, Scheme
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, activations, kind_of
-from autoquant.qdq.plan import Planner, QuantKey
+from autoquant.qdq.plan import QuantKey
+from autoquant.qdq.planner import Planner
 from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, case_of, models, run, scheme
 from tests.models import Array, floats, model_of
 
