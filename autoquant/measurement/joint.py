@@ -4,7 +4,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +35,11 @@ _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 _CHEAP_SHARE = 0.2
 """Of what opening the files takes, for rounds."""
+_OPENING_SHARE = 0.4
+"""Of the time that is left when the first process has begun: at most for opening files in it."""
+_FIRST_OPENED = 3
+"""Files that are opened in any case, and tell what the others take."""
+_UNOPENED = "there was no time to open {}, which are left out; give more --time"
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
 
@@ -247,11 +252,27 @@ class JointMeasurement:
         return Worker(setup, memory_bytes=self.memory_bytes, affinity=setup.targets[0].affinity)
 
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
+        """All files; where the first process may have no time for that, the most important ones first."""
+        rng = random.Random(self.setup.seed + number)
+        kept, start, left_s = self._roster.kept, time.perf_counter(), self._time.seconds
+        is_timely = number > 0 or not self.wishes.may_drop or math.isinf(left_s)
+        first = [REFERENCE, *(kept if is_timely else kept[:_FIRST_OPENED])]
+        found = self._open_shuffled(worker, number, first, rng)
+        later = kept[len(first) - 1 :]
+        if later:
+            each_s = (time.perf_counter() - start) / len(first)
+            n_more = max(0, int(_OPENING_SHARE * left_s / each_s) - len(first))
+            self._roster.leave_out(later[n_more:], _UNOPENED)
+            found |= self._open_shuffled(worker, number, later[:n_more], rng)
+        return found
+
+    def _open_shuffled(
+        self, worker: Worker, number: int, keys: Sequence[str], rng: random.Random
+    ) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
-        found: dict[Pair, Footprint] = {}
-        keys = [REFERENCE, *self._roster.kept]
-        random.Random(self.setup.seed + number).shuffle(keys)
-        for key in keys:
+        found, order = dict[Pair, Footprint](), [*keys]
+        rng.shuffle(order)
+        for key in order:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             try:
                 opened: Mapping[str, Footprint] = worker.call("open", key, path, seconds=self._time.answer_s(1))

@@ -169,6 +169,25 @@ def test_opening_the_reference_drops_no_files(monkeypatch: pytest.MonkeyPatch) -
     assert len(process.opened) == 1 + len(FILES)
 
 
+@pytest.mark.parametrize(("seconds", "n_opened"), [(20.0, 3), (60.5, 11), (120.0, 20)])
+def test_the_least_important_files_are_not_opened_where_that_takes_most_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, n_opened: int
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 1e-3}, opening_s=2.0)
+    final = measured(monkeypatch, process, seconds, n_sessions=1)
+    assert set(process.opened) == {REFERENCE, *list(FILES)[:n_opened]}
+    assert process.opened != [key for key in (REFERENCE, *FILES) if key in process.opened]
+    n_left = len(FILES) - n_opened
+    said = f"there was no time to open {n_left} of 20 files, which are left out; give more --time"
+    assert final.notes == ([said] if n_left else [])
+
+
+def test_files_that_may_not_be_dropped_are_opened_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 1e-3}, opening_s=2.0)
+    measured(monkeypatch, process, 30.0, n_sessions=1, wishes=Wishes(may_drop=False))
+    assert len(process.opened) == 1 + len(FILES)
+
+
 def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=0.3)
     final = measured(monkeypatch, process, 20.0)
@@ -191,8 +210,8 @@ def test_of_files_left_out_no_time_is_kept_for_rounds(monkeypatch: pytest.Monkey
 def test_files_that_were_compared_on_the_only_sample_are_kept_however_late_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = Process(FakeClock(), {"cpu-1t": 0.02})
-    final = measured(monkeypatch, process, -1.0, n_feeds=1)
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=60.0)
+    final = measured(monkeypatch, process, 50.0, n_feeds=1)
     assert len(process.opened) == 1 + len(FILES)
     assert not final.notes
 
