@@ -16,7 +16,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import CHUNK_S, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
+from autoquant.measurement.costs import CHUNK_S, FEW, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.judging import Judging, Wishes
@@ -37,8 +37,6 @@ _CHEAP_SHARE = 0.2
 """Of what opening the files takes, for rounds."""
 _OPENING_SHARE = 0.4
 """Of the time that is left when the first process has begun: at most for opening files in it."""
-_FIRST_OPENED = 3
-"""Files that are opened in any case, and tell what the others take."""
 _UNOPENED = "there was no time to open {}, which are left out; give more --time"
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
@@ -225,7 +223,7 @@ class JointMeasurement:
             footprints = self._open(worker, number)
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
             if number == 0 and self.has_quality:
-                self._judging.run(worker, opening_s)
+                self._judging.run(worker, opening_s - ready_s)
                 opening_s = ready_s + (opening_s - ready_s) * (1 + len(self._roster.kept)) / n_opened
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))
@@ -252,11 +250,11 @@ class JointMeasurement:
         return Worker(setup, memory_bytes=self.memory_bytes, affinity=setup.targets[0].affinity)
 
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
-        """All files; where the first process may have no time for that, the most important ones first."""
+        """All files; where there may be no time for that, the first process learns from a few what opening takes."""
         rng = random.Random(self.setup.seed + number)
         kept, start, left_s = self._roster.kept, time.perf_counter(), self._time.seconds
         is_timely = number > 0 or not self.wishes.may_drop or math.isinf(left_s)
-        first = [REFERENCE, *(kept if is_timely else kept[:_FIRST_OPENED])]
+        first = [REFERENCE, *(kept if is_timely else kept[:FEW])]
         found = self._open_shuffled(worker, number, first, rng)
         later = kept[len(first) - 1 :]
         if later:
