@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from autoquant.api.deadline import Deadline, most_finalists, writing_seconds
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.finalists import FEW_FINALISTS, Finalist, Finalists
+from autoquant.api.finalists import Finalist, Finalists
 from autoquant.api.folder import RunFolder, writing
 from autoquant.api.refinement import ENDED
 from autoquant.api.steps import running
@@ -25,7 +25,7 @@ from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.alike import with_known_latencies
 from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
-from autoquant.measurement.costs import LEAST_SESSIONS, WANTED_SESSIONS, FileCosts
+from autoquant.measurement.costs import FEW, LEAST_SESSIONS, WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
 from autoquant.measurement.joint import JointMeasurement
@@ -135,7 +135,7 @@ class Delivery:
             has_static = self.finalists.refine is not None
             why = "there was no time, or nothing in them that it changes" if has_static else "all ranges are dynamic"
             self.notes.append(f"refinement: no finalist has a refined version: {why}")
-        if n_written < min(FEW_FINALISTS, len(chosen)):
+        if n_written < min(FEW, len(chosen)):
             is_scoring = self.costs.is_scoring_most(float_s)
             other = "a faster metric, best one of a score a sample" if is_scoring else "fewer evaluation samples"
             self.notes.append(

@@ -17,7 +17,7 @@ from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import clamped_db
 from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import BiasCorrection, Rounding
-from autoquant.measurement.costs import FileCosts
+from autoquant.measurement.costs import FEW, FileCosts
 from autoquant.model.fragments import whole
 from autoquant.model.io import save_pieces, sha256_of
 from autoquant.qdq.builder import Builder
@@ -25,11 +25,9 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.overrides import op_types_with_float_outputs, stored_scales, tensor_quant_overrides
 from autoquant.qdq.plan import Plan
 
-__all__ = ["FEW_FINALISTS", "Finalist", "Finalists", "Refine", "Refined"]
+__all__ = ["Finalist", "Finalists", "Refine", "Refined"]
 
 _REFINED = "-refined"
-FEW_FINALISTS = 3
-"""So many are better measured roughly than left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +130,7 @@ class Finalists:
                 latencies.append(evaluation.outcome.latency_s)
                 is_refining = self.refine is not None and not self.refine.is_over
                 twice = [*refined, latencies[-1]] if is_refining else refined
-                needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW_FINALISTS)
+                needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW)
                 if number > 1 and end - time.perf_counter() < needed + writing_s:
                     break
                 start, once_s = time.perf_counter(), self._once_s

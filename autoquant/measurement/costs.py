@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CHUNK_S",
+    "FEW",
     "FEWEST_ROUNDS",
     "LEAST_ROUNDS",
     "LEAST_SESSIONS",
@@ -11,8 +12,8 @@ __all__ = [
     "TIMING_S",
     "WANTED_SESSIONS",
     "FileCosts",
+    "TimingCosts",
     "n_continued",
-    "n_timed",
 ]
 
 LEAST_ROUNDS, FEWEST_ROUNDS = 5, 3
@@ -20,6 +21,8 @@ LEAST_ROUNDS, FEWEST_ROUNDS = 5, 3
 little of how processes differ that the interval of a single file says nothing."""
 LEAST_SESSIONS, WANTED_SESSIONS = 3, 5
 """Fresh processes, where there is time; the second where it costs nothing but files that others should beat."""
+FEW = 3
+"""So many files are better measured roughly than left out."""
 STARTING_S = 0.5
 """Of a fresh process, roughly."""
 CHUNK_S = 0.5
@@ -65,25 +68,52 @@ class FileCosts:
         timing_s = max(latency_s, self.n_targets * TIMING_S)
         if is_rough:
             return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
-        return self.judging_seconds(latency_s) + _timing_seconds(self.opening_s, timing_s, LEAST_SESSIONS)
+        return self.judging_seconds(latency_s) + _timing_seconds(
+            self.opening_s, timing_s, LEAST_SESSIONS, _PLANNED_ROUNDS
+        )
 
 
-def n_timed(left_s: float, *, opening_s: float, baseline_s: float, file_s: float, n_targets: int = 1) -> int:
-    """Most files that there is time to time in as many processes as are wanted; in the first one they are open.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingCosts:
+    """What timing files in several processes takes, where they are open in the first one.
 
-    Args:
-        left_s: Not infinite.
-        opening_s: Of one file.
-        baseline_s: Of an inference of the baseline on all targets.
+    Attributes:
+        opening_s: Seconds that opening one file takes.
+        baseline_s: Seconds of an inference of the baseline on all targets.
         file_s: The same of a file, in the mean.
         n_targets: On which they are timed.
     """
-    least_s = n_targets * TIMING_S
-    of_baseline, of_file = (
-        _timing_seconds(opening_s, max(latency_s, least_s), WANTED_SESSIONS) for latency_s in (baseline_s, file_s)
-    )
-    starting_s = (WANTED_SESSIONS - 1) * STARTING_S
-    return max(0, int((left_s - starting_s - of_baseline) / of_file))
+
+    opening_s: float
+    baseline_s: float
+    file_s: float
+    n_targets: int = 1
+
+    def n_timed(self, left_s: float) -> int:
+        """Most files that there is time to time in as many processes as are wanted, in ``left_s`` seconds."""
+        return max(0, self._n_fitting(left_s, WANTED_SESSIONS, _PLANNED_ROUNDS))
+
+    def n_least(self, left_s: float, *, running_s: float = 0.0, timed_share: float = 1.0) -> int:
+        """The same for the least number of processes and rounds; a few files where a single process can time them.
+
+        Args:
+            left_s: Seconds, not infinite.
+            running_s: Seconds that each file takes before.
+            timed_share: Of the files, that are timed then.
+        """
+        few = min(FEW, self._n_fitting(left_s, 1, LEAST_ROUNDS, running_s, timed_share))
+        return max(1, few, self._n_fitting(left_s, LEAST_SESSIONS, FEWEST_ROUNDS, running_s, timed_share))
+
+    def _n_fitting(
+        self, left_s: float, n_sessions: int, n_rounds: int, running_s: float = 0.0, timed_share: float = 1.0
+    ) -> int:
+        least_s = self.n_targets * TIMING_S
+        of_baseline, of_file = (
+            _timing_seconds(self.opening_s, max(latency_s, least_s), n_sessions, n_rounds)
+            for latency_s in (self.baseline_s, self.file_s)
+        )
+        starting_s = (n_sessions - 1) * STARTING_S
+        return int((left_s - starting_s - of_baseline) / (running_s + timed_share * of_file))
 
 
 def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, session_s: float) -> int:
@@ -106,5 +136,5 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
     return found if found <= fitting(1) else n_files
 
 
-def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int) -> float:
-    return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + _PLANNED_ROUNDS) * timing_s
+def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int, n_rounds: int) -> float:
+    return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + n_rounds) * timing_s

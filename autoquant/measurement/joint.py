@@ -16,7 +16,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import LONGEST_START_S, NOT_TRIED, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import CHUNK_S, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
+from autoquant.measurement.costs import CHUNK_S, FEW, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.judging import Judging, Wishes
@@ -35,8 +35,9 @@ _WARMUP_SHARE = 0.1
 _LONGEST_WARMUP_S = 10.0
 _CHEAP_SHARE = 0.2
 """Of what opening the files takes, for rounds."""
-_OPENED_FIRST, _OPENING_SHARE = 4, 0.4
-"""Files, the baseline among them, that tell what opening one takes, and the share of the time that all of them may."""
+_OPENING_SHARE = 0.4
+"""Of the time that is left when the first process has begun: at most for opening files in it."""
+_UNOPENED = "there was no time to open {}, which are left out; give more --time"
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
 
@@ -222,7 +223,7 @@ class JointMeasurement:
             footprints = self._open(worker, number)
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
             if number == 0 and self.has_quality:
-                self._judging.run(worker, opening_s)
+                self._judging.run(worker, opening_s - ready_s)
                 opening_s = ready_s + (opening_s - ready_s) * (1 + len(self._roster.kept)) / n_opened
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))
@@ -249,24 +250,27 @@ class JointMeasurement:
         return Worker(setup, memory_bytes=self.memory_bytes, affinity=setup.targets[0].affinity)
 
     def _open(self, worker: Worker, number: int) -> dict[Pair, Footprint]:
-        """The first process leaves out files where opening all of them would take too much of the time."""
-        keys = [REFERENCE, *self._roster.kept]
-        if number or not self.wishes.may_drop or math.isinf(self.deadline):
-            return self._opened(worker, keys, number)
-        start, left_s = time.perf_counter(), max(0.0, self._time.seconds)
-        found = self._opened(worker, keys[:_OPENED_FIRST], number)
-        each_s = max(1e-6, time.perf_counter() - start) / len(keys[:_OPENED_FIRST])
-        n_opened = max(_OPENED_FIRST, int(_OPENING_SHARE * left_s / each_s))
-        late = "left out, as there was no time to open {}; give more --time"
-        self._roster.leave_out(keys[n_opened:], late)
-        return found | self._opened(worker, keys[_OPENED_FIRST:n_opened], number)
+        """All files; where there may be no time for that, the first process learns from a few what opening takes."""
+        rng = random.Random(self.setup.seed + number)
+        kept, start, left_s = self._roster.kept, time.perf_counter(), self._time.seconds
+        is_timely = number > 0 or not self.wishes.may_drop or math.isinf(left_s)
+        first = [REFERENCE, *(kept if is_timely else kept[:FEW])]
+        found = self._open_shuffled(worker, number, first, rng)
+        later = kept[len(first) - 1 :]
+        if later:
+            each_s = (time.perf_counter() - start) / len(first)
+            n_more = max(0, int(_OPENING_SHARE * left_s / each_s) - len(first))
+            self._roster.leave_out(later[n_more:], _UNOPENED)
+            found |= self._open_shuffled(worker, number, later[:n_more], rng)
+        return found
 
-    def _opened(self, worker: Worker, keys: Sequence[str], number: int) -> dict[Pair, Footprint]:
+    def _open_shuffled(
+        self, worker: Worker, number: int, keys: Sequence[str], rng: random.Random
+    ) -> dict[Pair, Footprint]:
         """In random order: what is opened first lies elsewhere in memory than what comes last."""
-        found: dict[Pair, Footprint] = {}
-        shuffled = list(keys)
-        random.Random(self.setup.seed + number).shuffle(shuffled)
-        for key in shuffled:
+        found, order = dict[Pair, Footprint](), [*keys]
+        rng.shuffle(order)
+        for key in order:
             path = self.setup.baseline if key == REFERENCE else self.files[key]
             try:
                 opened: Mapping[str, Footprint] = worker.call("open", key, path, seconds=self._time.answer_s(1))

@@ -9,7 +9,7 @@ from autoquant.domain.division import Division
 from autoquant.errors import MetricError
 from autoquant.isolation.process import Worker
 from autoquant.measurement.collected import Collected
-from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, TIMING_S, n_timed
+from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, TimingCosts
 from autoquant.measurement.files import Compared, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
@@ -18,6 +18,8 @@ from autoquant.measurement.time_left import TimeLeft
 
 __all__ = ["Judging", "Wishes"]
 
+_TIMED_SHARE = 0.5
+"""Of the files whose outputs are compared: the others are superseded or spares in most cases."""
 _LATE_SPARES = "left out without being timed, as time is short and others should beat them: {}"
 
 
@@ -63,6 +65,7 @@ class Judging:
     division: Division | None
     notes: list[str]
     _sample_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _opening_s: float = 0.0
 
     def run(self, worker: Worker, opening_s: float) -> None:
         """Compare all files that are kept.
@@ -71,7 +74,7 @@ class Judging:
             worker: A process of a ``FileBench``, in which they are open.
             opening_s: Seconds that opening all of them took.
         """
-        opening_s /= 1 + len(self.roster.kept)
+        self._opening_s = opening_s / (1 + len(self.roster.kept))
         not_on_cpu = worker.call("open_reference", seconds=self.time.answer_s(1))
         if not_on_cpu:
             where = "on the same target, not on the CPU"
@@ -84,7 +87,7 @@ class Judging:
         judged = {key: self.collected.judged(key) for key in before}
         self.roster.drop(self.wishes.superseded(judged))
         spares = self.wishes.spares({key: judged[key] for key in self.roster.kept}, {})
-        self.roster.leave_out(self._late(spares, opening_s), _LATE_SPARES)
+        self.roster.leave_out(self._late(spares), _LATE_SPARES)
         self._close(worker, before)
 
     def _compare(self, worker: Worker, target: str) -> None:
@@ -102,7 +105,7 @@ class Judging:
             self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
             n_done += len(part)
             size = max(1, int(CHUNK_S / max(seconds, 1e-6)))
-            self._leave_out_late(worker, n_samples - n_done + n_later, seconds, baseline_s)
+            self._leave_out_late(worker, target, n_samples - n_done + n_later)
         said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
@@ -126,19 +129,17 @@ class Judging:
             return LEAST_ROUNDS
         return len(self.setup.feeds) if self.division is None else self.division.search.stop
 
-    def _leave_out_late(self, worker: Worker, n_samples: int, sample_s: float, baseline_s: float) -> None:
-        """Where there is no time for so many samples more of all files, those of later targets too, and to time them.
-
-        Of the seconds of a sample those of the baseline are the same however many files there are.
-        """
-        kept = self.roster.kept
-        timing_s = LEAST_ROUNDS * len(self.collected.targets) * max(sample_s, len(kept) * TIMING_S)
-        needed_s, left = n_samples * (sample_s - baseline_s) + timing_s, self.time.seconds - n_samples * baseline_s
-        if not n_samples or needed_s <= left or len(kept) < 2 or not self.wishes.may_drop:
+    def _leave_out_late(self, worker: Worker, target: str, n_samples: int) -> None:
+        """Where there is no time to run all files on so many samples more, of later targets too, and to time them."""
+        kept, (baseline_s, file_s) = self.roster.kept, self._sample_s[target]
+        if not n_samples or len(kept) < 2 or not self.wishes.may_drop or math.isinf(self.time.deadline):
             return
-        n_kept = max(1, int(len(kept) * max(left, 0.0) / needed_s))
+        n_targets = len(self.collected.targets)
+        costs = self._costs(n_targets * baseline_s, n_targets * file_s)
+        left_s, running_s = self.time.seconds - n_samples * baseline_s, n_samples * file_s
+        n = costs.n_least(left_s, running_s=running_s, timed_share=_TIMED_SHARE)
         late = "there was no time to compare the outputs of {}, which are left out; give more --time"
-        self.roster.leave_out(kept[n_kept:], late)
+        self.roster.leave_out(kept[n:], late)
         self._close(worker, kept)
 
     def _score(self, worker: Worker, target: str) -> None:
@@ -158,15 +159,19 @@ class Judging:
                 self.roster.lose({key: str(error)})
         self._close(worker, before)
 
-    def _late(self, spares: Sequence[str], opening_s: float) -> Sequence[str]:
-        """Those that there is no time for in as many processes as are wanted; opening a file takes some seconds."""
+    def _late(self, spares: Sequence[str]) -> Sequence[str]:
+        """Those that there is no time for in as many processes as are wanted."""
         if math.isinf(self.time.deadline) or not self._sample_s:
             return ()
         baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
         n_others = len(self.roster.kept) - len(spares)
-        n_targets = len(self.collected.targets)
-        n = n_timed(self.time.seconds, opening_s=opening_s, baseline_s=baseline_s, file_s=file_s, n_targets=n_targets)
+        n = self._costs(baseline_s, file_s).n_timed(self.time.seconds)
         return spares[max(n, n_others, 1) - n_others :]
+
+    def _costs(self, baseline_s: float, file_s: float) -> TimingCosts:
+        """Of inferences that take so long on all targets."""
+        n_targets = len(self.collected.targets)
+        return TimingCosts(opening_s=self._opening_s, baseline_s=baseline_s, file_s=file_s, n_targets=n_targets)
 
     def _close(self, worker: Worker, before: Sequence[str]) -> None:
         """The files that were open before and are not kept any more."""

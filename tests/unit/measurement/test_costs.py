@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoquant.measurement.costs import LEAST_SESSIONS, STARTING_S, WANTED_SESSIONS, FileCosts, n_continued, n_timed
+from autoquant.measurement.costs import LEAST_SESSIONS, STARTING_S, WANTED_SESSIONS, FileCosts, TimingCosts, n_continued
 
 COSTS = FileCosts(n_samples=32, opening_s=0.1, scoring_s=2.0)
 
@@ -20,8 +20,8 @@ def test_a_file_is_run_scored_and_timed_in_several_processes() -> None:
 def test_rounds_have_a_least_length_on_each_target() -> None:
     one, three = (replace(COSTS, n_targets=n_targets).seconds(1e-6, is_rough=True) for n_targets in (1, 3))
     assert three - COSTS.judging_seconds(1e-6) == pytest.approx(3 * (one - COSTS.judging_seconds(1e-6)))
-    left_s = 20.0
-    found = [n_timed(left_s, opening_s=0.0, baseline_s=1e-6, file_s=1e-6, n_targets=n_targets) for n_targets in (1, 3)]
+    costs = TimingCosts(opening_s=0.0, baseline_s=1e-6, file_s=1e-6)
+    found = [replace(costs, n_targets=n_targets).n_timed(20.0) for n_targets in (1, 3)]
     assert found[0] == pytest.approx(3 * found[1], abs=4)
 
 
@@ -35,10 +35,22 @@ def test_so_many_files_are_timed_as_the_time_that_they_take_allows(n_files: int)
     costs = FileCosts(n_samples=0, opening_s=0.1)
     each_s, baseline_s = (costs.seconds(latency_s, is_rough=False) - 0.1 for latency_s in (0.02, 0.05))
     left_s = 4 * STARTING_S + (baseline_s + n_files * each_s) * WANTED_SESSIONS / LEAST_SESSIONS
-    found = [n_timed(left_s + more_s, opening_s=0.0, baseline_s=0.05, file_s=0.02) for more_s in (0.01, 10.0, -60.0)]
+    timing = TimingCosts(opening_s=0.0, baseline_s=0.05, file_s=0.02)
+    found = [timing.n_timed(left_s + more_s) for more_s in (0.01, 10.0, -60.0)]
     assert n_files <= found[0] <= found[1]
     assert found[2] == 0
-    assert n_timed(left_s, opening_s=0.2, baseline_s=0.05, file_s=0.02) <= found[0]
+    assert replace(timing, opening_s=0.2).n_timed(left_s) <= found[0]
+
+
+def test_the_least_processes_take_less_than_those_that_are_wanted() -> None:
+    timing = TimingCosts(opening_s=0.1, baseline_s=0.02, file_s=0.02)
+    assert timing.n_timed(20.0) < timing.n_least(20.0)
+    assert timing.n_least(20.0, running_s=0.3) < timing.n_least(20.0, running_s=0.3, timed_share=0.5)
+
+
+def test_a_few_files_are_timed_where_a_single_process_can_and_one_in_any_case() -> None:
+    timing = TimingCosts(opening_s=10.0, baseline_s=0.1, file_s=0.1)
+    assert [timing.n_least(left_s) for left_s in (-60.0, 2.0, 3.0, 20.0, 190.0)] == [1, 1, 2, 3, 7]
 
 
 @given(

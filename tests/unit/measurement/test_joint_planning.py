@@ -164,8 +164,27 @@ def test_rounds_are_planned_by_what_they_take_on_each_target(
 
 def test_opening_the_reference_drops_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.002})
-    final = measured(monkeypatch, process, 6.0)
+    final = measured(monkeypatch, process, 12.0)
     assert not final.notes
+    assert len(process.opened) == 1 + len(FILES)
+
+
+@pytest.mark.parametrize(("seconds", "n_opened"), [(20.0, 3), (60.5, 11), (120.0, 20)])
+def test_the_least_important_files_are_not_opened_where_that_takes_most_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, n_opened: int
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 1e-3}, opening_s=2.0)
+    final = measured(monkeypatch, process, seconds, n_sessions=1)
+    assert set(process.opened) == {REFERENCE, *list(FILES)[:n_opened]}
+    assert process.opened != [key for key in (REFERENCE, *FILES) if key in process.opened]
+    n_left = len(FILES) - n_opened
+    said = f"there was no time to open {n_left} of 20 files, which are left out; give more --time"
+    assert final.notes == ([said] if n_left else [])
+
+
+def test_files_that_may_not_be_dropped_are_opened_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 1e-3}, opening_s=2.0)
+    measured(monkeypatch, process, 30.0, n_sessions=1, wishes=Wishes(may_drop=False))
     assert len(process.opened) == 1 + len(FILES)
 
 
@@ -183,16 +202,29 @@ def test_files_that_there_is_no_time_to_compare_are_counted(monkeypatch: pytest.
 def test_of_files_left_out_no_time_is_kept_for_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(FakeClock(), {"cpu-1t": 0.05})
     first_s = 0.3 + REFERENCE_S + (1 + len(FILES)) * (OPENING_S + 0.05) + len(FILES) * 0.05
-    others_s, rounds_s = 31 * len(FILES) * 0.05, 3 * (1 + len(FILES)) * 0.05
-    final = measured(monkeypatch, process, first_s + (others_s + rounds_s) / 4)
+    others_s, timing_s = 31 * len(FILES) * 0.05, 2 * (OPENING_S + 0.05) + 21 * 0.05
+    final = measured(monkeypatch, process, first_s + 1.0 + timing_s + (others_s + len(FILES) / 2 * timing_s) / 4)
     assert len(FILES) / 5 <= len(final.rounds[0][2].seconds) - 1 <= len(FILES) / 4
+
+
+@pytest.mark.parametrize("slowness", [1.0, 1.3, 2.0])
+def test_outputs_of_so_many_files_are_compared_as_can_be_timed_in_three_processes(
+    monkeypatch: pytest.MonkeyPatch, slowness: float
+) -> None:
+    seconds = planned(Process(FakeClock(), {}), 0.01)
+    process = Process(FakeClock(), {"cpu-1t": 0.01 * slowness}, OPENING_S * slowness)
+    plain = list(FILES)[::2]
+    wishes = Wishes(superseded=lambda judged: [key for key in judged if key not in plain])
+    final = measured(monkeypatch, process, 0.7 * seconds, wishes=wishes)
+    assert len(rounds_of(final, "cpu-1t")) == 3
+    assert process.clock.now <= 1.05 * final.deadline
 
 
 def test_files_that_were_compared_on_the_only_sample_are_kept_however_late_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=20.0)
-    final = measured(monkeypatch, process, 8.0, n_feeds=1)
+    process = Process(FakeClock(), {"cpu-1t": 0.02}, reference_s=60.0)
+    final = measured(monkeypatch, process, 50.0, n_feeds=1)
     assert len(process.opened) == 1 + len(FILES)
     assert not final.notes
 
@@ -204,7 +236,7 @@ def test_no_more_files_are_opened_than_there_is_time_for(
     process = Process(FakeClock(), {"cpu-1t": 0.02}, opening_s=1.0)
     final = measured(monkeypatch, process, seconds, n_feeds=1, n_sessions=1)
     assert set(process.opened) == {REFERENCE, *list(FILES)[: n_opened - 1]}
-    late = f"left out, as there was no time to open {21 - n_opened} of 20 files; give more --time"
+    late = f"there was no time to open {21 - n_opened} of 20 files, which are left out; give more --time"
     assert [note for note in final.notes if "to open" in note] == ([late] if n_opened < 21 else [])
 
 
@@ -280,8 +312,8 @@ def test_what_was_only_compared_is_not_planned_to_be_opened_again(monkeypatch: p
     half = list(FILES)[::2]
     compared_s = 0.3 + REFERENCE_S + (1 + len(FILES)) * OPENING_S + 33 * len(FILES) * 0.004
     timed_s = 0.3 + (1 + len(half)) * (OPENING_S + 8 * 0.004)
-    final = measured(monkeypatch, process, compared_s + 1.5 * timed_s, wishes=Wishes(superseded=lambda _: half))
-    assert len(rounds_of(final, "cpu-1t")) == 2
+    final = measured(monkeypatch, process, compared_s + 2.8 * timed_s, wishes=Wishes(superseded=lambda _: half))
+    assert len(rounds_of(final, "cpu-1t")) == 3
     assert process.clock.now <= final.deadline
 
 

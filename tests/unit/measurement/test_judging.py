@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autoquant.domain.division import Division
-from autoquant.measurement.costs import LEAST_ROUNDS
+from autoquant.measurement.costs import LEAST_ROUNDS, TimingCosts
 from autoquant.measurement.judging import Judging, Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
@@ -35,7 +35,7 @@ def test_what_outputs_say_is_superseded_is_not_timed(files: dict[str, Path]) -> 
 def test_spares_are_timed_where_there_is_time(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, n_affordable: int, expected: list[str] | None
 ) -> None:
-    monkeypatch.setattr("autoquant.measurement.judging.n_timed", lambda *_, **__: n_affordable)
+    monkeypatch.setattr(TimingCosts, "n_timed", lambda *_: n_affordable)
     final = measurement({**files, "third": files["same"]}, seconds=60.0, n_sessions=1)
     final.wishes = Wishes(spares=lambda judged, _: [key for key in ("other", "third") if key in judged])
     kept = expected or ["same", "other", "third"]
@@ -46,7 +46,7 @@ def test_spares_are_timed_where_there_is_time(
 
 
 def test_one_file_is_timed_though_all_are_spares(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoquant.measurement.judging.n_timed", lambda *_, **__: 0)
+    monkeypatch.setattr(TimingCosts, "n_timed", lambda *_: 0)
     final = measurement(files, seconds=60.0, n_sessions=1)
     final.wishes = Wishes(spares=lambda judged, _: list(judged))
     assert list(final.run()) == ["same", REFERENCE]
