@@ -13,7 +13,7 @@ from autoquant.model.affine import without_unused
 from autoquant.model.graph import Graph
 from autoquant.model.layouts import SIZES, Channels, Layout
 from autoquant.model.names import NewNames
-from autoquant.model.rewrite import infer_shapes, with_constants
+from autoquant.model.rewrite import with_constants
 
 __all__ = ["Filled", "Filling", "fill_channels", "spread"]
 
@@ -77,10 +77,8 @@ def fill_channels(graph: Graph, filling: Filling) -> Filled | None:
             layout = layouts[node.inputs[0]]
             edges = [(layout.edge(start), layout.edge(stop)) for start, stop in channels.bounds(node)]
             _take(model, graph, node.index, edges)
-    for i in reversed(range(len(model.graph.value_info))):
-        if model.graph.value_info[i].name in layouts:
-            del model.graph.value_info[i]
-    return Filled(infer_shapes(without_unused(model)), layouts)
+    _tell_shapes(model, layouts, arrays)
+    return Filled(without_unused(model), layouts)
 
 
 def spread(values: npt.NDArray[_Type], axis: int, layout: Layout) -> npt.NDArray[_Type]:
@@ -126,6 +124,17 @@ def _named(graph: Graph, changed: Mapping[Place, Array]) -> tuple[dict[str, Arra
             inputs[index, slot] = name
         arrays[name] = values
     return arrays, inputs
+
+
+def _tell_shapes(model: onnx.ModelProto, layouts: Mapping[TensorName, Layout], arrays: Mapping[str, Array]) -> None:
+    """What the model says of tensors inside, of constants too, as files may."""
+    for value in model.graph.value_info:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in layouts:
+            dims[1].dim_value = layouts[TensorName(value.name)].size
+        elif value.name in arrays:
+            for dim, size in zip(dims, arrays[value.name].shape, strict=True):
+                dim.dim_value = size
 
 
 def _set_groups(proto: onnx.NodeProto, n_groups: int) -> None:

@@ -22,6 +22,7 @@ def filled(model: onnx.ModelProto, multiple: int = 8, *, is_tight: bool = False)
     assert model.SerializeToString() == before
     assert found is not None
     onnx.checker.check_model(found.model, full_check=True)
+    assert Graph(found.model).float_tensors == Graph(model).float_tensors
     for one, other in zip(run(found.model, FEED), run(model, FEED), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     return found
@@ -93,6 +94,16 @@ def test_a_resize_keeps_the_places(sizes: list[int] | None) -> None:
         },
     )
     assert Graph(filled(model).model).shape(TensorName("r")) == (1, 8, 16, 16)
+
+
+def test_what_a_model_says_of_the_shape_of_a_constant_is_told_anew() -> None:
+    model = model_of(
+        SIGNATURE,
+        "c = Conv(x, w) j = Concat<axis=1>(c, zeros) y = Conv(j, z)",
+        {"w": floats(5, 3, 1, 1), "zeros": np.zeros((1, 3, 8, 8), np.float32), "z": floats(2, 8, 1, 1)},
+    )
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("zeros", onnx.TensorProto.FLOAT, (1, 3, 8, 8)))
+    assert Graph(filled(model).model).shape(TensorName("j")) == (1, 16, 8, 8)
 
 
 def test_nothing_is_made_where_nothing_is_to_be_filled_up() -> None:
