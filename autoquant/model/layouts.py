@@ -24,6 +24,8 @@ _FUNCTIONS = frozenset(
 """Operators that make of each channel one channel, finite for zeros."""
 _BINARY = ("Add", "Mul", "PRelu", "Sub")
 _MOVING = ("Concat", "Slice", "Split")
+_AXES = 2
+"""The input of a Slice that names axes, counted from its starts."""
 SIZES = 3
 """The input of a Resize that names the sizes of its output."""
 _SPLIT_HAS_INPUTS = 13
@@ -116,6 +118,7 @@ class Channels:
         for node in self.graph.nodes:
             if not self._is_read(node):
                 self._fixed |= {name for name in (*node.inputs, *node.outputs) if name}
+        self._fixed |= set(filter(self.graph.is_constant, self._parent))
         self._fixed = {self._root(name) for name in self._fixed}
 
     def layouts(self, multiple: int, *, is_tight: bool = False) -> Mapping[TensorName, Layout]:
@@ -241,11 +244,11 @@ class Channels:
         if node.op_type != "Slice":
             is_new = node.op_type == "Concat" or opset_of(graph.model) >= _SPLIT_HAS_INPUTS
             return is_new and node.attributes.get("axis", 0) % rank == _AXIS
-        others = [name for name in node.inputs[1:] if name]
-        if len(others) < len(("starts", "ends", "axes")) or not all(map(graph.is_constant, others)):
+        named = node.inputs[1:]
+        if len(named) <= _AXES or not all(named) or not all(map(graph.is_constant, named)):
             return False
-        axes, steps = (graph.constant(name).ravel().tolist() for name in (others[2:] + others[2:])[:2])
-        return [axis % rank for axis in axes] == [_AXIS] and (len(others) == 3 or steps == [1])
+        axes, *steps = (graph.constant(name).ravel().tolist() for name in named[_AXES:])
+        return [axis % rank for axis in axes] == [_AXIS] and all(each == [1] for each in steps)
 
     # -- solving
 

@@ -1,3 +1,4 @@
+import numpy as np
 import onnx
 import pytest
 
@@ -128,6 +129,34 @@ def test_groups_of_several_channels_keep_them() -> None:
         )
     )
     assert not Channels(graph).layouts(4)
+
+
+def test_constants_keep_their_channels() -> None:
+    graph = Graph(
+        model_of(
+            "(float[1,3,4,4] x) => (float[n,c,h,w] y)",
+            "k = Relu(constant) c = Conv(k, w) s = Sigmoid(k) t = Mul(c, s) y = Conv(t, z)",
+            {"constant": floats(1, 5, 4, 4), "w": floats(5, 5, 1, 1), "z": floats(2, 5, 1, 1)},
+        )
+    )
+    assert not Channels(graph).layouts(4)
+
+
+@pytest.mark.parametrize(
+    ("slots", "is_filled"), [((0, 2, 1, 1), True), ((0, 2, 1, 2), False), ((0, 2, None, 1), False)]
+)
+def test_only_slices_of_channels_one_by_one_are_followed(slots: tuple[int | None, ...], is_filled: bool) -> None:
+    names = ["starts", "ends", "axes", "steps"]
+    numbers = {name: np.array([slot or 0]) for name, slot in zip(names, slots, strict=True)}
+    model = model_of(
+        "(float[1,3,4,4] x) => (float[n,c,h,w] y)",
+        f"c = Conv(x, w) t = Slice(c, {', '.join(names)}) y = Conv(t, z)",
+        {"w": floats(5, 3, 1, 1), "z": floats(2, 2 if slots[3] == 1 and slots[2] else 1, 1, 1), **numbers},
+    )
+    if slots[2] is None:  # along the first axis, of one sample
+        model.graph.node[1].input[3] = ""
+    found = Channels(Graph(model)).layouts(4)
+    assert ("c" in found) is is_filled
 
 
 def test_sizes_must_be_known() -> None:
