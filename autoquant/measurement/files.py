@@ -1,5 +1,6 @@
 """Model files measured together in this process: one session of a measurement."""
 
+import math
 import random
 import statistics
 import time
@@ -26,7 +27,7 @@ __all__ = ["Compared", "FileBench", "FileBenchSetup", "Round", "Scorer"]
 
 _STILL_FASTER = 0.95
 _MOST_WARMUPS = 8
-"""Rounds that nobody counts: until no file got faster by a twentieth, but not more."""
+"""Rounds that nobody counts: until files got no faster by a twentieth, but not more."""
 _JUMP = 1.25
 _MOST_REPEATS = 3
 _CPU = Target()
@@ -147,17 +148,15 @@ class FileBench:
                 sessions.pop(key, None)
 
     def warm_up(self, limit_s: float) -> None:
-        """Run rounds until no file gets faster from one to the next, ``limit_s`` is over, or there were enough."""
+        """Run rounds until files get no faster from one to the next, ``limit_s`` is over, or there were enough.
+
+        What counts is the geometric mean of all files on each target: some of many are faster by chance in any round.
+        """
         end = time.perf_counter() + limit_s
-        names = [target.name for target in self.setup.targets]
-        before: dict[str, dict[str, float]] = {name: {} for name in names}
+        before = {target.name: math.inf for target in self.setup.targets}
         for _ in range(_MOST_WARMUPS):
-            now = {name: self._medians(self._round(name, self.setup.feeds[0])) for name in names}
-            if all(
-                now[name][key] >= _STILL_FASTER * before[name].get(key, float("inf"))
-                for name in now
-                for key in now[name]
-            ):
+            now = {name: self._typical(self._round(name, self.setup.feeds[0])) for name in before}
+            if all(now[name] >= _STILL_FASTER * before[name] for name in now):
                 return
             before = now
             if time.perf_counter() > end:
