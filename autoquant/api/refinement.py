@@ -18,6 +18,7 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
+from autoquant.measurement.roster import NO_MEMORY
 
 __all__ = ["ENDED", "Refinement", "refine_of"]
 
@@ -147,7 +148,7 @@ class Refinement:
     def _reason(self, error: Exception) -> str:
         if self.is_ended():
             return "the user wanted no more of it"
-        return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
+        return NO_MEMORY if isinstance(error, MemoryError) else str(error)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
+from autoquant.measurement.roster import NO_MEMORY
 
-__all__ = ["NOT_TRIED", "STARTING_S", "blamed"]
+__all__ = ["LONGEST_START_S", "NOT_TRIED", "blamed"]
 
 NOT_TRIED = "a process was lost, and there was no time to find out whether by this file"
 
-STARTING_S = 120.0
+LONGEST_START_S = 120.0
 """A process that has not begun by then never will: it opens nothing and only loads libraries."""
 
 
@@ -44,7 +45,7 @@ def blamed(
             continue
         with closing(make_worker()) as worker:
             try:
-                worker.ready(seconds=STARTING_S)
+                worker.ready(seconds=LONGEST_START_S)
             except (WorkerLostError, OutputError, MemoryError):  # before any file was opened
                 break
             try:
@@ -54,5 +55,5 @@ def blamed(
             except (TargetError, OutputError):  # whatever the file
                 break
             except (WorkerLostError, ModelError, MemoryError) as error:
-                found[key] = str(error) or "there is not enough memory"
+                found[key] = str(error) or NO_MEMORY
     return found

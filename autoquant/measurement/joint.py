@@ -13,7 +13,7 @@ from autoquant.domain.division import Division
 from autoquant.domain.measurement import Footprint
 from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
+from autoquant.measurement.blame import LONGEST_START_S, NOT_TRIED, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
 from autoquant.measurement.costs import CHUNK_S, FEW, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
@@ -218,7 +218,7 @@ class JointMeasurement:
         self._roster.begin()
         worker = self._worker(replace(self.setup, seed=self.setup.seed + number))
         try:
-            worker.ready(seconds=STARTING_S)
+            worker.ready(seconds=LONGEST_START_S)
             ready_s = time.perf_counter() - start
             footprints = self._open(worker, number)
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)

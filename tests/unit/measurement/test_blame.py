@@ -7,7 +7,7 @@ import pytest
 
 from autoquant.errors import ModelError, OutputError, TargetError
 from autoquant.isolation.process import Worker, WorkerLostError
-from autoquant.measurement.blame import NOT_TRIED, STARTING_S, blamed
+from autoquant.measurement.blame import LONGEST_START_S, NOT_TRIED, blamed
 
 FILES = {name: Path(f"{name}.onnx") for name in ("first", "second", "third")}
 Call = tuple[str, tuple[Any, ...], float | None]
@@ -63,7 +63,7 @@ def test_each_file_is_opened_in_a_process_of_its_own_and_run_once_on_every_targe
     assert blamed_by(processes, method=method) == {}
     assert [worker.calls for worker in processes.made] == [
         [
-            ("ready", (), STARTING_S),
+            ("ready", (), LONGEST_START_S),
             ("open", (name, path), 7.0),
             (method, ("one", range(1)), 7.0),
             (method, ("two", range(1)), 7.0),
