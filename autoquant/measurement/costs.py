@@ -94,15 +94,18 @@ class TimingCosts:
         return max(0, self._n_fitting(left_s, WANTED_SESSIONS, _PLANNED_ROUNDS))
 
     def n_least(self, left_s: float, *, running_s: float = 0.0, timed_share: float = 1.0) -> int:
-        """The same for the least number of processes and rounds; a few files where a single process can time them.
+        """The same for the least number of processes and rounds; where it has time for a few alone, for one process.
 
         Args:
             left_s: Seconds, not infinite.
             running_s: Seconds that each file takes before.
             timed_share: Of the files, that are timed then.
         """
-        few = min(FEW, self._n_fitting(left_s, 1, LEAST_ROUNDS, running_s, timed_share))
-        return max(1, few, self._n_fitting(left_s, LEAST_SESSIONS, FEWEST_ROUNDS, running_s, timed_share))
+        several, one = (
+            self._n_fitting(left_s, n_sessions, LEAST_ROUNDS, running_s, timed_share)
+            for n_sessions in (LEAST_SESSIONS, 1)
+        )
+        return several if several > FEW else max(1, one)
 
     def _n_fitting(
         self, left_s: float, n_sessions: int, n_rounds: int, running_s: float = 0.0, timed_share: float = 1.0

@@ -27,7 +27,7 @@ __all__ = ["Compared", "FileBench", "FileBenchSetup", "Round", "Scorer"]
 
 _STILL_FASTER = 0.95
 _MOST_WARMUPS = 8
-"""Rounds that nobody counts: until files got faster by less than a twentieth, but not more."""
+"""Rounds that nobody counts: until files got no faster by a twentieth, but not more."""
 _JUMP = 1.25
 _MOST_REPEATS = 3
 _CPU = Target()
@@ -148,17 +148,19 @@ class FileBench:
                 sessions.pop(key, None)
 
     def warm_up(self, limit_s: float) -> None:
-        """Run rounds until files get no faster on the whole, ``limit_s`` is over, or there were enough.
+        """Run rounds until files get no faster from one to the next, ``limit_s`` is over, or there were enough.
 
-        Of many files one or the other is always faster than in the round before.
+        What counts is the geometric mean of all files on each target: some of many are faster by chance in any round.
         """
         end = time.perf_counter() + limit_s
-        before = dict.fromkeys((target.name for target in self.setup.targets), math.inf)
+        before = {target.name: math.inf for target in self.setup.targets}
         for _ in range(_MOST_WARMUPS):
             now = {name: self._typical(self._round(name, self.setup.feeds[0])) for name in before}
-            if all(now[name] >= _STILL_FASTER * before[name] for name in now) or time.perf_counter() > end:
+            if all(now[name] >= _STILL_FASTER * before[name] for name in now):
                 return
             before = now
+            if time.perf_counter() > end:
+                return
 
     def time(self, target: str, samples: Sequence[int]) -> list[Round]:
         """A round for each sample; where latencies jump it is run again, a few times at most.

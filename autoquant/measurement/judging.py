@@ -9,7 +9,7 @@ from autoquant.domain.division import Division
 from autoquant.errors import MetricError
 from autoquant.isolation.process import Worker
 from autoquant.measurement.collected import Collected
-from autoquant.measurement.costs import CHUNK_S, LEAST_ROUNDS, TimingCosts
+from autoquant.measurement.costs import CHUNK_S, FEW, LEAST_ROUNDS, TimingCosts
 from autoquant.measurement.files import Compared, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
@@ -20,6 +20,7 @@ __all__ = ["Judging", "Wishes"]
 
 _TIMED_SHARE = 0.5
 """Of the files whose outputs are compared: the others are superseded or spares in most cases."""
+_LATE = "left out without being timed, as time is short and others matter more: {}; give more --time"
 _LATE_SPARES = "left out without being timed, as time is short and others should beat them: {}"
 
 
@@ -87,7 +88,7 @@ class Judging:
         judged = {key: self.collected.judged(key) for key in before}
         self.roster.drop(self.wishes.superseded(judged))
         spares = self.wishes.spares({key: judged[key] for key in self.roster.kept}, {})
-        self.roster.leave_out(self._late(spares), _LATE_SPARES)
+        self._leave_out_untimed(spares)
         self._close(worker, before)
 
     def _compare(self, worker: Worker, target: str) -> None:
@@ -159,14 +160,15 @@ class Judging:
                 self.roster.lose({key: str(error)})
         self._close(worker, before)
 
-    def _late(self, spares: Sequence[str]) -> Sequence[str]:
-        """Those that there is no time for in as many processes as are wanted."""
-        if math.isinf(self.time.deadline) or not self._sample_s:
-            return ()
-        baseline_s, file_s = (sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True))
+    def _leave_out_untimed(self, spares: Sequence[str]) -> None:
+        """Spares without time for as many processes as are wanted, and others without time for the least number."""
+        if math.isinf(self.time.deadline) or not self._sample_s or not self.wishes.may_drop:
+            return
+        costs = self._costs(*(sum(seconds) for seconds in zip(*self._sample_s.values(), strict=True)))
         n_others = len(self.roster.kept) - len(spares)
-        n = self._costs(baseline_s, file_s).n_timed(self.time.seconds)
-        return spares[max(n, n_others, 1) - n_others :]
+        n_timed, n_least = costs.n_timed(self.time.seconds), costs.n_least(self.time.seconds)
+        self.roster.leave_out(spares[max(n_timed, n_others, 1) - n_others :], _LATE_SPARES)
+        self.roster.leave_out(self.roster.kept[max(n_least, FEW) :], _LATE)
 
     def _costs(self, baseline_s: float, file_s: float) -> TimingCosts:
         """Of inferences that take so long on all targets."""

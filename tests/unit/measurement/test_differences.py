@@ -83,6 +83,13 @@ def test_one_process_shows_what_its_rounds_show() -> None:
     assert found == {"a": {"b"}, "b": frozenset()}
 
 
+@pytest.mark.parametrize(("n_sessions", "ratio", "is_shown"), [(1, 0.985, False), (1, 0.97, True), (3, 0.985, True)])
+def test_one_process_shows_no_difference_that_processes_make(n_sessions: int, ratio: float, is_shown: bool) -> None:
+    medians = {"a": ratio, "b": 1.0, REFERENCE: 1.0}
+    found = shown_faster(timings(medians, n_sessions=n_sessions, noise=0.001), seed=0)
+    assert found["a"] == ({"b", REFERENCE} if is_shown else frozenset())
+
+
 @given(st.lists(st.floats(0.1, 1), min_size=1, max_size=4), st.integers(1, 4))
 def test_no_two_models_are_faster_than_each_other(medians: list[float], n_sessions: int) -> None:
     given_models = {str(i): median for i, median in enumerate(medians)}

@@ -139,21 +139,30 @@ def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> It
     return following
 
 
-def test_it_is_warm_as_soon_as_no_file_gets_faster(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_warm_as_soon_as_files_get_no_faster(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
     left = with_rounds(monkeypatch, [2.0, 1.0, 0.97, 0.5])
     bench.warm_up(math.inf)
     assert list(left) == [0.5]
 
 
-def test_it_is_warm_where_one_file_is_faster_and_another_one_slower(
+def test_one_file_of_several_that_is_faster_by_chance_delays_nothing(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    following = iter([{REFERENCE: [1.0], "same": [1.0]}, {REFERENCE: [0.9], "same": [1.1]}])
-    monkeypatch.setattr(FileBench, "_round", lambda *_: next(following))
-    bench.warm_up(math.inf)
-    assert list(following) == []
+    following = iter([(1.0, 1.0, 1.0), (1.0, 0.9, 1.05), (1.0, 1.05, 0.9)])
+    keys = (REFERENCE, "same", "other")
+    monkeypatch.setattr(
+        FileBench, "_round", lambda *_: {key: [s] for key, s in zip(keys, next(following), strict=True)}
+    )
+    FileBench(replace(setup_of(files), targets=TARGETS[:1])).warm_up(math.inf)
+    assert list(following) == [(1.0, 1.05, 0.9)]
+
+
+def test_all_targets_are_warmed_up(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"cpu-1t": iter([1.0] * 8), "cpu-2t": iter([2.0, 1.0, 1.0, 1.0])}
+    monkeypatch.setattr(FileBench, "_round", lambda _, target, __: {REFERENCE: [next(seconds[target])]})
+    FileBench(setup_of(files)).warm_up(math.inf)
+    assert len(list(seconds["cpu-1t"])) == 5
 
 
 def test_it_warms_up_no_longer_than_it_may_and_for_so_many_rounds_at_most(
