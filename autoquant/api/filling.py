@@ -27,14 +27,21 @@ class Gain:
 
     Attributes:
         float_ratio: Latency of the float model, on the target where it wins least.
-        quantized_ratio: The same in 8 bits throughout; 1 where no scheme does that.
+        quantized_ratio: The same of the first recipe with calibrated ranges; None where there is no such recipe.
     """
 
     float_ratio: float
-    quantized_ratio: float = 1.0
+    quantized_ratio: float | None = None
 
     def __str__(self) -> str:
-        return f"float takes {self.float_ratio:.3f} and 8 bits throughout {self.quantized_ratio:.3f} of it"
+        recipe = "" if self.quantized_ratio is None else f", the first recipe {self.quantized_ratio:.3f}"
+        return f"float takes {self.float_ratio:.3f} of its latency{recipe}"
+
+    @property
+    def mean(self) -> float:
+        """Of both, or of the one that there is."""
+        ratios = [self.float_ratio, *([] if self.quantized_ratio is None else [self.quantized_ratio])]
+        return sum(ratios) / len(ratios)
 
 
 def fillings_of(plain: Ingredients, n_regions: int) -> Mapping[Filling, Ingredients]:
@@ -75,12 +82,12 @@ def fastest(plain: Ingredients, others: Sequence[Ingredients], compare: Compare)
         ModelError: onnxruntime refuses a candidate.
         ProfileError: The process that measures was lost.
     """
-    best, gain = plain, Gain(1.0, 1.0)
+    best, gain = plain, None
     for other in others:
         found = _gain(plain, other, compare)
-        if found is not None and found.float_ratio + found.quantized_ratio < gain.float_ratio + gain.quantized_ratio:
+        if found is not None and (gain is None or found.mean < gain.mean):
             best, gain = other, found
-    return best, None if best is plain else gain
+    return best, gain
 
 
 def _gain(plain: Ingredients, other: Ingredients, compare: Compare) -> Gain | None:

@@ -118,8 +118,14 @@ class IsolatedEvaluator:
         self.loading_s = time.perf_counter() - start
         self._sent[self.ingredients.form] = self._worker.pid, self.ingredients
 
-    def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+    def compare(self, first: Candidate, second: Candidate, seconds: float, expected_s: float) -> Mapping[str, Timings]:
         """Latencies of the second candidate against the first, by target name; nothing needs to be loaded.
+
+        Args:
+            first: One.
+            second: The other.
+            seconds: For running them, roughly.
+            expected_s: What the least number of rounds should take, with opening them.
 
         Raises:
             ModelError: onnxruntime refuses one of them.
@@ -127,7 +133,7 @@ class IsolatedEvaluator:
         """
         try:
             found: Mapping[str, Timings] = self._worker.call(
-                "compare", first, second, seconds, seconds=_PROFILE_PATIENCE_S + 3 * seconds
+                "compare", first, second, seconds, seconds=_PROFILE_PATIENCE_S + 3 * max(seconds, expected_s)
             )
         except WorkerLostError as lost:
             raise ProfileError(f"comparing two models ended the process that measures: {lost}") from lost

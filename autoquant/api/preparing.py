@@ -23,6 +23,7 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import ModelError, ProfileError
 from autoquant.graph.preprocess import keeps_outputs
+from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors
@@ -121,36 +122,42 @@ class Preparing:
         asked = self.configuration
         if self.earlier is not None:
             found = None if self.earlier.filling is None else filled(plain, self.earlier.filling, asked.n_regions)
-            return plain if found is None else self._compared(found)
+            if found is None or found.filling is None:
+                return plain
+            self.notes.append(f"{_filled_up(found.filling)}, as before")
+            return self._compared(found)
         if not plain.regions or asked.objectives.has_size or asked.demands.max_size_bytes is not None:
             return plain
         with self.deadline.phase("fill"):
-            others = fillings_of(plain, asked.n_regions)
-            reason = self._no_time_to_compare(len(others), facts)
-            if others and reason:
+            reason = self.deadline.hurry
+            others = {} if reason else fillings_of(plain, asked.n_regions)
+            each_s = 2 * (facts.opening_s + (1 + LEAST_RACED) * sum(facts.float_s.values()))
+            expected_s, most_s = 2 * len(others) * each_s, _LONG_SHARE * asked.budget.limit_s
+            if expected_s > most_s:
+                reason = f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
+            if reason:
                 self.notes.append(f"channels are not tried filled up to whole blocks: {reason}")
-            return self._fastest(plain, list(others.values()), evaluator) if others and not reason else plain
+            return self._fastest(plain, list(others.values()), evaluator, each_s) if others and not reason else plain
 
-    def _no_time_to_compare(self, n_others: int, facts: BenchFacts) -> str | None:
-        """Why others than the plain model are not compared with it, in float and in 8 bits."""
-        float_s = sum(facts.float_s.values())
-        expected_s = 2 * n_others * 2 * (facts.opening_s + (1 + LEAST_RACED) * float_s)
-        if self.deadline.hurry is not None or expected_s <= _LONG_SHARE * self.configuration.budget.limit_s:
-            return self.deadline.hurry
-        return f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
-
-    def _fastest(self, plain: Ingredients, others: Sequence[Ingredients], evaluator: IsolatedEvaluator) -> Ingredients:
+    def _fastest(
+        self, plain: Ingredients, others: Sequence[Ingredients], evaluator: IsolatedEvaluator, each_s: float
+    ) -> Ingredients:
+        """Of models with filled channels and the plain one; comparing two takes ``each_s`` seconds at least."""
         self.tell("fill")
         seconds = min(_MOST_RACED_S, _RACED_SHARE * self.configuration.budget.limit_s)
         try:
-            best, gain = fastest(plain, others, lambda first, second: evaluator.compare(first, second, seconds))
+            best, gain = fastest(plain, others, lambda one, other: evaluator.compare(one, other, seconds, each_s))
             best = best if gain is None else self._compared(best)
         except (ModelError, ProfileError) as error:
             self.notes.append(f"channels stay as they are: {error}")
             return plain
-        if best.filling is None or not _keeps_outputs(best.prepared):
+        if best.filling is None:
             return plain
-        self.notes.append(f"channels are filled up with zeros to multiples of {best.filling.multiple}: {gain}")
+        if not _keeps_outputs(best.prepared):
+            difference = f"the outputs of the float model would differ ({best.prepared.difference_db:.1f} dB)"
+            self.notes.append(f"channels stay as they are: {difference}")
+            return plain
+        self.notes.append(f"{_filled_up(best.filling)}: {gain}")
         return best
 
     def _compared(self, changed: Ingredients) -> Ingredients:
@@ -330,6 +337,11 @@ class Preparing:
         if rounder.note is not None and rounder.note not in self.notes:
             self.notes.append(rounder.note)
         return replace(plain, rounder=rounder)
+
+
+def _filled_up(filling: Filling) -> str:
+    tightly = ", with no more of them in what a Concat joins" if filling.is_tight else ""
+    return f"channels are filled up with zeros to multiples of {filling.multiple}{tightly}"
 
 
 def _keeps_outputs(prepared: PreparedModel) -> bool:

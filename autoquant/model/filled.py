@@ -132,7 +132,7 @@ def _tell_shapes(model: onnx.ModelProto, layouts: Mapping[TensorName, Layout], a
         dims = value.type.tensor_type.shape.dim
         if value.name in layouts:
             dims[1].dim_value = layouts[TensorName(value.name)].size
-        elif value.name in arrays:
+        elif value.name in arrays and dims:
             for dim, size in zip(dims, arrays[value.name].shape, strict=True):
                 dim.dim_value = size
 
@@ -146,13 +146,14 @@ def _take(model: onnx.ModelProto, graph: Graph, index: int, edges: list[tuple[in
     proto = model.graph.node[index]
     names = NewNames(graph)
     if proto.op_type == "Slice":
+        dtype = graph.constant(graph.nodes[index].inputs[1]).dtype
         values = {1: [edges[0][0]], 2: [edges[0][1]]}
     else:
-        values = {1: [stop - start for start, stop in edges]}
+        dtype, values = np.dtype(np.int64), {1: [stop - start for start, stop in edges]}
         for attribute in [each for each in proto.attribute if each.name == "num_outputs"]:
             proto.attribute.remove(attribute)
     for slot, numbers in values.items():
         name = names.new(f"{proto.name}_{('starts', 'ends')[slot - 1] if proto.op_type == 'Slice' else 'sizes'}")
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.int64), name))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, dtype), name))
         proto.input.extend([""] * (slot + 1 - len(proto.input)))
         proto.input[slot] = name

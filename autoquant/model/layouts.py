@@ -26,8 +26,8 @@ _BINARY = ("Add", "Mul", "PRelu", "Sub")
 _MOVING = ("Concat", "Slice", "Split")
 _AXES = 2
 """The input of a Slice that names axes, counted from its starts."""
-SIZES = 3
-"""The input of a Resize that names the sizes of its output."""
+_SCALES, SIZES = 2, 3
+"""The inputs of a Resize that name factors, or the sizes of its output."""
 _SPLIT_HAS_INPUTS = 13
 """The opset from which on its sizes are no attribute."""
 
@@ -210,7 +210,9 @@ class Channels:
             return False
         if node.op_type == "Resize":
             rank = self.graph.rank(node.outputs[0])
-            if self.size(node.inputs[0]) != self.size(node.outputs[0]) or "axes" in node.attributes:
+            scales = [self.graph.constant(name) for name in node.inputs[_SCALES : _SCALES + 1] if name]
+            is_scaled = any(each.size and each[_AXIS] != 1 for each in scales)
+            if is_scaled or self.size(node.inputs[0]) != self.size(node.outputs[0]) or "axes" in node.attributes:
                 return False
             if any(self.graph.shape(name) == (rank,) for name in node.inputs[SIZES : SIZES + 1]):
                 self.resized.append(node)
@@ -227,6 +229,8 @@ class Channels:
             if size is None or len(shape) != rank or shape[_AXIS] not in (1, size):
                 return False
             if not self.graph.is_constant(name):
+                if self.graph.rank(name) != rank:
+                    return False
                 tied += [name] if shape[_AXIS] == size else []
                 self._fixed |= set() if shape[_AXIS] == size else {name}
             elif shape[_AXIS] == size > 1:

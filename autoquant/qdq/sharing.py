@@ -1,7 +1,7 @@
 """Tensors that a Concat joins, quantized on the scale of what it writes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autoquant.domain.region import TensorName
@@ -36,32 +36,45 @@ class Sharing:
 
     def share(self, plan: Plan) -> None:
         """Change the scales of a plan that knows what runs on integers."""
-        tensors: dict[QuantKey, list[TensorName]] = defaultdict(list)
-        for tensor, key in plan.produced.items():
+        given, tensors = dict(plan.produced), defaultdict[QuantKey, list[TensorName]](list)
+        for tensor, key in given.items():
             tensors[key].append(tensor)
         for node in reversed(self.graph.nodes):
             if node.op_type != "Concat" or node.index not in plan.integer or node.outputs[0] not in plan.produced:
                 continue
             key = plan.produced[node.outputs[0]]
             for own in dict.fromkeys(plan.produced[name] for name in node.inputs if name in plan.produced):
-                if own != key and own.format == key.format and self._may_take(plan, own, key, tensors[own], node):
+                own_keys = {tensor: given[tensor] for tensor in tensors[own]}
+                if own != key and own.format == key.format and self._may_take(plan, key, own_keys, node):
                     plan.produced.update(dict.fromkeys(tensors[own], key))
                     tensors[key] += tensors.pop(own)
 
-    def _may_take(self, plan: Plan, own: QuantKey, key: QuantKey, tensors: Sequence[TensorName], concat: Node) -> bool:
-        """Whether all tensors of a key can have that of the Concat."""
-        last = self.graph.producer[own.root]
-        first = plan.absorbed.get(last.index, last.index)
-        clips = [self.graph.nodes[clip] for clip, absorbing in plan.absorbed.items() if absorbing == first]
-        if self.graph.nodes[first].op_type in _OF_THEIR_OWN or not all(self.is_redundant(c, key) for c in clips):
+    def _may_take(self, plan: Plan, key: QuantKey, given: Mapping[TensorName, QuantKey], concat: Node) -> bool:
+        """Whether tensors, of the keys that they had before anything was shared, can have that of the Concat."""
+        makers = [self.graph.producer[tensor].index for tensor in given]
+        firsts = {plan.absorbed.get(index, index) for index in makers}
+        clips = [self.graph.nodes[clip] for clip, first in plan.absorbed.items() if first in firsts]
+        if any(self.graph.nodes[first].op_type in _OF_THEIR_OWN for first in firsts):
+            return False
+        if not self.graph.pinned.isdisjoint(given) or not all(self.is_redundant(clip, key) for clip in clips):
             return False
         others = [
             reader
-            for tensor in tensors
+            for tensor in given
             for reader in self.graph.consumers.get(tensor, ())
             if reader is not concat and not (kind_of(reader) is Kind.SAME_RANGE and reader.index in plan.integer)
         ]
-        if not others and self.graph.pinned.isdisjoint(tensors):
-            return True
-        ratio = float(self.params(key).scale / self.params(own).scale)
-        return 1 <= ratio <= _COARSEST and all(reader.op_type not in _OF_THEIR_OWN for reader in others)
+        are_free = all(reader.op_type not in _OF_THEIR_OWN for reader in others)
+        return not others or (are_free and all(self._is_hardly_coarser(key, own) for own in {*given.values()}))
+
+    def _is_hardly_coarser(self, key: QuantKey, own: QuantKey) -> bool:
+        """Whether a key covers what another one does, but for a step, in steps that are nearly as fine."""
+        (low, high), (own_low, own_high) = self._covered(key), self._covered(own)
+        step, own_step = float(self.params(key).scale), float(self.params(own).scale)
+        return step <= _COARSEST * own_step and low <= own_low + step and high >= own_high - step
+
+    def _covered(self, key: QuantKey) -> tuple[float, float]:
+        """The lowest and the highest number that integers of a key stand for."""
+        found = self.params(key)
+        low, high = (int(integer) - int(found.zero_point) for integer in (found.dtype.lowest, found.dtype.highest))
+        return low * float(found.scale), high * float(found.scale)

@@ -102,7 +102,7 @@ def test_the_one_that_gains_most_is_taken(plain: Ingredients) -> None:
     comparing = Comparing([{"cpu": timings(ratio)} for ratio in (0.9, 0.9, 0.95, 0.7)])
     best, gain = fastest(plain, others, comparing)
     assert best is others[1]
-    assert str(gain) == "float takes 0.950 and 8 bits throughout 0.700 of it"
+    assert str(gain) == "float takes 0.950 of its latency, the first recipe 0.700"
 
 
 def test_float_and_a_recipe_of_nearest_integers_are_compared(plain: Ingredients) -> None:
@@ -122,4 +122,6 @@ def test_float_alone_is_compared_where_no_recipe_has_calibrated_ranges(plain: In
     asked = replace(plain, definition=replace(plain.definition, schemes=tuple(dynamic)))
     other, comparing = filled(asked, Filling(16), 40), Comparing([{"cpu": timings(0.9)}])
     assert other is not None
-    assert fastest(asked, [other], comparing)[0] is other
+    best, gain = fastest(asked, [other], comparing)
+    assert best is other
+    assert str(gain) == "float takes 0.900 of its latency"

@@ -103,7 +103,7 @@ def test_two_models_are_compared_without_being_loaded(place: Place) -> None:
     with closing(IsolatedEvaluator(place.setup)) as evaluator:
         evaluator.facts()
         builder = place.ingredients.builder()
-        found = evaluator.compare(builder.build({}), builder.build(place.quantized), 0.1)
+        found = evaluator.compare(builder.build({}), builder.build(place.quantized), 0.1, 0.1)
         assert found.keys() == {place.setup.targets[0].name}
         assert all(timings.ratio > 0 and len(timings.session) >= 5 for timings in found.values())
 
@@ -214,7 +214,7 @@ def test_models_that_end_the_process_while_they_are_compared_cost_no_search(
     candidate = place.ingredients.builder().build({})
     with closing(IsolatedEvaluator(place.misbehaving(comparing=fault), memory_bytes=10**9)) as evaluator:
         with pytest.raises(ProfileError, match=reason):
-            evaluator.compare(candidate, candidate, 0.1)
+            evaluator.compare(candidate, candidate, 0.1, 0.1)
         evaluator.load(place.ingredients, has_plain_sums=False)
         assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
 

@@ -70,6 +70,16 @@ def test_parts_are_taken_from_where_they_are_now(parting: str) -> None:
     }
 
 
+def test_slices_keep_the_type_of_their_numbers() -> None:
+    numbers = {name: np.array([each], np.int32) for name, each in (("zero", 0), ("one", 1), ("four", 4))}
+    model = model_of(
+        SIGNATURE,
+        "c = Conv(x, w) a = Slice(c, zero, four, one, one) y = Conv(a, z)",
+        {"w": floats(6, 3, 1, 1), "z": floats(2, 4, 1, 1), **numbers},
+    )
+    assert constants_of(filled(model).model)["a_ends"].dtype == np.int32
+
+
 def test_a_split_into_equal_parts_names_its_sizes_then() -> None:
     model = model_of(
         SIGNATURE,

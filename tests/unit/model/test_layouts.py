@@ -159,6 +159,38 @@ def test_only_slices_of_channels_one_by_one_are_followed(slots: tuple[int | None
     assert ("c" in found) is is_filled
 
 
+def test_operands_of_other_ranks_keep_their_channels() -> None:
+    graph = Graph(
+        model_of(
+            "(float[1,6,5,7] x) => (float[n,c,h,w] y)",
+            "c = Conv(x, w) s = Squeeze(x, first) d = Conv(s, v) a = Add(c, d) y = Conv(a, z)",
+            {
+                "w": floats(6, 6, 1, 1),
+                "v": floats(5, 5, 1),
+                "z": floats(2, 6, 1, 1),
+                "first": np.array([0]),
+            },
+        )
+    )
+    assert not Channels(graph).layouts(4)
+
+
+def test_a_resize_along_channels_keeps_them() -> None:
+    graph = Graph(
+        model_of(
+            "(float[1,3,4,4] x) => (float[n,c,h,w] y)",
+            "c = Conv(x, w) r = Resize(c, none, scales) y = Conv(r, z)",
+            {
+                "w": floats(5, 3, 1, 1),
+                "z": floats(2, 5, 1, 1),
+                "none": np.zeros(0, np.float32),
+                "scales": np.array([1, 1.1, 2, 2], np.float32),
+            },
+        )
+    )
+    assert not Channels(graph).layouts(4)
+
+
 def test_sizes_must_be_known() -> None:
     model: onnx.ModelProto = model_of(
         "(float[1,n,4,4] x) => (float[a,b,h,w] y)", "r = Relu(x) y = Relu(r)", {"unused": 0.0}

@@ -60,8 +60,34 @@ def test_what_others_read_too_becomes_hardly_coarser(ratio: float, is_shared: bo
     assert roots(case)["a"] == ("j" if is_shared else "a")
 
 
-def test_outputs_of_the_graph_keep_their_scale() -> None:
-    found = roots(a_case(f"{TWO} j = Concat<axis=1>(a, b) {LAST}", f"{IMAGE} y, {IMAGE} a"))
+def test_what_two_concats_join_is_clipped_by_neither_less_than_before() -> None:
+    """``r`` takes the scale of one Concat; that of the other one has values below 0."""
+    body = (
+        "c = Conv(x, w) r = Relu(c) d = Conv(x, v) s = Relu(d) e = Conv(x, w) t = LeakyRelu<alpha=0.13>(e)"
+        " j = Concat<axis=1>(r, t) k = Concat<axis=1>(r, s) f = Conv(j, z) g = Conv(k, z) y = Add(f, g)"
+    )
+    case = a_case(body)
+    assert roots(case)["r"] == "k"
+    (output,), (expected,) = run(case.quantized(exact(U8S8_CHANNEL)).model, case.feed), run(case.graph.model, case.feed)
+    assert 10 * np.log10((expected**2).sum() / ((output - expected) ** 2).sum()) > 30
+
+
+def test_what_others_read_too_is_not_cut_off() -> None:
+    """A hard swish makes the range of the Concat begin at -3, where another reader needs less."""
+    w = floats(4, 4, 1, 1)
+    constants = {"w": w, "u": floats(4, 4, 1, 1, seed=2), "z": floats(4, 8, 1, 1)}
+    low, high = np.full(4, -2, np.float32), np.full(4, 2, np.float32)
+    body = (
+        "a = Conv(x, w, low) b = Conv(x, w, high) j = Concat<axis=1>(a, b) h = HardSigmoid<alpha=0.16666667>(j)"
+        " m = Mul(j, h) e = Conv(a, u) f = Conv(m, z) y = Add(e, f)"
+    )
+    case = case_of(model_of(f"({IMAGE} x) => ({IMAGE} y)", body, {**constants, "low": low, "high": high}))
+    assert roots(case)["a"] == "a"
+
+
+@pytest.mark.parametrize("ratio", [1.1, 3.0])
+def test_outputs_of_the_graph_keep_their_scale(ratio: float) -> None:
+    found = roots(a_case(f"{TWO} j = Concat<axis=1>(a, b) {LAST}", f"{IMAGE} y, {IMAGE} a", ratio=ratio))
     assert (found["a"], found["b"]) == ("a", "j")
 
 

@@ -18,7 +18,7 @@ from autoquant.qdq.candidate import Candidate
 from tests.models import floats, model_of, saved
 from tests.unit.api.preparing.stubs import FACTS, Evaluating, Make, an_earlier
 
-NOTE = "channels are filled up with zeros to multiples of 16: float takes 0.500 and 8 bits throughout 0.500 of it"
+NOTE = "channels are filled up with zeros to multiples of 16: float takes 0.500 of its latency, the first recipe 0.500"
 Prepare = Callable[..., Preparing]
 
 
@@ -29,7 +29,8 @@ class Comparing(Evaluating):
         super().__init__([])
         self.ratio, self.asked_s = ratio, list[float]()
 
-    def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+    def compare(self, first: Candidate, second: Candidate, seconds: float, expected_s: float) -> Mapping[str, Timings]:
+        assert expected_s == pytest.approx(0.012)
         assert first.digest != second.digest
         self.asked_s.append(seconds)
         if isinstance(self.ratio, Exception):
@@ -87,7 +88,7 @@ def test_they_stay_where_outputs_would_differ(images: Prepare, monkeypatch: pyte
     plain = preparing.ingredients()
     monkeypatch.setattr(steps, "compared", lambda prepared, _: replace(prepared, difference_db=20.0))
     assert preparing.filled(plain, Comparing(0.5).real, FACTS) is plain
-    assert preparing.notes == []
+    assert preparing.notes == ["channels stay as they are: the outputs of the float model would differ (20.0 dB)"]
 
 
 def test_they_stay_where_models_cannot_be_compared(images: Prepare) -> None:
@@ -142,3 +143,5 @@ def test_an_earlier_run_says_how_far(images: Prepare, filling: Filling | None) -
     found = preparing.filled(preparing.ingredients(), evaluating.real, FACTS)
     assert found.filling == filling
     assert evaluating.asked_s == []
+    as_before = ["channels are filled up with zeros to multiples of 8, as before"]
+    assert preparing.notes == ([] if filling is None else as_before)
