@@ -4,7 +4,6 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from autoquant.api import steps
@@ -53,7 +52,7 @@ def ingredients_document(ingredients: Ingredients) -> dict[str, object]:
     return {
         "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
         "n_calibration_samples": ingredients.statistics.n_samples,
-        "filling": None if ingredients.filling is None else asdict(ingredients.filling),
+        "filling": ingredients.plain_filling,
         "form": ingredients.form,
         "mean_biases": ingredients.has_mean_biases,
         "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),

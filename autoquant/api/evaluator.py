@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 
 from autoquant.api import steps
@@ -120,6 +120,11 @@ class Ingredients:
     rounder: RoundedWeights | None = None
     own_errors: OwnErrors | None = None
     filling: Filling | None = None
+
+    @property
+    def plain_filling(self) -> dict[str, object] | None:
+        """For files."""
+        return None if self.filling is None else asdict(self.filling)
 
     def builder(self, *, has_plain_sums: bool = False) -> Builder:
         """A new builder; ``has_plain_sums`` is what probing the forms gave."""

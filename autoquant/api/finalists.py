@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
@@ -236,7 +236,7 @@ class Finalists:
             "autoquant.assignment": json.dumps(dict(assignment)),
             "autoquant.calibration": self.ingredients.statistics.digest,
             "autoquant.source_sha256": self.ingredients.prepared.source_sha256,
-            "autoquant.filling": json.dumps(None if (filling := self.ingredients.filling) is None else asdict(filling)),
+            "autoquant.filling": json.dumps(self.ingredients.plain_filling),
             "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
         }
 

@@ -11,7 +11,7 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import without_unused
 from autoquant.model.graph import Graph
-from autoquant.model.layouts import SIZES, Channels, Layout
+from autoquant.model.layouts import AXIS, SIZES, Channels, Layout
 from autoquant.model.names import NewNames
 from autoquant.model.rewrite import with_constants
 
@@ -101,13 +101,13 @@ def _spread_constants(channels: Channels, layouts: Mapping[TensorName, Layout], 
     for node in channels.resized:
         if node.outputs[0] in layouts:
             sizes = graph.constant(node.inputs[SIZES]).copy()
-            sizes[1] = layouts[node.outputs[0]].size
+            sizes[AXIS] = layouts[node.outputs[0]].size
             changed[node.index, SIZES] = sizes
     for node in channels.moving:
         for slot, name in enumerate(node.inputs) if node.op_type == "Concat" and node.outputs[0] in layouts else ():
             if graph.is_constant(name):
                 layout = channels.parts(node, layouts, multiple)[slot]
-                changed[node.index, slot] = spread(graph.constant(name), 1, layout)
+                changed[node.index, slot] = spread(graph.constant(name), AXIS, layout)
     return changed
 
 
@@ -131,7 +131,7 @@ def _tell_shapes(model: onnx.ModelProto, layouts: Mapping[TensorName, Layout], a
     for value in model.graph.value_info:
         dims = value.type.tensor_type.shape.dim
         if value.name in layouts:
-            dims[1].dim_value = layouts[TensorName(value.name)].size
+            dims[AXIS].dim_value = layouts[TensorName(value.name)].size
         elif value.name in arrays and dims:
             for dim, size in zip(dims, arrays[value.name].shape, strict=True):
                 dim.dim_value = size
@@ -147,13 +147,13 @@ def _take(model: onnx.ModelProto, graph: Graph, index: int, edges: list[tuple[in
     names = NewNames(graph)
     if proto.op_type == "Slice":
         dtype = graph.constant(graph.nodes[index].inputs[1]).dtype
-        values = {1: [edges[0][0]], 2: [edges[0][1]]}
+        values = {"starts": [edges[0][0]], "ends": [edges[0][1]]}
     else:
-        dtype, values = np.dtype(np.int64), {1: [stop - start for start, stop in edges]}
+        dtype, values = np.dtype(np.int64), {"sizes": [stop - start for start, stop in edges]}
         for attribute in [each for each in proto.attribute if each.name == "num_outputs"]:
             proto.attribute.remove(attribute)
-    for slot, numbers in values.items():
-        name = names.new(f"{proto.name}_{('starts', 'ends')[slot - 1] if proto.op_type == 'Slice' else 'sizes'}")
+    for slot, (what, numbers) in enumerate(values.items(), start=1):
+        name = names.new(f"{proto.name}_{what}")
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, dtype), name))
         proto.input.extend([""] * (slot + 1 - len(proto.input)))
         proto.input[slot] = name

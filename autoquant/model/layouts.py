@@ -10,9 +10,9 @@ from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, weight_of
 
-__all__ = ["SIZES", "Channels", "Follower", "Layout"]
+__all__ = ["AXIS", "SIZES", "Channels", "Follower", "Layout"]
 
-_AXIS = 1
+AXIS = 1
 """Of channels."""
 _FUNCTIONS = frozenset(
     {
@@ -152,7 +152,7 @@ class Channels:
     def size(self, tensor: TensorName) -> int | None:
         """How many channels there are; None where that is not known, or where there are no places."""
         sizes = self.graph.sizes(tensor) or ()
-        return sizes[_AXIS] or None if len(sizes) > _AXIS + 1 else None
+        return sizes[AXIS] or None if len(sizes) > AXIS + 1 else None
 
     def bounds(self, node: Node) -> list[tuple[int, int]]:
         """First channel, and that behind the last one, of each output of a Slice or Split."""
@@ -198,10 +198,10 @@ class Channels:
             self._tie(source, target)
             self.depthwise.append(node)
         elif n_groups == 1:
-            self.followers.append(Follower(self._known(source), node.index, 1, 1))
+            self.followers.append(Follower(self._noted(source), node.index, 1, 1))
         else:
             return False
-        self.followers += [Follower(self._known(target), node.index, slot, 0) for slot in (1, 2)[: 2 if bias else 1]]
+        self.followers += [Follower(self._noted(target), node.index, slot, 0) for slot in (1, 2)[: 2 if bias else 1]]
         return True
 
     def _is_function(self, node: Node) -> bool:
@@ -211,7 +211,7 @@ class Channels:
         if node.op_type == "Resize":
             rank = self.graph.rank(node.outputs[0])
             scales = [self.graph.constant(name) for name in node.inputs[_SCALES : _SCALES + 1] if name]
-            is_scaled = any(each.size and each[_AXIS] != 1 for each in scales)
+            is_scaled = any(each.size and each[AXIS] != 1 for each in scales)
             if is_scaled or self.size(node.inputs[0]) != self.size(node.outputs[0]) or "axes" in node.attributes:
                 return False
             if any(self.graph.shape(name) == (rank,) for name in node.inputs[SIZES : SIZES + 1]):
@@ -226,15 +226,15 @@ class Channels:
         tied: list[TensorName] = []
         for slot, name in enumerate(node.inputs):
             shape = (1,) * (rank - self.graph.rank(name)) + (self.graph.sizes(name) or ())
-            if size is None or len(shape) != rank or shape[_AXIS] not in (1, size):
+            if size is None or len(shape) != rank or shape[AXIS] not in (1, size):
                 return False
             if not self.graph.is_constant(name):
                 if self.graph.rank(name) != rank:
                     return False
-                tied += [name] if shape[_AXIS] == size else []
-                self._fixed |= set() if shape[_AXIS] == size else {name}
-            elif shape[_AXIS] == size > 1:
-                found.append(Follower(target, node.index, slot, _AXIS - rank + self.graph.rank(name)))
+                tied += [name] if shape[AXIS] == size else []
+                self._fixed |= set() if shape[AXIS] == size else {name}
+            elif shape[AXIS] == size > 1:
+                found.append(Follower(target, node.index, slot, AXIS - rank + self.graph.rank(name)))
         for name in tied:
             self._tie(name, target)
         self.followers += found
@@ -247,12 +247,12 @@ class Channels:
         rank = graph.rank(node.outputs[0])
         if node.op_type != "Slice":
             is_new = node.op_type == "Concat" or opset_of(graph.model) >= _SPLIT_HAS_INPUTS
-            return is_new and node.attributes.get("axis", 0) % rank == _AXIS
+            return is_new and node.attributes.get("axis", 0) % rank == AXIS
         named = node.inputs[1:]
         if len(named) <= _AXES or not all(named) or not all(map(graph.is_constant, named)):
             return False
         axes, *steps = (graph.constant(name).ravel().tolist() for name in named[_AXES:])
-        return [axis % rank for axis in axes] == [_AXIS] and all(each == [1] for each in steps)
+        return [axis % rank for axis in axes] == [AXIS] and all(each == [1] for each in steps)
 
     # -- solving
 
@@ -305,7 +305,8 @@ class Channels:
         assert size is not None, tensor
         return size
 
-    def _known(self, tensor: TensorName) -> TensorName:
+    def _noted(self, tensor: TensorName) -> TensorName:
+        """The same tensor, which is one of those that have channels from here on."""
         self._root(tensor)
         return tensor
 
