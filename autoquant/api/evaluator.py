@@ -14,6 +14,8 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment, Region
+from autoquant.domain.rewrite import Rewrite, Rewrites
+from autoquant.domain.scheme import Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import MetricError
@@ -126,12 +128,20 @@ class Ingredients:
         """For files."""
         return None if self.filling is None else asdict(self.filling)
 
-    def builder(self, *, has_plain_sums: bool = False) -> Builder:
-        """A new builder; ``has_plain_sums`` is what probing the forms gave."""
+    def first_recipe(self) -> tuple[Scheme, Assignment] | None:
+        """What quantizes everything with calibrated ranges and nearest integers; None where no scheme does."""
+        space = resolve(self.definition, self.regions)
+        for scheme in self.definition.schemes:
+            if not scheme.is_dynamic and scheme.rounding is Rounding.NEAREST and space.uniform(scheme.name):
+                return scheme, space.uniform(scheme.name)
+        return None
+
+    def builder(self, rewrites: Rewrites = frozenset()) -> Builder:
+        """A new builder; ``rewrites`` are those that are used."""
         found = steps.builder_of(
             self.prepared, self.regions, self.statistics, space=self.definition, rounder=self.rounder
         )
-        found.write_plain_sums(has_plain_sums)
+        found.write(rewrites)
         return found
 
     def layout(self) -> Layout:
@@ -186,16 +196,16 @@ class Evaluator:
             dominated=self.bench.signal.dominated,
         )
 
-    def load(self, ingredients: Ingredients, has_plain_sums: bool, known: Sequence[Measurement]) -> None:
+    def load(self, ingredients: Ingredients, rewrites: Rewrites, known: Sequence[Measurement]) -> None:
         """Take what candidates are built from, and what was measured before."""
         self._forms[ingredients.form] = ingredients
-        self.use(ingredients.form, ingredients.definition, has_plain_sums)
+        self.use(ingredients.form, ingredients.definition, rewrites)
         self.know(known)
 
-    def use(self, form: Form, definition: SpaceDefinition, has_plain_sums: bool) -> None:
+    def use(self, form: Form, definition: SpaceDefinition, rewrites: Rewrites) -> None:
         """Build candidates of this space from what was loaded in this form."""
         self._ingredients = replace(self._forms[form], definition=definition)
-        self._builder = self._ingredients.builder(has_plain_sums=has_plain_sums)
+        self._builder = self._ingredients.builder(rewrites)
 
     def settle(self) -> None:
         """Forget the forms that are not in use."""
@@ -206,10 +216,22 @@ class Evaluator:
         """Take what was measured before; candidates that run the same graphs are not run again."""
         self._known = {one.digest: one for one in measured}
 
-    def probe_forms(self) -> str | None:
-        """See ``steps.probe_residual_norms``."""
+    def probe_rewrites(self) -> tuple[Rewrites, list[str]]:
+        """Those that pay here, which are used from then on, and what to say of them.
+
+        Where sizes count, none that adds to them is tried.
+        """
         assert self._builder is not None
-        return steps.probe_residual_norms(self._builder, self.bench)
+        assert self._ingredients is not None
+        recipe = self._ingredients.first_recipe()
+        counts = self.objectives.has_size or self.bounds.max_size_bytes is not None
+        notes = steps.probe_rewrites(
+            self._builder,
+            None if recipe is None else recipe[1],
+            self.bench,
+            without={Rewrite.JOINED_GROUPS} if counts else (),
+        )
+        return self._builder.rewrites, notes
 
     def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
         """See ``steps.race``."""

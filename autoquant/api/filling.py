@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
-from autoquant.domain.scheme import Rounding
 from autoquant.measurement.latency import Timings
 from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
-from autoquant.space.resolve import resolve
 
 __all__ = ["Compare", "Gain", "fastest", "filled", "fillings_of"]
 
@@ -105,12 +103,9 @@ def _gain(plain: Ingredients, other: Ingredients, compare: Compare) -> Gain | No
 
 def _candidates(ingredients: Ingredients) -> Iterator[Candidate]:
     """Float, and in the first recipe that quantizes everything with calibrated ranges and nearest integers."""
-    definition, space = ingredients.definition, resolve(ingredients.definition, ingredients.regions)
-    recipes = [
-        scheme
-        for scheme in definition.schemes
-        if not scheme.is_dynamic and scheme.rounding is Rounding.NEAREST and space.uniform(scheme.name)
-    ]
-    for schemes in ((), *((scheme,) for scheme in recipes[:1])):
-        builder = replace(ingredients, definition=replace(definition, schemes=schemes)).builder()
-        yield builder.build(space.uniform(schemes[0].name) if schemes else {})
+    recipe = ingredients.first_recipe()
+    without = replace(ingredients.definition, schemes=())
+    yield replace(ingredients, definition=without).builder().build({})
+    if recipe is not None:
+        scheme, assignment = recipe
+        yield replace(ingredients, definition=replace(without, schemes=(scheme,))).builder().build(assignment)

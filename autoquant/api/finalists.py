@@ -237,7 +237,7 @@ class Finalists:
             "autoquant.calibration": self.ingredients.statistics.digest,
             "autoquant.source_sha256": self.ingredients.prepared.source_sha256,
             "autoquant.filling": json.dumps(self.ingredients.plain_filling),
-            "autoquant.plain_sums": json.dumps(self.builder.has_plain_sums),
+            "autoquant.rewrites": json.dumps(sorted(self.builder.rewrites)),
         }
 
 

@@ -96,12 +96,12 @@ def _finalists(
     ingredients = opened.ingredients
     return Finalists(
         ingredients=ingredients,
-        builder=ingredients.builder(has_plain_sums=run.has_plain_sums),
+        builder=ingredients.builder(run.rewrites),
         refine=refine_of(
             ingredients,
             run.checked.data.shortened(opened.facts.n_samples),
             run.deadline,
-            has_plain_sums=run.has_plain_sums,
+            rewrites=run.rewrites,
             memory_bytes=memory_bytes,
             cache_folder=run.configuration.cache or steps.user_cache(),
             is_ended=is_ended,

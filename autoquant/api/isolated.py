@@ -13,6 +13,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
+from autoquant.domain.rewrite import Rewrites
 from autoquant.errors import ModelError, ProfileError, UsageError
 from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.latency import Timings
@@ -47,7 +48,7 @@ class IsolatedEvaluator:
     _worker: Worker = field(init=False)
     _ingredients: Ingredients | None = None
     _sent: dict[Form, tuple[int | None, Ingredients]] = field(default_factory=dict)
-    _has_plain_sums: bool = False
+    _rewrites: Rewrites = frozenset()
     _known: dict[str, Measurement] = field(default_factory=dict)
     _lost: dict[Key, Failure] = field(default_factory=dict)
 
@@ -82,24 +83,26 @@ class IsolatedEvaluator:
         )
         return found
 
-    def load(self, ingredients: Ingredients, *, has_plain_sums: bool | None) -> str | None:
+    def load(self, ingredients: Ingredients, *, rewrites: Rewrites | None) -> list[str]:
         """Take what candidates are built from; a form that the process has is not sent again.
 
         Args:
             ingredients: The preprocessed model, its regions and ranges.
-            has_plain_sums: What probing the forms gave before; None probes them.
+            rewrites: What probing them gave before; None probes them.
 
         Returns:
-            A sentence for the user where probing chose another form.
+            A sentence for the user on each that probing chose.
         """
         self._ingredients = ingredients
         if self._has(ingredients):
-            self._own("use", ingredients.form, ingredients.definition, bool(has_plain_sums))
+            self._own("use", ingredients.form, ingredients.definition, rewrites or frozenset())
         else:
-            self._send(bool(has_plain_sums), ())
-        note: str | None = self._own("probe_forms") if has_plain_sums is None else None
-        self._has_plain_sums = has_plain_sums is True or note is not None
-        return note
+            self._send(rewrites or frozenset(), ())
+        notes: list[str] = []
+        if rewrites is None:
+            rewrites, notes = self._own("probe_rewrites")
+        self._rewrites = rewrites
+        return notes
 
     def settle(self) -> None:
         """Forget the forms that are not in use."""
@@ -112,9 +115,9 @@ class IsolatedEvaluator:
         same = (getattr(sent, part) is getattr(ingredients, part) for part in ("prepared", "statistics", "rounder"))
         return pid is not None and pid == self._worker.pid and all(same)
 
-    def _send(self, has_plain_sums: bool, known: tuple[Measurement, ...], *, seconds: float | None = None) -> None:
+    def _send(self, rewrites: Rewrites, known: tuple[Measurement, ...], *, seconds: float | None = None) -> None:
         start = time.perf_counter()
-        self._own("load", self.ingredients, has_plain_sums, known, seconds=seconds)
+        self._own("load", self.ingredients, rewrites, known, seconds=seconds)
         self.loading_s = time.perf_counter() - start
         self._sent[self.ingredients.form] = self._worker.pid, self.ingredients
 
@@ -202,9 +205,9 @@ class IsolatedEvaluator:
         return self._ingredients
 
     @property
-    def has_plain_sums(self) -> bool:
-        """Which form candidates are built in."""
-        return self._has_plain_sums
+    def rewrites(self) -> Rewrites:
+        """How candidates are written."""
+        return self._rewrites
 
     def evaluate(
         self, assignment: Assignment, n_rounds: int, least_ratios: Mapping[str, float] = NO_RATIOS, *, left_s: float
@@ -253,7 +256,7 @@ class IsolatedEvaluator:
         """Begin another process; whether there was time for it."""
         seconds = None if math.isinf(left_s) else left_s
         try:
-            self._send(self._has_plain_sums, tuple(self._known.values()), seconds=seconds)
+            self._send(self._rewrites, tuple(self._known.values()), seconds=seconds)
         except WorkerLostError:  # late: a crash here is about the float model
             return False
         except MemoryError:  # it has nothing loaded

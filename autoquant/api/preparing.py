@@ -14,7 +14,7 @@ from autoquant.api.filling import fastest, filled, fillings_of
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import float_sentences, joined_sentences
-from autoquant.api.steps.candidates import LEAST_RACED
+from autoquant.api.steps.probing import LEAST_RACED
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.counted import counted
@@ -188,7 +188,7 @@ class Preparing:
                 chosen = self._best(forms, evaluator)
         else:
             chosen = next(iter(forms.values()))
-        evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+        evaluator.load(chosen, rewrites=evaluator.rewrites)
         evaluator.settle()
         return chosen
 
@@ -214,7 +214,7 @@ class Preparing:
         try:
             return evaluator.own_errors(_ERRORS_SHARE * self.configuration.budget.limit_s), "there was no time"
         except ProfileError as error:
-            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)  # another process has nothing
+            evaluator.load(chosen, rewrites=evaluator.rewrites)  # another process has nothing
             return None, str(error)
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
@@ -290,12 +290,12 @@ class Preparing:
         seconds = _FORMS_SHARE / len(forms) * self.configuration.budget.limit_s
         gains: dict[_Form, float] = {}
         try:
-            evaluator.load(chosen, has_plain_sums=evaluator.has_plain_sums)
+            evaluator.load(chosen, rewrites=evaluator.rewrites)
             start = self.deadline.elapsed
             before = evaluator.uniform_db(seconds, n_schemes)
             most_s = _FORM_PATIENCE_S + _FORM_PATIENCE * (self.deadline.elapsed - start)
             for form, other in others:
-                evaluator.load(other, has_plain_sums=evaluator.has_plain_sums)
+                evaluator.load(other, rewrites=evaluator.rewrites)
                 gains[form] = _mean_gain(before, evaluator.uniform_db(most_s, len(before)))
         except (ModelError, ProfileError) as error:
             self.notes.append(f"forms of the model are not compared any further: {error}")

@@ -16,6 +16,7 @@ from autoquant.api.refiner import RefinerSetup
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import Assignment
+from autoquant.domain.rewrite import Rewrites
 from autoquant.errors import ModelError
 from autoquant.isolation.process import Worker
 from autoquant.measurement.roster import NO_MEMORY
@@ -38,7 +39,7 @@ def refine_of(
     data: SearchData,
     deadline: Deadline,
     *,
-    has_plain_sums: bool,
+    rewrites: Rewrites,
     memory_bytes: int | None,
     cache_folder: Path,
     is_ended: Callable[[], bool],
@@ -50,7 +51,7 @@ def refine_of(
         ingredients: What candidates are built from.
         data: That the search had time for.
         deadline: Of the search, a share of which is for this, and at most half of what is left.
-        has_plain_sums: What probing the forms gave.
+        rewrites: Those that are used.
         memory_bytes: Data that the process may have.
         cache_folder: Where rounded weights and observed biases are kept.
         is_ended: Whether the user wants no more of it.
@@ -66,7 +67,7 @@ def refine_of(
         ingredients=ingredients,
         calibration=spread(data.calibration, min(n_calibration, _MOST_CALIBRATING), "calibration"),
         judged=tuple(judged.feeds),
-        has_plain_sums=has_plain_sums,
+        rewrites=rewrites,
         seconds=seconds,
         cache_folder=cache_folder,
         judged_names=judged.names,

@@ -15,6 +15,7 @@ from autoquant.api.finalists import Refined
 from autoquant.domain.counted import counted
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName
+from autoquant.domain.rewrite import Rewrites
 from autoquant.domain.scheme import DType, Rounding, Scheme
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError
@@ -46,7 +47,7 @@ class RefinerSetup:
         ingredients: What candidates are built from.
         calibration: Samples by which weights are rounded and biases are corrected.
         judged: Samples on which roundings are compared: of the search, so that the held-out ones stay new to all.
-        has_plain_sums: What probing the forms gave.
+        rewrites: Those that are used.
         seconds: For all finalists.
         cache_folder: Where rounded weights and observed biases are kept; None keeps nothing.
         judged_names: What messages call the samples of ``judged``; their places by default.
@@ -55,7 +56,7 @@ class RefinerSetup:
     ingredients: Ingredients
     calibration: Samples
     judged: Sequence[Feed]
-    has_plain_sums: bool
+    rewrites: Rewrites
     seconds: float
     cache_folder: Path | None = None
     judged_names: Sequence[str] = ()
@@ -174,7 +175,7 @@ class Refiner:
                 self._notes.append(f"refinement: {rounded.note}")
             self._rounded[rounding] = rounded
             self._builders[rounding] = steps.builder_of(*parts, space=space, rounder=self._rounder)
-            self._builders[rounding].write_plain_sums(self.setup.has_plain_sums)
+            self._builders[rounding].write(self.setup.rewrites)
             self.once_s += time.perf_counter() - start
         return self._builders[rounding]
 

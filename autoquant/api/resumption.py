@@ -8,6 +8,7 @@ from autoquant.api.folder import read_json
 from autoquant.domain.accuracy import Form
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import TensorName
+from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.errors import OutputError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.model.filled import Filling
@@ -39,7 +40,7 @@ class Earlier:
     Attributes:
         n_calibration_samples: That there was time for.
         n_evaluation_samples: The same, among those that guide the search.
-        has_plain_sums: What probing the forms gave.
+        rewrites: Those that are used.
         filling: How far channels are filled up; None where they are not.
         form: Of the float model.
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
@@ -50,7 +51,7 @@ class Earlier:
 
     n_calibration_samples: int
     n_evaluation_samples: int
-    has_plain_sums: bool
+    rewrites: Rewrites
     filling: Filling | None
     form: Form
     has_mean_biases: bool
@@ -100,7 +101,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     return Earlier(
         n_calibration_samples=n_calibration,
         n_evaluation_samples=n_evaluation,
-        has_plain_sums=document.get("plain_sums") is True,
+        rewrites=_rewrites(document.get("rewrites")),
         filling=_filling(document.get("filling")),
         form=Form(str(form)),
         has_mean_biases=document.get("mean_biases") is True,
@@ -146,6 +147,11 @@ def _prior(folder: Path, document: Mapping[str, object]) -> LatencyPrior | None:
         return LatencyPrior.parse(plain if isinstance(plain, dict) else {})
     except ValueError as error:
         raise OutputError(f"{folder / 'run.json'}: {error}; give the folder of a run") from error
+
+
+def _rewrites(found: object) -> Rewrites:
+    names = found if isinstance(found, list) else []
+    return frozenset(rewrite for rewrite in Rewrite if rewrite in names)
 
 
 def _filling(found: object) -> Filling | None:

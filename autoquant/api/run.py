@@ -22,6 +22,7 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
+from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
@@ -41,6 +42,10 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
+_NOT_TRIED = {
+    Rewrite.PLAIN_SUMS: "Add before LayerNormalization is not tried as Sum",
+    Rewrite.JOINED_GROUPS: "groups of Convs are not tried joined",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ class Run:
     on_progress: OnProgress
     interrupts: Interrupts
     notes: list[str] = field(default_factory=list)
-    has_plain_sums: bool = False
+    rewrites: Rewrites = frozenset()
     earlier: Earlier | None = None
     study: Study | None = None
     prior: LatencyPrior | None = None
@@ -164,19 +169,18 @@ class Run:
 
     def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Hand over what candidates are built from."""
-        note = evaluator.load(ingredients, has_plain_sums=self._known_plain_sums(ingredients))
-        self.notes.extend(filter(None, [note]))
-        self.has_plain_sums = evaluator.has_plain_sums
+        self.notes.extend(evaluator.load(ingredients, rewrites=self._known_rewrites(ingredients)))
+        self.rewrites = evaluator.rewrites
 
-    def _known_plain_sums(self, ingredients: Ingredients) -> bool | None:
-        """How float sums are written; None where that is to be probed."""
+    def _known_rewrites(self, ingredients: Ingredients) -> Rewrites | None:
+        """How candidates are written; None where that is to be probed."""
         if self.earlier is not None:
-            return self.earlier.has_plain_sums
+            return self.earlier.rewrites
         if self.deadline.hurry is None:
             return None
-        if ingredients.builder().has_residual_norms:
-            self.notes.append(f"Add before LayerNormalization is not tried as Sum: {self.deadline.hurry}")
-        return False
+        for rewrite in sorted(ingredients.builder().possible):
+            self.notes.append(f"{_NOT_TRIED[rewrite]}: {self.deadline.hurry}")
+        return frozenset()
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """With what the sampler expects noise from."""
@@ -191,7 +195,7 @@ class Run:
         except (ModelError, ProfileError) as error:
             if self.prior is None:
                 self.notes.append(f"latencies are expected from each region's share of the arithmetic: {error}")
-            evaluator.load(ingredients, has_plain_sums=self.has_plain_sums)  # another process has nothing
+            evaluator.load(ingredients, rewrites=self.rewrites)  # another process has nothing
 
     def _profiled(self, evaluator: IsolatedEvaluator) -> LatencyPrior:
         if self.deadline.hurry:
@@ -297,7 +301,7 @@ class Run:
             "n_evaluations": 0 if trials is None else len(trials.study.evaluations),
             **ingredients_document(ingredients),
             "n_evaluation_samples": facts.n_samples,
-            "plain_sums": self.has_plain_sums,
+            "rewrites": sorted(self.rewrites),
             "latency_prior": None if self.prior is None else self.prior.plain(),
             "resolved": self.resolved,
             "float_ms": {name: seconds * 1e3 for name, seconds in facts.float_s.items()},

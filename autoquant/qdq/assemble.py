@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import NodeName, TensorName
+from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import BiasCorrection, DType, Rounding
 from autoquant.model import fragments
 from autoquant.model.graph import Graph, Node
@@ -25,6 +26,7 @@ from autoquant.qdq.breakers import needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.dynamic import DynamicWriter
 from autoquant.qdq.flattened import flattened_products
+from autoquant.qdq.groups import JoinedGroups
 from autoquant.qdq.params import QuantParams
 from autoquant.qdq.parts import Parts, Pieces
 from autoquant.qdq.plan import Plan, QuantKey
@@ -53,7 +55,8 @@ class Assembler:
         self.flattened = flattened_products(graph)
         self.pieces = Pieces(graph)
         self.residual_adds = _residual_adds(graph)
-        self.plain_sums = False
+        self.groups = JoinedGroups(graph)
+        self.rewrites: Rewrites = frozenset()
 
     def operands(self, node: Node, plan: Plan) -> "_Operands":
         """What a linear operator that runs on integers multiplies and adds."""
@@ -152,7 +155,7 @@ class _Draft:
         attributes: dict[str, float] = {}
         if node.index in self.plan.integer:
             inputs = self._integer_inputs(node)
-            attributes = _integer_attributes(node)
+            attributes = self._integer_attributes(node)
         else:
             inputs = [self._read(name, node) for name in node.inputs]
             if needs_breaker(node, self.home.graph, self.plan):
@@ -218,7 +221,18 @@ class _Draft:
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""
-        return self.home.plain_sums and node.index not in self.plan.integer and node.index in self.home.residual_adds
+        is_wanted = Rewrite.PLAIN_SUMS in self.home.rewrites
+        return is_wanted and node.index not in self.plan.integer and node.index in self.home.residual_adds
+
+    def _n_groups(self, node: Node) -> int | None:
+        """Of an integer Conv, where groups are joined."""
+        is_wanted = Rewrite.JOINED_GROUPS in self.home.rewrites
+        return self.home.groups.n_groups(node, self.plan.schemes[node.index]) if is_wanted else None
+
+    def _integer_attributes(self, node: Node) -> dict[str, float]:
+        """Other values of attributes for the integer kernel."""
+        n_groups = self._n_groups(node)
+        return _integer_attributes(node) if n_groups is None else {"group": n_groups}
 
     def _integer_inputs(self, node: Node) -> list[str]:
         own = activations(node, self.home.graph)
@@ -231,8 +245,11 @@ class _Draft:
         return inputs + (self._linear_operands(node) if is_linear(node, self.home.graph) else [])
 
     def _linear_operands(self, node: Node) -> list[str]:
-        found = self.home.operands(node, self.plan)
-        names = [self._dequantized_weight(found.weight_name, found.weight)]
+        found, n_groups = self.home.operands(node, self.plan), self._n_groups(node)
+        weight = found.weight
+        if n_groups is not None:
+            weight = self.home.groups.weight(found.weight_name, weight, node.attributes["group"], n_groups)
+        names = [self._dequantized_weight(found.weight_name, weight)]
         shift = self._shift(node, found)
         bias = (
             found.bias

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import Assignment, NodeName, Region, TensorName
+from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import FLOAT, Rounding, Scheme
 from autoquant.errors import UsageError
 from autoquant.model.graph import Graph
@@ -60,18 +61,22 @@ class Builder:
         self._assembler = Assembler(graph, self.planner, means, rounder)
 
     @property
-    def has_residual_norms(self) -> bool:
-        """Whether an Add of two activations leads to a LayerNormalization: onnxruntime fuses them."""
-        return bool(self._assembler.residual_adds)
+    def possible(self) -> Rewrites:
+        """Rewrites that change something in this model."""
+        has = {
+            Rewrite.PLAIN_SUMS: bool(self._assembler.residual_adds),
+            Rewrite.JOINED_GROUPS: self._assembler.groups.has_narrow,
+        }
+        return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
 
     @property
-    def has_plain_sums(self) -> bool:
-        """Whether they are written as Sum while they are float."""
-        return self._assembler.plain_sums
+    def rewrites(self) -> Rewrites:
+        """How candidates are written."""
+        return self._assembler.rewrites
 
-    def write_plain_sums(self, wanted: bool) -> None:
-        """Write those Adds as Sum while they are float, so that the fused kernel is not used."""
-        self._assembler.plain_sums = wanted
+    def write(self, rewrites: Rewrites) -> None:
+        """Write candidates so from now on."""
+        self._assembler.rewrites = rewrites
 
     def plan(self, assignment: Assignment) -> Plan:
         """What an assignment decides for every node.

@@ -45,7 +45,7 @@ def measure_isolation(subject: Subject, *, n_trials: int = 80) -> tuple[list[Lin
     seconds: dict[str, list[float]] = {"here": [], "there": []}
     with closing(here), closing(IsolatedEvaluator(setup)) as there:
         for evaluator in (here, there):
-            evaluator.load(ingredients, has_plain_sums=False)
+            evaluator.load(ingredients, rewrites=frozenset())
             for assignment in (*subject.uniform_assignments(), *islice(new_assignments(subject.space, seed=1), 8)):
                 evaluator.evaluate(assignment, N_ROUNDS, left_s=600)
         for turn, assignment in enumerate(islice(new_assignments(subject.space), n_trials)):
@@ -105,7 +105,7 @@ def _example(cache: Path) -> IsolatedEvaluator:
     statistics = steps.calibrate(prepared, calibration, space=definition, cache_folder=cache)
     made = IsolatedEvaluator(EvaluatorSetup(model=own.model, samples=evaluation, targets=(Target(),), seed=0))
     ingredients = Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
-    made.load(ingredients, has_plain_sums=False)
+    made.load(ingredients, rewrites=frozenset())
     return made
 
 

@@ -8,8 +8,6 @@ from autoquant.api.steps.candidates import (
     builder_of,
     own_errors,
     planner_of,
-    probe_residual_norms,
-    race,
     ranges_of,
 )
 from autoquant.api.steps.equalisation import equalise
@@ -27,6 +25,7 @@ from autoquant.api.steps.preparation import (
     prepare_without_data,
     twins_of,
 )
+from autoquant.api.steps.probing import probe_rewrites, race
 from autoquant.api.steps.rounding import round_weights
 
 __all__ = [
@@ -49,7 +48,7 @@ __all__ = [
     "planner_of",
     "prepare",
     "prepare_without_data",
-    "probe_residual_norms",
+    "probe_rewrites",
     "race",
     "ranges_of",
     "read_data",

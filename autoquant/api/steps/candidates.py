@@ -1,7 +1,7 @@
 """Candidates from assignments."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -13,9 +13,7 @@ from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import CalibrationRange, Statistics
-from autoquant.errors import ModelError, UsageError
-from autoquant.measurement.bench import Bench
-from autoquant.measurement.latency import Timings
+from autoquant.errors import UsageError
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -26,20 +24,13 @@ from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.space.resolve import resolve
 
 __all__ = [
-    "LEAST_RACED",
     "build",
     "builder_of",
     "means_of",
     "own_errors",
     "planner_of",
-    "probe_residual_norms",
-    "race",
     "ranges_of",
 ]
-
-LEAST_RACED, _PROBE_ROUNDS = 5, 30
-"""Rounds in which two candidates are compared."""
-_PROBE_SECONDS = 2.0
 
 
 def ranges_of(statistics: Statistics, definition: SpaceDefinition) -> Ranges:
@@ -152,45 +143,3 @@ def build(
                 f"the assignment names scheme '{scheme}', but space {definition.name} has: {', '.join(schemes)}"
             )
     return builder_of(prepared, found, statistics, space=definition, ep=ep, rounder=rounder).build(assignment)
-
-
-def probe_residual_norms(builder: Builder, bench: Bench) -> str | None:
-    """Measure whether the fused kernel for Add and LayerNormalization pays here, and build accordingly.
-
-    onnxruntime fuses the two into SkipLayerNormalization where shapes are static; on some processors that is slower.
-
-    Returns:
-        A sentence for the user where the fusion is avoided.
-    """
-    if not builder.has_residual_norms:
-        return None
-    fused = builder.build({})
-    builder.write_plain_sums(True)
-    plain = builder.build({})
-    try:
-        timings = race(bench, fused, plain, _PROBE_SECONDS).values()
-    except ModelError:
-        builder.write_plain_sums(False)
-        return None
-    ratio = max(timing.ratio for timing in timings)
-    if all(timing.ratio + 2 * timing.error < 1 for timing in timings):
-        return f"Add before LayerNormalization is written as Sum: float takes {ratio:.3f} of what the fused form takes"
-    builder.write_plain_sums(False)
-    return None
-
-
-def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
-    """Latencies of the second candidate against the first, interleaved, by target name.
-
-    Args:
-        bench: Opens and runs them.
-        first: One.
-        second: The other.
-        seconds: For running them, roughly; a few rounds take longer where an inference does.
-
-    Raises:
-        ModelError: onnxruntime refuses one of them.
-    """
-    opened, other = (bench.opener.open(each.skeleton, each.constants) for each in (first, second))
-    n_rounds = int(max(LEAST_RACED, min(_PROBE_ROUNDS, seconds / (2 * sum(bench.float_s.values())))))
-    return bench.compare(opened, other, n_rounds)

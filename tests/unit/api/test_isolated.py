@@ -46,7 +46,7 @@ class Place:
     def evaluator(self, fault: str) -> IsolatedEvaluator:
         faults = {frozenset(self.deadly.items()): fault}
         made = IsolatedEvaluator(self.misbehaving(faults=faults), memory_bytes=10**9)
-        made.load(self.ingredients, has_plain_sums=False)
+        made.load(self.ingredients, rewrites=frozenset())
         return made
 
     def misbehaving(self, **how: Any) -> MisbehavingSetup:
@@ -69,7 +69,7 @@ def test_the_other_process_measures_what_this_one_would(place: Place, evaluator:
     found = evaluator.evaluate(place.quantized, 6, left_s=60)
     assert isinstance(found, Measurement)
     here = place.setup()
-    here.load(place.ingredients, False, ())
+    here.load(place.ingredients, frozenset(), ())
     outcome = here.evaluate(place.quantized, 6).outcome
     assert isinstance(outcome, Measurement)
     assert (found.digest, found.effective, found.quality) == (outcome.digest, outcome.effective, outcome.quality)
@@ -87,15 +87,15 @@ def test_the_other_process_stays_on_the_cores_of_the_target(place: Place) -> Non
 def test_a_form_that_the_process_has_is_not_sent_again(place: Place, evaluator: IsolatedEvaluator) -> None:
     sent = evaluator.loading_s
     fewer = replace(place.ingredients, definition=read_space("default", ep="cpu", accuracy=Accuracy.NONE))
-    evaluator.load(fewer, has_plain_sums=False)
+    evaluator.load(fewer, rewrites=frozenset())
     assert evaluator.loading_s == sent
     assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
     balanced = replace(place.ingredients, form=Form.EQUALISED)
-    evaluator.load(balanced, has_plain_sums=False)
+    evaluator.load(balanced, rewrites=frozenset())
     after = evaluator.loading_s
     assert after != sent
     evaluator.settle()
-    evaluator.load(place.ingredients, has_plain_sums=False)
+    evaluator.load(place.ingredients, rewrites=frozenset())
     assert evaluator.loading_s != after
 
 
@@ -111,7 +111,7 @@ def test_two_models_are_compared_without_being_loaded(place: Place) -> None:
 def test_a_process_that_is_begun_later_is_sent_everything(place: Place, evaluator: IsolatedEvaluator) -> None:
     sent = evaluator.loading_s
     assert isinstance(evaluator.evaluate(place.deadly, 6, left_s=60), Failure)
-    evaluator.load(place.ingredients, has_plain_sums=False)
+    evaluator.load(place.ingredients, rewrites=frozenset())
     assert evaluator.loading_s != sent
     assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
 
@@ -199,7 +199,7 @@ def test_a_float_model_that_ends_the_process_is_an_error_of_the_model(place: Pla
 @pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
 def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, reason: str) -> None:
     evaluator = IsolatedEvaluator(place.misbehaving(profiling=fault), memory_bytes=10**9)
-    evaluator.load(place.ingredients, has_plain_sums=False)
+    evaluator.load(place.ingredients, rewrites=frozenset())
     with pytest.raises(ProfileError, match=reason):
         evaluator.profile(0.1, 60.0)
     evaluator.know([])
@@ -215,17 +215,17 @@ def test_models_that_end_the_process_while_they_are_compared_cost_no_search(
     with closing(IsolatedEvaluator(place.misbehaving(comparing=fault), memory_bytes=10**9)) as evaluator:
         with pytest.raises(ProfileError, match=reason):
             evaluator.compare(candidate, candidate, 0.1, 0.1)
-        evaluator.load(place.ingredients, has_plain_sums=False)
+        evaluator.load(place.ingredients, rewrites=frozenset())
         assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
 
 
 @pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
 def test_errors_of_regions_that_end_the_process_cost_no_search(place: Place, fault: str, reason: str) -> None:
     evaluator = IsolatedEvaluator(place.misbehaving(own_errors=fault), memory_bytes=10**9)
-    evaluator.load(place.ingredients, has_plain_sums=False)
+    evaluator.load(place.ingredients, rewrites=frozenset())
     with pytest.raises(ProfileError, match=reason):
         evaluator.own_errors(60.0)
-    evaluator.load(place.ingredients, has_plain_sums=False)
+    evaluator.load(place.ingredients, rewrites=frozenset())
     assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
     evaluator.close()
 

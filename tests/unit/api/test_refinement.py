@@ -178,7 +178,7 @@ def refined_on(calibration: Samples, n_calibration: int, search: Samples, folder
         ingredients,
         data,
         Deadline(None),
-        has_plain_sums=False,
+        rewrites=frozenset(),
         memory_bytes=None,
         cache_folder=folder,
         is_ended=lambda: False,

@@ -33,7 +33,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> RefinerSetup:
         ingredients=Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition),
         calibration=samples,
         judged=[{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(6, 9)],
-        has_plain_sums=False,
+        rewrites=frozenset(),
         seconds=math.inf,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from autoquant.api.resumption import read_earlier
 from autoquant.domain.accuracy import Form
 from autoquant.domain.prior import LatencyPrior
+from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import OutputError
 from autoquant.model.filled import Filling
 from autoquant.runtime.environment import describe_environment
@@ -60,7 +61,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
         a_run(
             tmp_path,
             {"sampler": "tpe"},
-            plain_sums=True,
+            rewrites=["plain_sums", "of another version"],
             mean_biases=True,
             unrounded=[["w", "g1"], ["w", "g2"]],
             filling={"multiple": 16, "is_tight": True},
@@ -69,7 +70,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
         NOW,
     )
     assert (found.n_calibration_samples, found.n_evaluation_samples, found.form) == (8, 6, Form.EQUALISED)
-    assert (found.has_plain_sums, found.has_mean_biases, found.sampler) == (True, True, "tpe")
+    assert (found.rewrites, found.has_mean_biases, found.sampler) == (frozenset({Rewrite.PLAIN_SUMS}), True, "tpe")
     assert found.unrounded == {("w", "g1"), ("w", "g2")}
     assert found.filling == Filling(16, is_tight=True)
     assert found.prior is not None
@@ -78,7 +79,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
 
 def test_what_a_run_does_not_tell_was_not_there(tmp_path: Path) -> None:
     found = read_earlier(a_run(tmp_path), NOW)
-    assert (found.has_plain_sums, found.has_mean_biases) == (False, False)
+    assert (found.rewrites, found.has_mean_biases) == (frozenset(), False)
     assert (found.unrounded, found.prior, found.filling) == (frozenset(), None, None)
 
 

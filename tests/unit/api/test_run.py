@@ -6,6 +6,7 @@ import pytest
 from autoquant.api.deadline import Deadline
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.run import Run
+from autoquant.domain.rewrite import Rewrite, Rewrites
 
 
 def a_run(elapsed_s: float, earlier: Any = None) -> Run:
@@ -17,21 +18,29 @@ def a_run(elapsed_s: float, earlier: Any = None) -> Run:
     return run
 
 
+EARLIER = SimpleNamespace(rewrites=frozenset({Rewrite.JOINED_GROUPS}))
+
+
 @pytest.mark.parametrize(
-    ("elapsed_s", "has_norms", "earlier", "known", "n_notes"),
+    ("elapsed_s", "possible", "earlier", "known", "notes"),
     [
-        (5.0, True, None, None, 0),
-        (50.0, True, None, False, 1),
-        (50.0, False, None, False, 0),
-        (50.0, True, SimpleNamespace(has_plain_sums=True), True, 0),
+        (5.0, set(Rewrite), None, None, []),
+        (
+            50.0,
+            set(Rewrite),
+            None,
+            frozenset(),
+            ["groups of Convs are not tried joined", "Add before LayerNormalization is not tried as Sum"],
+        ),
+        (50.0, set(), None, frozenset(), []),
+        (50.0, set(Rewrite), EARLIER, EARLIER.rewrites, []),
     ],
     ids=["probed", "in a hurry", "nothing to probe", "as before"],
 )
-def test_forms_of_sums_are_not_probed_in_a_hurry(
-    elapsed_s: float, has_norms: bool, earlier: Any, known: bool | None, n_notes: int
+def test_rewrites_are_not_probed_in_a_hurry(
+    elapsed_s: float, possible: set[Rewrite], earlier: Any, known: Rewrites | None, notes: list[str]
 ) -> None:
-    ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(has_residual_norms=has_norms))
+    ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(possible=possible))
     run = a_run(elapsed_s, earlier)
-    assert run._known_plain_sums(ingredients) is known
-    assert len(run.notes) == n_notes
-    assert all(note.startswith("Add before LayerNormalization is not tried as Sum: ") for note in run.notes)
+    assert run._known_rewrites(ingredients) == known
+    assert [note.partition(":")[0] for note in run.notes] == notes

@@ -8,6 +8,7 @@ import onnx.parser
 import pytest
 
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.scheme import RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.domain.target import Target
@@ -56,13 +57,13 @@ def kernels(builder: Builder, path: Path, assignment: dict[RegionId, str]) -> tu
 
 
 def test_onnxruntime_fuses_the_add_by_default(builder: Builder, tmp_path: Path) -> None:
-    assert builder.has_residual_norms
+    assert builder.possible == {Rewrite.PLAIN_SUMS}
     assert kernels(builder, tmp_path / "o.onnx", {}) == ("com.microsoft:SkipLayerNormalization",)
 
 
 def test_a_plain_sum_is_not_fused_and_computes_the_same(builder: Builder, tmp_path: Path) -> None:
     fused = builder.build({}).skeleton
-    builder.write_plain_sums(True)
+    builder.write(frozenset({Rewrite.PLAIN_SUMS}))
     assert kernels(builder, tmp_path / "o.onnx", {}) == ("Sum", "LayerNormalization")
     rng = np.random.default_rng(0)
     feed = {name: rng.normal(size=(1, 6, 8)).astype(np.float32) for name in "xy"}
@@ -71,5 +72,5 @@ def test_a_plain_sum_is_not_fused_and_computes_the_same(builder: Builder, tmp_pa
 
 
 def test_a_quantized_add_stays_an_add(builder: Builder, tmp_path: Path) -> None:
-    builder.write_plain_sums(True)
+    builder.write(frozenset({Rewrite.PLAIN_SUMS}))
     assert "com.microsoft:QLinearAdd" in kernels(builder, tmp_path / "o.onnx", {REGION.id: "u8"})

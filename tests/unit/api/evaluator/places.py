@@ -37,5 +37,5 @@ class Place:
 
     def outcomes(self, *metrics: str, has_drops: bool = True) -> list[Measurement | Failure]:
         evaluator = replace(self.setup, metrics=parse_metrics(metrics), has_drops=has_drops)()
-        evaluator.load(self.ingredients, has_plain_sums=False, known=())
+        evaluator.load(self.ingredients, rewrites=frozenset(), known=())
         return [evaluator.evaluate(assignment, 6).outcome for assignment in ({}, *self.quantized)]

@@ -1,12 +1,16 @@
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator
 from autoquant.domain.measurement import Failure, Measurement, State
-from autoquant.domain.objective import Bounds
+from autoquant.domain.objective import Bounds, Objectives
+from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.scheme import Operators
 from autoquant.errors import MetricError, ProfileError
 from autoquant.metrics.custom import Labels, OutputsByName
@@ -56,7 +60,7 @@ def test_a_candidate_without_a_drop_that_is_demanded_now_is_measured_again(place
     assert isinstance(before, Measurement)
     bounds = Bounds(max_drops={"top1": 0.1})
     evaluator = replace(place.setup, metrics=TOP1, has_drops=True, bounds=bounds)()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=[before])
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=[before])
     again = evaluator.evaluate(place.quantized[0], 6).outcome
     assert isinstance(again, Measurement)
     assert again.digest == before.digest
@@ -70,7 +74,7 @@ def test_a_metric_without_a_value_on_few_samples_leaves_the_quality(
         raise MetricError("one class alone")
 
     evaluator = replace(place.setup, metrics=TOP1, has_drops=True)()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     monkeypatch.setattr(Evaluator, "_drops", fail)
     untimed, timed = (evaluator.evaluate(place.quantized[0], n_rounds).outcome for n_rounds in (0, 6))
     assert isinstance(untimed, Measurement)
@@ -80,7 +84,7 @@ def test_a_metric_without_a_value_on_few_samples_leaves_the_quality(
 
 def test_a_candidate_whose_quality_alone_is_known_is_measured_again_where_it_is_to_be_timed(place: Place) -> None:
     evaluator = replace(place.setup, metrics=TOP1, has_drops=True)()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     states = []
     for n_rounds in (0, 0, 6, 0):
         outcome = evaluator.evaluate(place.quantized[0], n_rounds).outcome
@@ -102,7 +106,7 @@ def test_the_size_of_a_candidate_is_about_that_of_its_file(place: Place, tmp_pat
 
 def test_latencies_are_expected_from_profiles_of_the_candidates(place: Place) -> None:
     evaluator = place.setup()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     prior, layout = evaluator.profile(0.1, 60.0), place.ingredients.layout()
     assert prior.change.shape == prior.spread.shape == (len(layout.regions), layout.n_kinds)
     assert prior.border.shape == prior.border_spread.shape == (len(layout.edges),)
@@ -114,14 +118,14 @@ def test_latencies_are_expected_from_profiles_of_the_candidates(place: Place) ->
 def test_a_candidate_that_cannot_be_built_has_no_profile(place: Place) -> None:
     evaluator = place.setup()
     none = replace(place.ingredients.statistics, tensors={})
-    evaluator.load(replace(place.ingredients, statistics=none), has_plain_sums=False, known=())
+    evaluator.load(replace(place.ingredients, statistics=none), rewrites=frozenset(), known=())
     with pytest.raises(ProfileError, match="a candidate cannot be built: UsageError: the statistics do not hold"):
         evaluator.profile(0.1, 60.0)
 
 
 def test_a_fault_in_building_one_candidate_costs_one_trial(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = place.setup()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
 
     def build(*_: object, **__: object) -> None:
         raise IndexError("no such axis")
@@ -137,15 +141,39 @@ def test_a_space_without_linear_schemes_has_a_prior_too(place: Place) -> None:
     schemes = tuple(scheme for scheme in definition.schemes if scheme.operators is Operators.ALL)
     ingredients = replace(place.ingredients, definition=replace(definition, schemes=schemes))
     evaluator = place.setup()
-    evaluator.load(ingredients, has_plain_sums=False, known=())
+    evaluator.load(ingredients, rewrites=frozenset(), known=())
     assert evaluator.profile(0.1, 60.0).change.shape == (len(ingredients.regions), 3)
 
 
 def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None:
     first, second = place.setup(), place.setup()
     for evaluator in (first, second):
-        evaluator.load(place.ingredients, has_plain_sums=False, known=())
+        evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     outcome = first.evaluate(place.quantized[0], 6).outcome
     assert isinstance(outcome, Measurement)
     second.know([outcome])
     assert second.evaluate(place.quantized[0], 6).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("counts", "without"),
+    [
+        ({}, set()),
+        ({"objectives": Objectives(has_size=True)}, {Rewrite.JOINED_GROUPS}),
+        ({"bounds": Bounds(max_size_bytes=10**6)}, {Rewrite.JOINED_GROUPS}),
+    ],
+)
+def test_rewrites_that_add_to_the_size_are_not_tried_where_it_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, counts: dict[str, Any], without: set[Rewrite]
+) -> None:
+    left_out: list[Collection[Rewrite]] = []
+
+    def probe(*_: object, **options: Collection[Rewrite]) -> list[str]:
+        left_out.append(set(options["without"]))
+        return ["a note"]
+
+    monkeypatch.setattr(steps, "probe_rewrites", probe)
+    evaluator = replace(place.setup, **counts)()
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
+    assert evaluator.probe_rewrites() == (frozenset(), ["a note"])
+    assert left_out == [without]

@@ -40,11 +40,11 @@ def test_a_candidate_is_stopped_where_one_that_is_known_beats_it_in_every_object
 ) -> None:
     evaluator = replace(place.setup, metrics=TOP1, has_drops=True, objectives=objectives)()
     evaluator.float_bytes = 10**9
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     *first, last = place.quantized
     for assignment in first:
         evaluator.evaluate(assignment, 6)
-    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=[rival])
     outcome = evaluator.evaluate(last, 6).outcome
     assert isinstance(outcome, Measurement)
     assert outcome.is_complete is not is_stopped
@@ -64,11 +64,11 @@ def test_a_candidate_that_is_beaten_at_every_ratio_that_it_may_have_is_not_timed
 ) -> None:
     evaluator = replace(place.setup, objectives=Objectives(has_size=True))()
     evaluator.float_bytes = 10**9
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     *first, last = place.quantized
     for assignment in first:
         evaluator.evaluate(assignment, 6)
-    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=[rival])
     outcome = evaluator.evaluate(last, 6, {Target().name: least_ratio}).outcome
     assert isinstance(outcome, Measurement)
     assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped
@@ -94,7 +94,7 @@ def is_stopped_at(
     ]
     evaluator = replace(place.setup, objectives=objectives)()
     evaluator.float_bytes = 10**9
-    evaluator.load(place.ingredients, has_plain_sums=False, known=known)
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=known)
     outcome = evaluator.evaluate(place.quantized[0], 6).outcome
     assert isinstance(outcome, Measurement)
     return outcome.state is State.REJECTED_EARLY
@@ -147,12 +147,12 @@ def test_a_candidate_is_stopped_by_a_rival_that_is_faster_on_every_target(
 )
 def test_what_cannot_be_delivered_beats_nobody(place: Place, bounds: Bounds, is_stopped: bool) -> None:
     evaluator = replace(place.setup, bounds=bounds)()
-    evaluator.load(place.ingredients, has_plain_sums=False, known=())
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     *first, last = place.quantized
     for assignment in first:
         evaluator.evaluate(assignment, 6)
     rival = a_rival(snr_db=math.inf, size_bytes=10, drop=0.4)
-    evaluator.load(place.ingredients, has_plain_sums=False, known=[rival])
+    evaluator.load(place.ingredients, rewrites=frozenset(), known=[rival])
     outcome = evaluator.evaluate(last, 6, {Target().name: 0.5}).outcome
     assert isinstance(outcome, Measurement)
     assert (outcome.state is State.REJECTED_EARLY and not outcome.latency) is is_stopped

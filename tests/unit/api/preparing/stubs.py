@@ -9,6 +9,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Form
+from autoquant.domain.rewrite import Rewrites
 from autoquant.model.filled import Filling
 from autoquant.qdq.own_errors import OwnErrors
 
@@ -20,7 +21,7 @@ def an_earlier(form: Form, unrounded: Any = frozenset(), filling: Filling | None
     return Earlier(
         n_calibration_samples=8,
         n_evaluation_samples=6,
-        has_plain_sums=False,
+        rewrites=frozenset(),
         filling=filling,
         form=form,
         has_mean_biases=True,
@@ -36,14 +37,14 @@ class Evaluating:
 
     decibels: list[list[float] | Exception]
     loading_s: float = 0.0
-    has_plain_sums: bool = False
+    rewrites: Rewrites = frozenset()
     loaded: list[Ingredients] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     is_settled: bool = False
     errors: OwnErrors | Exception | None = None
 
-    def load(self, ingredients: Ingredients, *, has_plain_sums: bool) -> None:
-        assert has_plain_sums is self.has_plain_sums
+    def load(self, ingredients: Ingredients, *, rewrites: Rewrites) -> None:
+        assert rewrites is self.rewrites
         self.loaded.append(ingredients)
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:

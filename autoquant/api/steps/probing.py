@@ -1,0 +1,87 @@
+"""Ways of writing candidates, of which it is measured which are faster here."""
+
+import math
+from collections.abc import Collection, Mapping
+
+from autoquant.domain.region import Assignment
+from autoquant.domain.rewrite import Rewrite
+from autoquant.errors import ModelError
+from autoquant.measurement.bench import Bench
+from autoquant.measurement.latency import Timings
+from autoquant.qdq.builder import Builder
+from autoquant.qdq.candidate import Candidate
+
+__all__ = ["LEAST_RACED", "probe_rewrites", "race"]
+
+LEAST_RACED, _MOST_RACED = 5, 30
+"""Rounds in which two candidates are compared."""
+_PROBE_SECONDS = 2.0
+
+
+def probe_rewrites(
+    builder: Builder, quantized: Assignment | None, bench: Bench, *, without: Collection[Rewrite] = ()
+) -> list[str]:
+    """Measure which rewrites pay here, and build accordingly from then on.
+
+    Each is compared with the candidate that has none, so that they are independent of each other: float Adds do not
+    matter to convolutions on integers.
+
+    Args:
+        builder: Of candidates.
+        quantized: As much on integers as there may be; None where nothing may.
+        bench: Opens and runs them.
+        without: Those that are not wanted.
+
+    Returns:
+        A sentence for the user on each that is used.
+    """
+    builder.write(frozenset())
+    sentences: dict[Rewrite, str] = {}
+    for rewrite in sorted(builder.possible.difference(without)):
+        assignment = {} if rewrite is Rewrite.PLAIN_SUMS else quantized
+        ratio = None if assignment is None else _gain(builder, assignment, rewrite, bench)
+        if ratio is not None:
+            sentences[rewrite] = _sentence(rewrite, ratio)
+    builder.write(frozenset(sentences))
+    return list(sentences.values())
+
+
+def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
+    """Latencies of the second candidate against the first, interleaved, by target name.
+
+    Args:
+        bench: Opens and runs them.
+        first: One.
+        second: The other.
+        seconds: For running them, roughly; a few rounds take longer where an inference does.
+
+    Raises:
+        ModelError: onnxruntime refuses one of them.
+    """
+    opened, other = (bench.opener.open(each.skeleton, each.constants) for each in (first, second))
+    n_rounds = int(max(LEAST_RACED, min(_MOST_RACED, seconds / (2 * sum(bench.float_s.values())))))
+    return bench.compare(opened, other, n_rounds)
+
+
+def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
+    """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all."""
+    first = builder.build(assignment)
+    builder.write(frozenset({rewrite}))
+    second = builder.build(assignment)
+    builder.write(frozenset())
+    try:
+        timings = race(bench, first, second, _PROBE_SECONDS).values()
+    except ModelError:
+        return None
+    is_shown = all(timing.ratio + 2 * timing.error < 1 for timing in timings)
+    return max((timing.ratio for timing in timings), default=math.inf) if is_shown else None
+
+
+def _sentence(rewrite: Rewrite, ratio: float) -> str:
+    match rewrite:
+        case Rewrite.PLAIN_SUMS:
+            return (
+                f"Add before LayerNormalization is written as Sum: float takes {ratio:.3f} of what the fused form takes"
+            )
+        case Rewrite.JOINED_GROUPS:
+            return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"

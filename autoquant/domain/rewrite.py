@@ -1,0 +1,20 @@
+"""Ways of writing the same arithmetic."""
+
+from enum import StrEnum
+
+__all__ = ["Rewrite", "Rewrites"]
+
+
+class Rewrite(StrEnum):
+    """Another way in which candidates may be written, with the same numbers from other kernels.
+
+    Which one is faster depends on the processor, so that each is probed.
+    """
+
+    PLAIN_SUMS = "plain_sums"
+    """Float Adds before a LayerNormalization are Sums, which onnxruntime does not fuse with it."""
+    JOINED_GROUPS = "joined_groups"
+    """Convs on integers have fewer and larger groups, with zeros between those that were joined."""
+
+
+Rewrites = frozenset[Rewrite]

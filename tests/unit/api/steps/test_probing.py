@@ -1,0 +1,123 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.api.evaluator import Ingredients
+from autoquant.api.steps import (
+    calibrate,
+    find_regions,
+    open_bench,
+    prepare,
+    probe_rewrites,
+    read_data,
+)
+from autoquant.domain.feed import Samples
+from autoquant.domain.rewrite import Rewrite
+from autoquant.measurement.bench import Bench
+from autoquant.measurement.latency import Timings
+from autoquant.space.schema import read_space
+from tests.models import floats, model_of, saved
+
+
+def a_model_with_both() -> onnx.ModelProto:
+    """Groups of two channels, and an Add that onnxruntime fuses with the LayerNormalization behind it."""
+    return model_of(
+        "(float[1,16,4,4] x) => (float[1,16,8] y)",
+        """c = Conv<pads=[1,1,1,1], group=8>(x, k) r = Reshape(c, rows) m = MatMul(r, w) q = Reshape(x, rows)
+           b = MatMul(q, w) s = Add(m, b) y = LayerNormalization(s, gamma, beta)""",
+        {
+            "k": floats(16, 2, 3, 3),
+            "rows": np.array([1, 16, 16]),
+            "w": floats(16, 8),
+            "gamma": np.ones(8, np.float32),
+            "beta": np.zeros(8, np.float32),
+        },
+    )
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return saved(a_model_with_both(), tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def samples(model: Path) -> Samples:
+    return read_data(model, {"x": floats(3, 16, 4, 4)})
+
+
+@pytest.fixture
+def ingredients(model: Path, samples: Samples, tmp_path: Path) -> Ingredients:
+    prepared = prepare(model, samples)
+    return Ingredients(
+        prepared=prepared,
+        regions=find_regions(prepared),
+        statistics=calibrate(prepared, samples, cache_folder=tmp_path),
+        definition=read_space("default", ep="cpu"),
+    )
+
+
+def timings_of(ratios: Sequence[float]) -> Timings:
+    timings = Timings()
+    for ratio in ratios:
+        timings.add([ratio], [1.0])
+    return timings
+
+
+@pytest.mark.parametrize(
+    ("ratios", "told"),
+    [
+        ({"cpu-1t": [0.8] * 5}, "0.800"),
+        ({"cpu-1t": [1.2] * 5}, None),
+        ({"cpu-1t": [0.8] * 5, "cpu-2t": [0.9] * 5}, "0.900"),
+        ({"cpu-1t": [0.8] * 5, "cpu-2t": [1.2] * 5}, None),
+        ({"cpu-1t": [0.4, 0.6, 0.8, 1.0, 1.2]}, None),
+    ],
+)
+def test_rewrites_are_used_where_they_are_surely_faster_on_every_target(
+    model: Path,
+    samples: Samples,
+    ingredients: Ingredients,
+    monkeypatch: pytest.MonkeyPatch,
+    ratios: dict[str, list[float]],
+    told: str | None,
+) -> None:
+    found = {name: timings_of(each) for name, each in ratios.items()}
+    monkeypatch.setattr(Bench, "compare", lambda *_: found)
+    builder, recipe = ingredients.builder(), ingredients.first_recipe()
+    assert recipe is not None
+    sentences = probe_rewrites(builder, recipe[1], open_bench(model, samples))
+    assert builder.rewrites == (set() if told is None else set(Rewrite))
+    assert sentences == (
+        []
+        if told is None
+        else [
+            f"groups of Convs on integers are joined with zeros: 8 bits take {told} of what they took",
+            f"Add before LayerNormalization is written as Sum: float takes {told} of what the fused form takes",
+        ]
+    )
+
+
+@pytest.mark.parametrize("has_recipe", [True, False])
+def test_what_is_not_wanted_and_what_has_no_candidate_is_not_probed(
+    model: Path, samples: Samples, ingredients: Ingredients, monkeypatch: pytest.MonkeyPatch, has_recipe: bool
+) -> None:
+    monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
+    builder, recipe = ingredients.builder(), ingredients.first_recipe()
+    assert recipe is not None
+    quantized, without = (recipe[1], {Rewrite.JOINED_GROUPS}) if has_recipe else (None, set())
+    assert len(probe_rewrites(builder, quantized, open_bench(model, samples), without=without)) == 1
+    assert builder.rewrites == {Rewrite.PLAIN_SUMS}
+
+
+def test_joined_groups_and_others_give_the_same_outputs(
+    model: Path, samples: Samples, ingredients: Ingredients
+) -> None:
+    recipe, bench = ingredients.first_recipe(), open_bench(model, samples)
+    assert recipe is not None
+    candidates = [ingredients.builder(rewrites).build(recipe[1]) for rewrites in (frozenset(), frozenset(Rewrite))]
+    first, second = (bench.opener.open(each.skeleton, each.constants) for each in candidates)
+    assert first.optimized.digest != second.optimized.digest
+    assert bench.untimed_quality(first, 3) == bench.untimed_quality(second, 3)
