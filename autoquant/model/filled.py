@@ -10,8 +10,10 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import without_unused
+from autoquant.model.channel_layouts import ChannelLayouts
+from autoquant.model.channels import AXIS, SIZES, Channels
 from autoquant.model.graph import Graph
-from autoquant.model.layouts import AXIS, SIZES, Channels, Layout
+from autoquant.model.layouts import Layout
 from autoquant.model.names import NewNames
 from autoquant.model.rewrite import with_constants
 
@@ -64,10 +66,11 @@ def fill_channels(graph: Graph, filling: Filling) -> Filled | None:
         The model under the names that it had, None where nothing is to be filled up.
     """
     channels = Channels(graph)
-    layouts = channels.layouts(filling.multiple, is_tight=filling.is_tight)
+    solver = ChannelLayouts(channels, filling.multiple, filling.is_tight)
+    layouts = solver.solve()
     if not layouts:
         return None
-    arrays, inputs = _named(graph, _spread_constants(channels, layouts, filling.multiple))
+    arrays, inputs = _named(graph, _spread_constants(solver, layouts))
     model = with_constants(graph.model, arrays, inputs)
     for node in channels.depthwise:
         if node.outputs[0] in layouts:
@@ -90,9 +93,9 @@ def spread(values: npt.NDArray[_Type], axis: int, layout: Layout) -> npt.NDArray
     return found
 
 
-def _spread_constants(channels: Channels, layouts: Mapping[TensorName, Layout], multiple: int) -> Mapping[Place, Array]:
+def _spread_constants(solver: ChannelLayouts, layouts: Mapping[TensorName, Layout]) -> Mapping[Place, Array]:
     """Constants that have more elements now, by who reads them."""
-    graph = channels.graph
+    channels, graph = solver.channels, solver.channels.graph
     changed: dict[Place, Array] = {}
     for each in channels.followers:
         if each.tensor in layouts:
@@ -106,7 +109,7 @@ def _spread_constants(channels: Channels, layouts: Mapping[TensorName, Layout], 
     for node in channels.moving:
         for slot, name in enumerate(node.inputs) if node.op_type == "Concat" and node.outputs[0] in layouts else ():
             if graph.is_constant(name):
-                layout = channels.parts(node, layouts, multiple)[slot]
+                layout = solver.parts(node, layouts)[slot]
                 changed[node.index, slot] = spread(graph.constant(name), AXIS, layout)
     return changed
 
