@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Ingredients
+from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.latency import Timings
 from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
@@ -68,21 +69,24 @@ def filled(plain: Ingredients, filling: Filling, n_regions: int) -> Ingredients 
     return replace(plain, prepared=prepared, statistics=statistics, regions=regions, filling=filling)
 
 
-def fastest(plain: Ingredients, others: Sequence[Ingredients], compare: Compare) -> tuple[Ingredients, Gain | None]:
+def fastest(
+    plain: Ingredients, others: Sequence[Ingredients], compare: Compare, notes: list[str]
+) -> tuple[Ingredients, Gain | None]:
     """What is shown to be faster, in float or in 8 bits, and in neither slower; the plain one where nothing is.
 
     Args:
         plain: As the model has its channels.
         others: With channels filled up.
         compare: Times candidates.
-
-    Raises:
-        ModelError: onnxruntime refuses a candidate.
-        ProfileError: The process that measures was lost.
+        notes: Gets a sentence where one cannot be compared, after which no others are.
     """
     best, gain = plain, None
     for other in others:
-        found = _gain(plain, other, compare)
+        try:
+            found = _gain(plain, other, compare)
+        except (ModelError, ProfileError) as error:  # the latter where the process that measures was lost
+            notes.append(f"channels are not tried filled up any further: {error}")
+            break
         if found is not None and (gain is None or found.mean < gain.mean):
             best, gain = other, found
     return best, gain

@@ -145,18 +145,21 @@ class Preparing:
         """Of models with filled channels and the plain one; comparing two takes ``each_s`` seconds at least."""
         self.tell("fill")
         seconds = min(_MOST_RACED_S, _RACED_SHARE * self.configuration.budget.limit_s)
-        try:
-            best, gain = fastest(plain, others, lambda one, other: evaluator.compare(one, other, seconds, each_s))
-            best = best if gain is None else self._compared(best)
-        except (ModelError, ProfileError) as error:
-            self.notes.append(f"channels stay as they are: {error}")
+        best, gain = fastest(
+            plain, others, lambda one, other: evaluator.compare(one, other, seconds, each_s), self.notes
+        )
+        if gain is None:
             return plain
-        if best.filling is None:
+        try:
+            best = self._compared(best)
+        except ModelError as error:
+            self.notes.append(f"channels stay as they are: {error}")
             return plain
         if not _keeps_outputs(best.prepared):
             difference = f"the outputs of the float model would differ ({best.prepared.difference_db:.1f} dB)"
             self.notes.append(f"channels stay as they are: {difference}")
             return plain
+        assert best.filling is not None
         self.notes.append(f"{_filled_up(best.filling)}: {gain}")
         return best
 

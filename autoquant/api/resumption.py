@@ -83,21 +83,8 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         and unrounded is not None
     ):
         raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
-    for key, name in _FIXED.items():
-        if key in earlier and earlier[key] != now[key]:
-            is_other_space = key == "space_digest" and earlier.get("space", now["space"]) != now["space"]
-            told = "space" if is_other_space else key
-            raise OutputError(
-                f"{folder}: its run has another {name} ({earlier[told]}, now {now[told]});"
-                " use the same to go on, or begin another run with another --out"
-            )
-    _refuse_other_metrics(folder, earlier, now)
-    present = describe_environment()
-    if changes := [*differences(environment, present), *_other_version(environment, present)]:
-        raise OutputError(
-            f"{folder}: its run was measured in another environment ({'; '.join(changes)});"
-            " go on where it began, or begin another run with another --out"
-        )
+    _refuse_another_search(folder, earlier, now)
+    _refuse_another_environment(folder, environment)
     return Earlier(
         n_calibration_samples=n_calibration,
         n_evaluation_samples=n_evaluation,
@@ -109,6 +96,27 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         sampler=str(earlier.get("sampler", now["sampler"])),
         prior=_prior(folder, document),
     )
+
+
+def _refuse_another_search(folder: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
+    for key, name in _FIXED.items():
+        if key in earlier and earlier[key] != now[key]:
+            is_other_space = key == "space_digest" and earlier.get("space", now["space"]) != now["space"]
+            told = "space" if is_other_space else key
+            raise OutputError(
+                f"{folder}: its run has another {name} ({earlier[told]}, now {now[told]});"
+                " use the same to go on, or begin another run with another --out"
+            )
+    _refuse_other_metrics(folder, earlier, now)
+
+
+def _refuse_another_environment(folder: Path, environment: Mapping[str, object]) -> None:
+    present = describe_environment()
+    if changes := [*differences(environment, present), *_other_version(environment, present)]:
+        raise OutputError(
+            f"{folder}: its run was measured in another environment ({'; '.join(changes)});"
+            " go on where it began, or begin another run with another --out"
+        )
 
 
 def _refuse_other_metrics(folder: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:

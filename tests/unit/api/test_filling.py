@@ -12,6 +12,7 @@ from autoquant.api.evaluator import Ingredients
 from autoquant.api.filling import fastest, filled, fillings_of
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import RangeKind, RangeMethod, Rounding
+from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.latency import Timings
 from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
@@ -45,13 +46,16 @@ def timings(ratio: float, spread: Sequence[float] = SURE) -> Timings:
 class Comparing:
     """Answers in turn."""
 
-    def __init__(self, answers: Sequence[Mapping[str, Timings]]) -> None:
+    def __init__(self, answers: Sequence[Mapping[str, Timings] | Exception]) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[Candidate, Candidate]] = []
 
     def __call__(self, first: Candidate, second: Candidate) -> Mapping[str, Timings]:
         self.asked.append((first, second))
-        return self.answers.pop(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def test_ranges_stay_and_channels_that_are_filled_in_have_none(plain: Ingredients) -> None:
@@ -91,7 +95,7 @@ def test_what_is_shown_to_be_faster_and_nowhere_slower_is_taken(
 ) -> None:
     other, comparing = filled(plain, Filling(16), 40), Comparing(answers)
     assert other is not None
-    best, gain = fastest(plain, [other], comparing)
+    best, gain = fastest(plain, [other], comparing, [])
     assert best is (plain if chosen is None else other)
     assert comparing.answers == []
     assert (None if gain is None else f"{gain.float_ratio:.3f} {gain.quantized_ratio:.3f}") == chosen
@@ -100,9 +104,18 @@ def test_what_is_shown_to_be_faster_and_nowhere_slower_is_taken(
 def test_the_one_that_gains_most_is_taken(plain: Ingredients) -> None:
     others = list(fillings_of(plain, 40).values())
     comparing = Comparing([{"cpu": timings(ratio)} for ratio in (0.9, 0.9, 0.95, 0.7)])
-    best, gain = fastest(plain, others, comparing)
+    best, gain = fastest(plain, others, comparing, [])
     assert best is others[1]
     assert str(gain) == "float takes 0.950 of its latency, the first recipe 0.700"
+
+
+@pytest.mark.parametrize("error", [ModelError("refused"), ProfileError("lost")])
+def test_what_won_before_one_cannot_be_compared_stays(plain: Ingredients, error: Exception) -> None:
+    others, notes = list(fillings_of(plain, 40).values()), list[str]()
+    comparing = Comparing([{"cpu": timings(0.9)}, {"cpu": timings(0.9)}, error])
+    best, _ = fastest(plain, others, comparing, notes)
+    assert best is others[0]
+    assert notes == [f"channels are not tried filled up any further: {error}"]
 
 
 def test_float_and_a_recipe_of_nearest_integers_are_compared(plain: Ingredients) -> None:
@@ -112,7 +125,7 @@ def test_float_and_a_recipe_of_nearest_integers_are_compared(plain: Ingredients)
     asked, comparing = replace(plain, definition=space), Comparing([{"cpu": timings(0.9)}] * 2)
     other = filled(asked, Filling(16), 40)
     assert other is not None
-    fastest(asked, [other], comparing)
+    fastest(asked, [other], comparing, [])
     assert [bool(first.integer_nodes) for first, _ in comparing.asked] == [False, True]
     assert [first.digest == second.digest for first, second in comparing.asked] == [False, False]
 
@@ -122,6 +135,6 @@ def test_float_alone_is_compared_where_no_recipe_has_calibrated_ranges(plain: In
     asked = replace(plain, definition=replace(plain.definition, schemes=tuple(dynamic)))
     other, comparing = filled(asked, Filling(16), 40), Comparing([{"cpu": timings(0.9)}])
     assert other is not None
-    best, gain = fastest(asked, [other], comparing)
+    best, gain = fastest(asked, [other], comparing, [])
     assert best is other
     assert str(gain) == "float takes 0.900 of its latency"

@@ -95,7 +95,7 @@ def test_they_stay_where_models_cannot_be_compared(images: Prepare) -> None:
     preparing = images()
     plain = preparing.ingredients()
     assert preparing.filled(plain, Comparing(ProfileError("it crashed")).real, FACTS) is plain
-    assert preparing.notes == ["channels stay as they are: it crashed"]
+    assert preparing.notes == ["channels are not tried filled up any further: it crashed"]
 
 
 @pytest.mark.parametrize("changes", [{"objectives": Objectives(has_size=True)}, {"demands": Demands(max_size_bytes=1)}])
