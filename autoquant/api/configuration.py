@@ -1,6 +1,7 @@
 """What a user asks of a search."""
 
 import math
+import numbers
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -244,12 +245,23 @@ def parse_accuracy(asked: str | None) -> Accuracy | None:
     return None if asked is None else Accuracy(asked)
 
 
+def check_type(name: str, value: object, wanted: type, example: str) -> None:
+    """Whether an argument is what it should be: not everybody runs a type checker.
+
+    Raises:
+        UsageError: It is of another type.
+    """
+    if not isinstance(value, wanted):
+        raise UsageError(f"{name} is of type '{type(value).__name__}', give {example}")
+
+
 def check_seed(seed: int) -> None:
     """Whether numpy's and Optuna's generators take it.
 
     Raises:
         UsageError: They don't.
     """
+    check_type("the seed", seed, numbers.Integral, "a whole number")
     if not 0 <= seed <= MAX_SEED:
         raise UsageError(f"the seed is {seed}, it must lie in 0 to {MAX_SEED}")
 
@@ -262,17 +274,23 @@ def check_targets(targets: Sequence[Target]) -> None:
     """
     if not targets:
         raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
+    for target in targets:
+        check_type("a target", target, Target, "a list of targets, e.g. [Target('cpu')]")
     if len({target.name for target in targets}) < len(targets):
         raise UsageError("two targets have the same name; they must differ in execution provider, threads or streams")
     for name in ("batch", "affinity"):
         if len({getattr(target, name) for target in targets}) > 1:
             raise UsageError(f"the targets differ in {name}; search each in a run of its own")
     for target in targets:
-        for name in ("threads", "streams"):
-            count = getattr(target, name)
-            if count > MAX_THREADS:
-                raise UsageError(f"target {target.name} has {count} {name}, at most {MAX_THREADS} can be used")
+        _check_counts(target)
     check_cores(targets[0].affinity, "affinity")
+
+
+def _check_counts(target: Target) -> None:
+    for name in ("threads", "streams"):
+        count = getattr(target, name)
+        if count > MAX_THREADS:
+            raise UsageError(f"target {target.name} has {count} {name}, at most {MAX_THREADS} can be used")
 
 
 def check_cores(cores: Sequence[int], where: str) -> None:

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from autoquant.api import sentences, steps
 from autoquant.api.checking import check
-from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, check_type, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.finishing import finish
 from autoquant.api.folder import RunFolder, enough_room
@@ -23,7 +23,7 @@ from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError
+from autoquant.errors import DataError, UsageError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
@@ -98,7 +98,12 @@ def search(
     Raises:
         AutoquantError: Something that the user can put right; nothing is left half-written.
     """
-    budget = budget or Budget()
+    budget, demands = budget or Budget(), demands or Demands()
+    check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
+    check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
+    for name, several in (("metrics", metrics), ("objectives", objectives)):
+        if isinstance(several, str):
+            raise UsageError(f"{name} are one text, '{several}', give a list: ['{several}']")
     if budget.seconds is None and budget.trials is None:
         budget = replace(budget, seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)
@@ -110,7 +115,7 @@ def search(
         evaluation=evaluation,
         targets=tuple(targets),
         budget=budget,
-        demands=demands or Demands(),
+        demands=demands,
         out=Path(out),
         space=str(space),
         accuracy=parse_accuracy(accuracy),

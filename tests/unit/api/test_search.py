@@ -1,11 +1,13 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autoquant import search
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget
 from autoquant.api.trials import SearchProgress
+from autoquant.errors import UsageError
 
 
 class EndedError(Exception):
@@ -49,3 +51,18 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
     with pytest.raises(EndedError):
         search("example:digits", budget=Budget(trials=1, trial_memory_mb=700), out=tmp_path / "run")
     assert given == [700 * 10**6]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"budget": 60}, r"the budget is of type 'int', give one, e\.g\. Budget\(seconds=120\)"),
+        ({"demands": {"min_snr_db": 30}}, r"what is demanded is of type 'dict', give it like Demands\(min_snr_db=30\)"),
+        ({"metrics": "top1"}, r"metrics are one text, 'top1', give a list: \['top1'\]"),
+        ({"objectives": "snr"}, "objectives are one text, 'snr', give a list"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        search("example:digits", out=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
