@@ -18,18 +18,21 @@ def key_of(assignment: Assignment, space: SearchSpace) -> Key:
     return tuple(assignment.get(region, FLOAT) for region in space.choices)
 
 
-def recipes_and_warm_start(space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool) -> Sequence[Assignment]:
+def recipes_and_warm_start(
+    space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool, has_float: bool = True
+) -> Sequence[Assignment]:
     """The preprocessed model, uniform recipes, a warm start.
 
     Where time ``is_short`` a recipe comes first, as there may be no other, and those whose kernels one before them has
-    come after all that differ more.
+    come after all that differ more. The preprocessed model takes as long as two or three of them, and its outputs are
+    known: it comes between, or is left to the sampler.
     """
     recipes = [recipe for recipe in map(space.uniform, space.schemes) if recipe]
     if not is_short:
         return [{}, *recipes, *warm]
     twins = with_known_kernels(space)
     different = [recipe for recipe in recipes if recipe not in twins]
-    return [*different[:1], {}, *different[1:], *twins, *warm]
+    return [*different, *([{}] if has_float else []), *twins, *warm]
 
 
 def with_known_kernels(space: SearchSpace) -> list[Assignment]:

@@ -226,8 +226,8 @@ class Preparing:
             return False
         expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
         reason = self.deadline.hurry
-        if reason is None and expected_s > _LONG_SHARE * self.configuration.budget.limit_s:
-            reason = f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
+        if reason is None and expected_s > _FORMS_SHARE * self.configuration.budget.limit_s:
+            reason = f"it should take {expected_s:.1f} s, more than {_FORMS_SHARE:.0%} of the budget"
         if reason is not None:
             others = ", ".join(_name(form) for form in list(forms)[1:])
             self.notes.append(f"there is no time to try {others}: {reason}")

@@ -8,11 +8,12 @@ from autoquant.api.deadline import MOST_SHARE, N_COMPARED, REFINE_SHARE, Deadlin
 from autoquant.api.evaluator import BenchFacts
 from autoquant.domain.measurement import Evaluation, Measurement, State
 from autoquant.measurement.bench import N_FIRST, N_TELLING
-from autoquant.measurement.costs import TIMING_S
+from autoquant.measurement.costs import LONG_S, TIMING_S
 
 __all__ = ["Finish", "TrialCosts", "TrialTimes"]
 
 _ROUNDS_S, _LEAST_ROUNDS, _MOST_ROUNDS = 0.25, 6, 16
+_FEW_ROUNDS, _FEWEST_ROUNDS = 4, 3
 _N_LATEST = 5
 
 
@@ -42,6 +43,11 @@ class TrialCosts:
     def n_rounds(self) -> int:
         """Rounds of float and a candidate that take a quarter of a second, where these are neither few nor many."""
         return max(_LEAST_ROUNDS, min(_MOST_ROUNDS, round(_ROUNDS_S / (2 * self.round_s))))
+
+    @property
+    def few_rounds(self) -> int:
+        """Where there is time for few trials; a round of long inferences is disturbed by little."""
+        return _FEW_ROUNDS if self.round_s < LONG_S else _FEWEST_ROUNDS
 
     def first_seconds(self, n_rounds: int) -> float:
         """Of the first trial: it runs every sample that may be telling, some of them timed."""

@@ -29,8 +29,10 @@ _MOST_FLAT = 3
 _FIRST_SHARE = 0.1
 """Of the budget, which the search may take longer so that one candidate is evaluated: without any all was in vain."""
 _FEW_TRIALS = 3
-_MANY_TRIALS, _FEW_ROUNDS = 40, 4
+_MANY_TRIALS = 40
 """Where there is time for fewer trials, they have fewer rounds."""
+_TRIALS_WITH_FLOAT = 6
+"""Where there is time for fewer, the preprocessed model is left to the sampler."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
@@ -164,10 +166,10 @@ class Trials:
 
     def _run(self, n_trials: int | None) -> str:
         n_done = 0
-        is_short = self._left < _MANY_TRIALS * self._costs.later_seconds(self.n_rounds)
-        if is_short:
-            self.n_rounds = _FEW_ROUNDS
-        self._enqueue_first(n_trials, is_short=is_short)
+        n_likely = self._left / self._costs.later_seconds(self.n_rounds)
+        if n_likely < _MANY_TRIALS:
+            self.n_rounds = self._costs.few_rounds
+        self._enqueue_first(n_trials, n_likely)
         probed = not (self.is_structured and self.has_probes)
         while n_trials is None or n_done < n_trials:
             if not probed and self.study.n_enqueued == 0:
@@ -261,13 +263,21 @@ class Trials:
         """With one name for all schemes that quantize a region alike."""
         return {region: self.twins.get(region, {}).get(name, name) for region, name in assignment.items()}
 
-    def _enqueue_first(self, n_trials: int | None, *, is_short: bool) -> None:
-        """Where time is short recipes come first, of the same kernels one; the others of these are not timed then."""
+    def _enqueue_first(self, n_trials: int | None, n_likely: float) -> None:
+        """Where time is short recipes come first, of the same kernels one; the others of these are not timed then.
+
+        Args:
+            n_trials: Most trials.
+            n_likely: As many as there is time for, roughly.
+        """
+        is_short = n_likely < _MANY_TRIALS
+        has_float = n_likely >= _TRIALS_WITH_FLOAT or not self.is_structured or n_trials is not None
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         has_untimed = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
         untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
-        for assignment in recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few):
+        first = recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few, has_float=has_float)
+        for assignment in first:
             if self.study.enqueue(assignment) and self._key(assignment) in untimed:
                 self._untimed.add(self._key(assignment))
 

@@ -8,6 +8,7 @@ __all__ = [
     "FEWEST_ROUNDS",
     "LEAST_ROUNDS",
     "LEAST_SESSIONS",
+    "LONG_S",
     "STARTING_S",
     "TIMING_S",
     "WANTED_SESSIONS",
@@ -29,9 +30,12 @@ CHUNK_S = 0.5
 """Of what a process is asked for at once, where that is known."""
 TIMING_S = 5e-3
 """Of a round on one target, at least: short inferences are repeated in it."""
+LONG_S = 0.1
+"""Inferences that take as long are as fast as they get from the second one on, and disturbed by little."""
 _PLANNED_ROUNDS = 6
-_WARMUPS = 4
-"""Rounds before those that count, in each process, in most cases; an inference right after opening is one of them."""
+_WARMUPS, _LONG_WARMUPS = 4, 3
+"""Rounds before those that count, in each process, in most cases; an inference right after opening is one of them. The
+second number is that of long inferences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ class FileCosts:
         """
         timing_s = max(latency_s, self.n_targets * TIMING_S)
         if is_rough:
-            return self.judging_seconds(latency_s) + (_WARMUPS + LEAST_ROUNDS) * timing_s
+            return self.judging_seconds(latency_s) + (_n_warmups(timing_s) + LEAST_ROUNDS) * timing_s
         return self.judging_seconds(latency_s) + _timing_seconds(
             self.opening_s, timing_s, LEAST_SESSIONS, _PLANNED_ROUNDS
         )
@@ -140,4 +144,8 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
 
 
 def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int, n_rounds: int) -> float:
-    return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + n_rounds) * timing_s
+    return (n_sessions - 1) * opening_s + n_sessions * (_n_warmups(timing_s) + n_rounds) * timing_s
+
+
+def _n_warmups(timing_s: float) -> int:
+    return _WARMUPS if timing_s < LONG_S else _LONG_WARMUPS

@@ -140,7 +140,7 @@ class SlowAnswers(Answers):
 
 @pytest.mark.parametrize(("n_failing", "is_resumed"), [(0, False), (1, False), (0, True)])
 def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, is_resumed: bool) -> None:
-    regions = [RegionId(f"r{i}") for i in range(12)]
+    regions = [RegionId(f"r{i}") for i in range(16)]
     space = SearchSpace(choices=dict.fromkeys(regions, ("float", "a", "b")), schemes=SCHEMES)
     deadline = Deadline(80.0)
     answers = SlowAnswers(deadline, n_failing)
@@ -151,7 +151,7 @@ def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, 
         some_trials(tmp_path, Answers(), is_structured=False, space=space).run(3)
         trials = replace(trials, study=Study(tmp_path / "study.journal", space, RandomSampler(seed=0)))
     trials.run(None)
-    is_part = [0 < sum(name != "float" for name in asked.values()) < 12 for asked in answers.seen]
+    is_part = [0 < sum(name != "float" for name in asked.values()) < 16 for asked in answers.seen]
     probes = [asked for asked, part in zip(answers.seen, is_part, strict=True) if part][:4]
     assert all(len({name for name in asked.values() if name != "float"}) == 1 for asked in probes[:3])
     assert all(sum(name != "float" for name in asked.values()) > 1 for asked in probes[:3])

@@ -141,25 +141,32 @@ def with_rounds(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> It
 
 def test_it_is_warm_as_soon_as_files_get_no_faster(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    left = with_rounds(monkeypatch, [2.0, 1.0, 0.97, 0.5])
+    left = with_rounds(monkeypatch, [0.02, 0.01, 0.0097, 0.005])
     bench.warm_up(math.inf)
-    assert list(left) == [0.5]
+    assert list(left) == [0.005]
+
+
+def test_one_round_is_enough_of_long_inferences(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
+    left = with_rounds(monkeypatch, [0.3, 0.2])
+    bench.warm_up(math.inf)
+    assert list(left) == [0.2]
 
 
 def test_one_file_of_several_that_is_faster_by_chance_delays_nothing(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    following = iter([(1.0, 1.0, 1.0), (1.0, 0.9, 1.05), (1.0, 1.05, 0.9)])
+    following = iter([(0.01, 0.01, 0.01), (0.01, 0.009, 0.0105), (0.01, 0.0105, 0.009)])
     keys = (REFERENCE, "same", "other")
     monkeypatch.setattr(
         FileBench, "_round", lambda *_: {key: [s] for key, s in zip(keys, next(following), strict=True)}
     )
     FileBench(replace(setup_of(files), targets=TARGETS[:1])).warm_up(math.inf)
-    assert list(following) == [(1.0, 1.05, 0.9)]
+    assert list(following) == [(0.01, 0.0105, 0.009)]
 
 
 def test_all_targets_are_warmed_up(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"cpu-1t": iter([1.0] * 8), "cpu-2t": iter([2.0, 1.0, 1.0, 1.0])}
+    seconds = {"cpu-1t": iter([0.01] * 8), "cpu-2t": iter([0.02, 0.01, 0.01, 0.01])}
     monkeypatch.setattr(FileBench, "_round", lambda _, target, __: {REFERENCE: [next(seconds[target])]})
     FileBench(setup_of(files)).warm_up(math.inf)
     assert len(list(seconds["cpu-1t"])) == 5
@@ -169,10 +176,10 @@ def test_it_warms_up_no_longer_than_it_may_and_for_so_many_rounds_at_most(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    left = with_rounds(monkeypatch, [2.0, 1.0])
+    left = with_rounds(monkeypatch, [0.02, 0.01])
     bench.warm_up(-1.0)
-    assert list(left) == [1.0]
-    left = with_rounds(monkeypatch, [2.0 * 0.9**n for n in range(9)])
+    assert list(left) == [0.01]
+    left = with_rounds(monkeypatch, [0.02 * 0.9**n for n in range(9)])
     bench.warm_up(math.inf)
     assert len(list(left)) == 1
 
