@@ -22,7 +22,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
-from autoquant.qdq.breakers import needs_breaker
+from autoquant.qdq.breakers import needs_breaker, would_pool_integers
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.dynamic import DynamicWriter
 from autoquant.qdq.flattened import flattened_products
@@ -291,10 +291,17 @@ class _Draft:
         if key is None or key is own:
             return _dequantized(tensor, self.home.graph) if own else tensor
         dtype = key.format.dtype
-        source = _dequantized(tensor, self.home.graph) if own else tensor
+        source = _dequantized(tensor, self.home.graph) if own else self._float_source(tensor)
         first = next(other for name, other in self.plan.entries if name == tensor)
         suffix = ("_convert" if own else "") + ("" if first is dtype else f"_{dtype}")
         return self._pair(tensor, source, key, suffix)
+
+    def _float_source(self, tensor: TensorName) -> str:
+        """A tensor that is quantized for some readers, behind something that keeps a MaxPool before it in float."""
+        if not would_pool_integers(tensor, self.home.graph, self.plan):
+            return tensor
+        name = f"{tensor}_float_output"
+        return self._sum(tensor, name) if self.parts.is_new(("pooled", tensor)) else self.home.pieces.free(name)
 
     def _written(self, tensor: TensorName) -> str:
         pinned = tensor in self.plan.produced and tensor in self.home.graph.pinned
@@ -303,7 +310,8 @@ class _Draft:
     def _pair(self, tensor: TensorName, source: str, key: QuantKey, suffix: str) -> str:
         """Q and DQ on a tensor; returns what DQ writes."""
         base = self.home.pieces.free(f"{tensor}{suffix}") if suffix else tensor
-        target = self._output("DequantizeLinear", base) if suffix or source == tensor else tensor
+        takes_name = not suffix and source == self._written(tensor) != tensor
+        target = tensor if takes_name else self._output("DequantizeLinear", base)
         if not self.parts.is_new(("pair", tensor, suffix)):
             return target
         scale, zero_point = self._parameters(key, suffix)
@@ -382,9 +390,13 @@ class _Draft:
         return self.home.pieces.free(f"{base}_{op_type}_Output")
 
     def _breaker(self, node: Node, source: str) -> str:
-        """A one-input Sum: keeps a float operator between DQ and Q in float under default session options."""
-        output = self.home.pieces.free(f"{node.name}_float_input")
-        self.parts.node("Sum", [source], [output], f"{node.name}_keep_float")
+        """Keeps a float operator between DQ and Q in float under default session options."""
+        return self._sum(source, f"{node.name}_float_input", f"{node.name}_keep_float")
+
+    def _sum(self, source: str, name: str, node_name: str | None = None) -> str:
+        """Of one input, through which onnxruntime moves nothing; returns what it writes."""
+        output = self.home.pieces.free(name)
+        self.parts.node("Sum", [source], [output], node_name or f"{name}_keep")
         return output
 
 

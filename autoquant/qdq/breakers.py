@@ -1,11 +1,11 @@
-"""Float operators that onnxruntime would run on integers unless something is put before them."""
+"""Float operators that onnxruntime would run on integers unless something is put before or behind them."""
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, is_linear, kind_of
 from autoquant.qdq.plan import Plan
 
-__all__ = ["needs_breaker"]
+__all__ = ["needs_breaker", "would_pool_integers"]
 
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Float operators that onnxruntime turns into int8: between DQ and Q by its WeightBiasQuantization, a MatMul as the
@@ -19,6 +19,20 @@ def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
     if is_linear(node, graph):
         return _comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
     return all(_comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+
+
+def would_pool_integers(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
+    """Whether onnxruntime would quantize before a float MaxPool instead of a tensor behind it.
+
+    It moves QuantizeLinear up through what only moves values, and the integer kernel of MaxPool takes ten times as long
+    as the float one, but behind an integer convolution.
+    """
+    producer = graph.producer.get(tensor)
+    if producer is None or kind_of(producer) is not Kind.SAME_RANGE or producer.index in plan.integer:
+        return False
+    if producer.op_type == "MaxPool":
+        return not _comes_from_dq(producer.inputs[0], graph, plan)
+    return would_pool_integers(producer.inputs[0], graph, plan)
 
 
 def _comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:

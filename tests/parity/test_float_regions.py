@@ -55,6 +55,31 @@ def test_a_float_operator_between_quantized_ones_runs_in_float_under_default_opt
     assert not {"QGemm", "com.microsoft:QGemm"} & set(graph.kernels)
 
 
+def test_a_pool_behind_a_float_operator_runs_in_float(tmp_path: Path) -> None:
+    """onnxruntime's optimizer quantizes before it, unless a Sum of one input stands behind it."""
+    model = model_of(
+        "(float[1,3,8,8] x) => (float[N,C,H,W] y)",
+        """c = Conv(x, w) r = Relu(c) p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(r)
+           a = Conv(p, v) b = Conv(p, u) y = Add(a, b)""",
+        {"w": floats(16, 3, 1, 1), "v": floats(16, 16, 1, 1), "u": floats(16, 16, 1, 1, seed=1)},
+    )
+    case = case_of(model)
+    ours = case.quantized(exact(U8S8_CHANNEL), dict.fromkeys("crp"))
+    kernels = optimized(ours.model, tmp_path).kernels
+    pools = [kernel.endswith("MaxPool") for kernel in kernels]
+    assert sum(pools) == kernels.count("Sum") == kernels.count("QuantizeLinear") == 1
+    assert pools.index(True) < kernels.index("Sum") < kernels.index("QuantizeLinear")
+    without = onnx.ModelProto()
+    without.CopyFrom(ours.model)
+    (keeping,) = (node for node in without.graph.node if node.op_type == "Sum")
+    for node in without.graph.node:
+        node.input[:] = [keeping.input[0] if name == keeping.output[0] else name for name in node.input]
+    without.graph.node.remove(keeping)
+    moved = optimized(without, tmp_path).kernels
+    assert moved.index("QuantizeLinear") < [kernel.endswith("MaxPool") for kernel in moved].index(True)
+    np.testing.assert_array_equal(run(ours.model, case.feed)[0], run(without, case.feed)[0])
+
+
 @pytest.mark.parametrize("reader", ["Sigmoid", "Tanh"])
 def test_a_float_product_of_two_quantized_activations_runs_in_float(reader: str, tmp_path: Path) -> None:
     model = model_of(

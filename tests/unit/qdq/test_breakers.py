@@ -4,7 +4,7 @@ import pytest
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
-from autoquant.qdq.breakers import needs_breaker
+from autoquant.qdq.breakers import needs_breaker, would_pool_integers
 from autoquant.qdq.plan import Plan, QuantKey
 from tests.graphs import U8S8_TENSOR
 from tests.models import Array, floats, model_of
@@ -20,14 +20,20 @@ CONSTANTS: Mapping[str, Array | float] = {
 }
 
 
-def breaks(body: str, *, produced: Iterable[str], integer: Iterable[str], dims: str = IMAGE) -> bool:
-    """Whether the node ``n`` needs a breaker where some tensors are quantized and some nodes run on integers."""
+def planned(body: str, *, produced: Iterable[str], integer: Iterable[str], dims: str = IMAGE) -> tuple[Graph, Plan]:
+    """Some tensors are quantized and some nodes run on integers."""
     graph = Graph(model_of(f"({dims} x, {dims} o) => ({dims} y)", body, CONSTANTS))
     nodes = {str(node.name): node for node in graph.nodes}
     plan = Plan({}, integer={nodes[name].index for name in integer})
     for name in map(TensorName, produced):
         plan.produced[name] = QuantKey(name, U8S8_TENSOR.activation, U8S8_TENSOR.ranges)
-    return needs_breaker(nodes["n"], graph, plan)
+    return graph, plan
+
+
+def breaks(body: str, *, produced: Iterable[str], integer: Iterable[str], dims: str = IMAGE) -> bool:
+    """Whether the node ``n`` needs a breaker."""
+    graph, plan = planned(body, produced=produced, integer=integer, dims=dims)
+    return needs_breaker(next(node for node in graph.nodes if node.name == "n"), graph, plan)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +107,29 @@ def test_a_bias_that_was_quantized_does_not_count() -> None:
     graph = f"b = Exp(x) {body}"
     assert breaks(graph, produced="xo", integer="", dims=SQUARE)
     assert not breaks(graph, produced="xb", integer="", dims=SQUARE)
+
+
+POOL = "MaxPool<kernel_shape=[1,1]>"
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (f"c = Conv(x, k) t = {POOL}(c)", True),
+        (f"c = Conv(x, k) m = {POOL}(c) t = Transpose<perm=[0,1,3,2]>(m)", True),
+        (f"t = {POOL}(o)", True),
+        (f"t = {POOL}(x)", False),
+        (f"r = Transpose<perm=[0,1,3,2]>(x) t = {POOL}(r)", False),
+        (f"c = Conv(x, k) m = {POOL}(c) t = Relu(m)", False),
+        ("t = Conv(x, k)", False),
+        ("t = Transpose<perm=[0,1,3,2]>(o)", False),
+    ],
+)
+def test_quantizing_would_move_before_a_pool_of_floats(before: str, expected: bool) -> None:
+    graph, plan = planned(f"{before} y = Sigmoid(t)", produced="x", integer="y")
+    assert would_pool_integers(TensorName("t"), graph, plan) is expected
+
+
+def test_a_pool_of_integers_stays_one() -> None:
+    graph, plan = planned(f"c = Conv(x, k) t = {POOL}(c) y = Sigmoid(t)", produced="", integer="ty")
+    assert not would_pool_integers(TensorName("t"), graph, plan)
