@@ -7,7 +7,7 @@ from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 
-__all__ = ["Key", "key_of", "probes", "recipes_and_warm_start", "with_known_kernels"]
+__all__ = ["Key", "key_of", "one_of_each_kind", "probes", "recipes_and_warm_start", "with_known_kernels"]
 
 Key = tuple[str, ...]
 """The schemes of all regions, in the order of the space."""
@@ -18,21 +18,29 @@ def key_of(assignment: Assignment, space: SearchSpace) -> Key:
     return tuple(assignment.get(region, FLOAT) for region in space.choices)
 
 
-def recipes_and_warm_start(
-    space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool, has_float: bool = True
-) -> Sequence[Assignment]:
+def recipes_and_warm_start(space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool) -> Sequence[Assignment]:
     """The preprocessed model, uniform recipes, a warm start.
 
     Where time ``is_short`` a recipe comes first, as there may be no other, and those whose kernels one before them has
     come after all that differ more. The preprocessed model takes as long as two or three of them, and its outputs are
-    known: it comes between, or is left to the sampler.
+    known: it comes between.
     """
     recipes = [recipe for recipe in map(space.uniform, space.schemes) if recipe]
     if not is_short:
         return [{}, *recipes, *warm]
     twins = with_known_kernels(space)
     different = [recipe for recipe in recipes if recipe not in twins]
-    return [*different, *([{}] if has_float else []), *twins, *warm]
+    return [*different, {}, *twins, *warm]
+
+
+def one_of_each_kind(space: SearchSpace, warm: Iterable[Assignment]) -> Sequence[Assignment]:
+    """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next."""
+    found: dict[tuple[bool, bool], Assignment] = {}
+    for name, scheme in space.schemes.items():
+        recipe = space.uniform(name)
+        if recipe and recipe not in found.values():
+            found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
+    return [*found.values(), *warm]
 
 
 def with_known_kernels(space: SearchSpace) -> list[Assignment]:

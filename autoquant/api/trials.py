@@ -9,7 +9,7 @@ from typing import Protocol
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.first_trials import Key, key_of, probes, recipes_and_warm_start, with_known_kernels
+from autoquant.api.first_trials import Key, key_of, one_of_each_kind, probes, recipes_and_warm_start, with_known_kernels
 from autoquant.api.trial_times import Finish, TrialCosts, TrialTimes
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
@@ -31,8 +31,8 @@ _FIRST_SHARE = 0.1
 _FEW_TRIALS = 3
 _MANY_TRIALS = 40
 """Where there is time for fewer trials, they have fewer rounds."""
-_TRIALS_WITH_FLOAT = 6
-"""Where there is time for fewer, the preprocessed model is left to the sampler."""
+_TRIALS_WITH_RECIPES = 8
+"""Where there is time for fewer, the preprocessed model and most recipes are left to the sampler."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
@@ -271,12 +271,14 @@ class Trials:
             n_likely: As many as there is time for, roughly.
         """
         is_short = n_likely < _MANY_TRIALS
-        has_float = n_likely >= _TRIALS_WITH_FLOAT or not self.is_structured or n_trials is not None
         has_few = n_trials == 1 or self._left <= _FEW_TRIALS * self.first_seconds
         has_untimed = is_short and self.is_structured and n_trials is None and not has_few
         asked = {self._key(assignment) for assignment in self.first}
         untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
-        first = recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few, has_float=has_float)
+        if n_likely < _TRIALS_WITH_RECIPES and self.is_structured and n_trials is None:
+            first = one_of_each_kind(self.space, self.first)
+        else:
+            first = recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few)
         for assignment in first:
             if self.study.enqueue(assignment) and self._key(assignment) in untimed:
                 self._untimed.add(self._key(assignment))

@@ -6,12 +6,13 @@ import pytest
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
+from autoquant.api.first_trials import one_of_each_kind
 from autoquant.api.trials import Trials
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import RangeKind
 from autoquant.domain.space import SearchSpace
 from tests.unit.api.answers import IDS, Answers, some_trials
-from tests.unit.study.layouts import SCHEMES, a_scheme
+from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
 WITH_TWIN = {"a": SCHEMES["a"], "m": a_scheme("m", ranges=RangeKind.MSE), "b": SCHEMES["b"]}
 
@@ -33,7 +34,7 @@ def first_trials(folder: Path, answers: Answers, seconds: float | None, **option
         (90.0, {}, ["a", "b", "float", "m"], [3, 3, 3, 0]),
         (90.0, {"is_structured": False}, ["a", "b", "float", "m"], [3, 3, 3, 3]),
         (90.0, {"first": [dict.fromkeys(IDS, "m")]}, ["a", "b", "float", "m"], [3, 3, 3, 3]),
-        (20.0, {}, ["a", "b", "m"], [3, 3, 0]),
+        (20.0, {}, ["a"], [3]),
         (20.0, {"is_structured": False}, ["a", "b", "float"], [3, 3, 3]),
         (600.0, {}, ["float", "a", "m", "b"], [6, 6, 6, 6]),
         (None, {}, ["float", "a", "m", "b"], [6, 6, 6, 6]),
@@ -96,3 +97,17 @@ def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
     trials.deadline = Deadline(100.0, spent_s=100.0 - finish_s - 1.2 * trials.first_seconds + late_s)
     assert trials.run(None) == "time"
     assert len(answers.seen) == n_expected
+
+
+def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_tried() -> None:
+    schemes = {
+        "a": SCHEMES["a"],
+        "b": SCHEMES["b"],
+        "none": replace(SCHEMES["b"], name="none"),
+        "d": WITH_DYNAMIC["d"],
+        "e": replace(WITH_DYNAMIC["d"], name="e"),
+    }
+    choices = dict.fromkeys(IDS, ("float", "b", "d", "e")) | {IDS[0]: ("float", "a", "b")}
+    space, warm = SearchSpace(choices=choices, schemes=schemes), {IDS[1]: "b"}
+    found = one_of_each_kind(space, [warm])
+    assert found == [{IDS[0]: "a"}, dict.fromkeys(IDS[1:], "d"), warm]
