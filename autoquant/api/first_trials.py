@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from autoquant.domain.measurement import Evaluation, Measurement
-from autoquant.domain.region import Assignment, RegionId
+from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 
 __all__ = ["Key", "key_of", "one_of_each_kind", "probes", "recipes_and_warm_start", "with_known_kernels"]
 
+_LEAST_WORK = 0.5
 Key = tuple[str, ...]
 """The schemes of all regions, in the order of the space."""
 
@@ -33,14 +34,20 @@ def recipes_and_warm_start(space: SearchSpace, warm: Iterable[Assignment], *, is
     return [*different, {}, *twins, *warm]
 
 
-def one_of_each_kind(space: SearchSpace, warm: Iterable[Assignment]) -> Sequence[Assignment]:
-    """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next."""
+def one_of_each_kind(space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment]) -> Sequence[Assignment]:
+    """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next.
+
+    Of these only what quantizes half of what the one with most work quantizes: the others are nearly float.
+    """
+    work = {region.id: region.work for region in regions}
     found: dict[tuple[bool, bool], Assignment] = {}
     for name, scheme in space.schemes.items():
         recipe = space.uniform(name)
         if recipe and recipe not in found.values():
             found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
-    return [*found.values(), *warm]
+    shares = [sum(work[region] for region in recipe) for recipe in found.values()]
+    least = _LEAST_WORK * max(shares, default=0.0)
+    return [*(recipe for recipe, share in zip(found.values(), shares, strict=True) if share >= least), *warm]
 
 
 def with_known_kernels(space: SearchSpace) -> list[Assignment]:

@@ -276,7 +276,7 @@ class Trials:
         asked = {self._key(assignment) for assignment in self.first}
         untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
         if n_likely < _TRIALS_WITH_RECIPES and self.is_structured and n_trials is None:
-            first = one_of_each_kind(self.space, self.first)
+            first = one_of_each_kind(self.space, self.regions, self.first)
         else:
             first = recipes_and_warm_start(self.space, self.first, is_short=is_short or has_few)
         for assignment in first:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from autoquant.api.trials import Trials
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.scheme import RangeKind
 from autoquant.domain.space import SearchSpace
+from tests.records import a_region
 from tests.unit.api.answers import IDS, Answers, some_trials
 from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
@@ -99,15 +101,18 @@ def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
     assert len(answers.seen) == n_expected
 
 
-def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_tried() -> None:
+@pytest.mark.parametrize(("works", "has_dynamic"), [((0.4, 0.3, 0.3), True), ((0.8, 0.1, 0.1), False)])
+def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_tried(
+    works: Sequence[float], has_dynamic: bool
+) -> None:
     schemes = {
         "a": SCHEMES["a"],
         "b": SCHEMES["b"],
-        "none": replace(SCHEMES["b"], name="none"),
         "d": WITH_DYNAMIC["d"],
         "e": replace(WITH_DYNAMIC["d"], name="e"),
     }
-    choices = dict.fromkeys(IDS, ("float", "b", "d", "e")) | {IDS[0]: ("float", "a", "b")}
+    choices = dict.fromkeys(IDS, ("float", "a", "b", "d", "e")) | {IDS[0]: ("float", "a", "b")}
     space, warm = SearchSpace(choices=choices, schemes=schemes), {IDS[1]: "b"}
-    found = one_of_each_kind(space, [warm])
-    assert found == [{IDS[0]: "a"}, dict.fromkeys(IDS[1:], "d"), warm]
+    regions = [a_region(name, work=work) for name, work in zip(IDS, works, strict=True)]
+    found = one_of_each_kind(space, regions, [warm])
+    assert found == [dict.fromkeys(IDS, "a"), *([dict.fromkeys(IDS[1:], "d")] if has_dynamic else []), warm]
