@@ -33,7 +33,7 @@ TIMING_S = 5e-3
 LONG_S = 0.1
 """Inferences that take as long are as fast as they get from the second one on, and disturbed by little."""
 _PLANNED_ROUNDS = 6
-_WARMUPS, _LONG_WARMUPS = 4, 3
+_WARMUPS, _LONG_WARMUPS = 4, 2
 """Rounds before those that count, in each process, in most cases; an inference right after opening is one of them. The
 second number is that of long inferences."""
 

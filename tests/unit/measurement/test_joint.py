@@ -146,11 +146,15 @@ def test_it_is_warm_as_soon_as_files_get_no_faster(files: dict[str, Path], monke
     assert list(left) == [0.005]
 
 
-def test_one_round_is_enough_of_long_inferences(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("first_s", "n_rounds"), [(0.2, 0), (0.05, 3)])
+def test_long_inferences_need_no_warming_up(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, first_s: float, n_rounds: int
+) -> None:
     bench = FileBench(replace(setup_of(files), targets=TARGETS[:1]))
-    left = with_rounds(monkeypatch, [0.3, 0.2])
+    bench._first_s[TARGETS[0].name].extend([first_s, first_s])
+    left = with_rounds(monkeypatch, [0.06, 0.05, 0.05])
     bench.warm_up(math.inf)
-    assert list(left) == [0.2]
+    assert len(list(left)) == 3 - n_rounds
 
 
 def test_one_file_of_several_that_is_faster_by_chance_delays_nothing(
