@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Scheme
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import weight_of
 from autoquant.qdq.weights import QuantizedWeight
 
 __all__ = ["JoinedGroups"]
@@ -65,10 +66,11 @@ class JoinedGroups:
 
 def _n_joined(node: Node, graph: Graph) -> int:
     """How many groups make the best one; 1 where they hold one channel each, so that kernels of their own run."""
-    if node.op_type != "Conv":
+    weight = weight_of(node, graph) if node.op_type == "Conv" else None
+    if weight is None:
         return 1
-    n_groups, shape = int(node.attributes.get("group", 1)), graph.shape(node.inputs[1])
-    if not shape or n_groups == shape[0]:
+    n_groups, shape = int(node.attributes.get("group", 1)), graph.constant(weight).shape
+    if 0 in shape or n_groups == shape[0]:
         return 1
     divisors = (n for n in range(1, n_groups + 1) if n_groups % n == 0)
     return min(divisors, key=lambda n: _BEST_INPUTS / (n * shape[1]) + n * shape[1] / _BEST_INPUTS)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,9 @@ from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.scheme import DType, Scheme, TensorFormat
 from autoquant.model.dequantized import float_model
 from autoquant.model.fragments import inline_external
+from autoquant.model.graph import Graph
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.groups import JoinedGroups
 from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, case_of, run
 from tests.models import floats, model_of, saved
 
@@ -87,6 +90,19 @@ def test_what_has_a_kernel_for_each_channel_and_what_runs_in_float_stays() -> No
     builder = wide.builder({})
     builder.write(frozenset({Rewrite.JOINED_GROUPS}))
     assert n_groups_of(opened(builder.build({}))) == 8
+
+
+@pytest.mark.parametrize(
+    ("signature", "constants"),
+    [
+        ("(float[1,8,5,5] x, float[8,2,3,3] w) => (float[1,8,3,3] y)", {}),
+        ("(float[1,0,5,5] x) => (float[1,8,3,3] y)", {"w": floats(8, 0, 3, 3)}),
+    ],
+    ids=["not constant", "without inputs"],
+)
+def test_weights_that_cannot_be_spread_stay(signature: str, constants: dict[str, npt.NDArray[np.float32]]) -> None:
+    graph = Graph(model_of(signature, "y = Conv<group=4>(x, w)", constants))
+    assert not JoinedGroups(graph).has_narrow
 
 
 def test_the_float_model_of_a_member_has_the_groups_of_the_member(tmp_path: Path) -> None:
