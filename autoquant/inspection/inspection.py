@@ -153,6 +153,12 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
         yield (
             "ConvInteger is not fused with what is around it and is usually slower than float: quantize Conv statically"
         )
+    if found.kernel == "MaxPool" and found.runs is Runs.INTEGER:
+        yield (
+            "runs on integers in a kernel that is much slower than the float one, as NhwcMaxPool behind an integer"
+            " convolution is not: quantize the convolution before it too, or keep it in float by a Sum of one input"
+            " between it and the QuantizeLinear behind it"
+        )
     if found.kernel == "com.microsoft:MatMulNBits" and found.fused_into is None:
         yield _weight_only(node)
 

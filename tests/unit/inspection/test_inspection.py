@@ -87,6 +87,22 @@ def test_a_dynamic_convolution_is_remarked_upon(tmp_path: Path) -> None:
     assert all(text.startswith("ConvInteger is not fused") for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("pool", "is_said"),
+    [("p = MaxPool<kernel_shape=[2,2]>(c)", True), ("m = MaxPool<kernel_shape=[2,2]>(c) p = Sum(m)", False)],
+)
+def test_a_pool_that_runs_on_integers_behind_floats_is_remarked_upon(tmp_path: Path, pool: str, is_said: bool) -> None:
+    quantized = "q = QuantizeLinear(p, s, z) d = DequantizeLinear(q, s, z)"
+    body = (
+        f"c = Conv(x, w) {pool} {quantized} r = LeakyRelu(d) o = QuantizeLinear(r, s, z) y = DequantizeLinear(o, s, z)"
+    )
+    constants: dict[str, Array | float] = {"w": floats(4, 3, 1, 1), "s": 0.1, "z": np.array(128, np.uint8)}
+    model = model_of("(float[1,3,8,8] x) => (float[1,4,7,7] y)", body, constants)
+    found = inspect_model(saved(model, tmp_path / "model.onnx")).inspection
+    said = [remark.text for remark in found.remarks if remark.text.startswith("runs on integers in a kernel")]
+    assert len(said) == is_said
+
+
 def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path: Path) -> None:
     body = "w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(x, w_d)"
     model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))
