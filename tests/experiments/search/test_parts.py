@@ -56,7 +56,7 @@ def test_without_probes_recipes_are_timed_or_not_as_with_them(tmp_path: Path) ->
     trials = first_trials(tmp_path, answers, 60.0)
     switch_off(Part.PROBES, trials)
     trials.run(None)
-    assert answers.n_rounds[:4] == [4, 4, 4, 0]  # the last one has the kernels of the first
+    assert answers.n_rounds[:4] == [3, 3, 3, 0]  # the last one has the kernels of the first
     assert [sum(name != "float" for name in found.values()) for found in answers.seen[4:]] != [1, 1, 1]
 
 
