@@ -9,8 +9,8 @@ from typing import Any
 from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import LEDGER, RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.front import RunRecord
 from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.scheme import Scheme

@@ -4,35 +4,30 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from autoquant.api import steps
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.profiling import profiled_prior
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
-from autoquant.domain.region import Assignment, Region
+from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrite, Rewrites
-from autoquant.domain.scheme import Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
-from autoquant.domain.statistics import Statistics
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.measurement.costs import FileCosts
 from autoquant.measurement.latency import Timings
 from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
-from autoquant.model.filled import Filling
-from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
-from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.resolve import resolve
-from autoquant.study.layout import Layout
 
-__all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "Ingredients", "ScoringTimes"]
+__all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "ScoringTimes"]
 
 _LOG = logging.getLogger("autoquant")
 NO_RATIOS: Mapping[str, float] = MappingProxyType({})
@@ -95,58 +90,6 @@ class BenchFacts:
             scoring_s=len(self.float_s) * self.scoring.file_s,
             n_targets=len(self.float_s),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingredients:
-    """What candidates are built from.
-
-    Attributes:
-        prepared: The preprocessed model.
-        regions: Its partition.
-        statistics: Of its activations.
-        definition: The space.
-        form: Of the model.
-        has_mean_biases: Whether biases are corrected where the space says nothing of them.
-        rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
-        own_errors: Of what each region quantizes; None where they are not known.
-        filling: How far channels are filled up; None where they are not.
-    """
-
-    prepared: PreparedModel
-    regions: Sequence[Region]
-    statistics: Statistics
-    definition: SpaceDefinition
-    form: Form = Form.PLAIN
-    has_mean_biases: bool = False
-    rounder: RoundedWeights | None = None
-    own_errors: OwnErrors | None = None
-    filling: Filling | None = None
-
-    @property
-    def plain_filling(self) -> dict[str, object] | None:
-        """For files."""
-        return None if self.filling is None else asdict(self.filling)
-
-    def first_recipe(self) -> tuple[Scheme, Assignment] | None:
-        """What quantizes everything with calibrated ranges and nearest integers; None where no scheme does."""
-        space = resolve(self.definition, self.regions)
-        for scheme in self.definition.schemes:
-            if not scheme.is_dynamic and scheme.rounding is Rounding.NEAREST and space.uniform(scheme.name):
-                return scheme, space.uniform(scheme.name)
-        return None
-
-    def builder(self, rewrites: Rewrites = frozenset()) -> Builder:
-        """A new builder; ``rewrites`` are those that are used."""
-        found = steps.builder_of(
-            self.prepared, self.regions, self.statistics, space=self.definition, rounder=self.rounder
-        )
-        found.write(rewrites)
-        return found
-
-    def layout(self) -> Layout:
-        """Regions, schemes and borders as the study sees them."""
-        return steps.layout_of(self.prepared, self.regions, self.definition, self.own_errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.ingredients import Ingredients
 from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.latency import Timings
 from autoquant.model.filled import Filling

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from autoquant.api.deadline import N_FINALISTS
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.objective import clamped_db

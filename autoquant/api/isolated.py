@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated, Ingredients
+from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated
 from autoquant.api.evaluator_setup import EvaluatorSetup
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior

@@ -9,8 +9,9 @@ from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts, Ingredients
+from autoquant.api.evaluator import N_FORM_SAMPLES, BenchFacts
 from autoquant.api.filling import fastest, filled, fillings_of
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
 from autoquant.api.sentences import float_sentences, joined_sentences

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from autoquant.api.data import SearchData
 from autoquant.api.deadline import REFINE_SHARE, Deadline
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refine, Refined
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.refiner import RefinerSetup
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy

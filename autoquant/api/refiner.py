@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Refined
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.counted import counted
 from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import Assignment, TensorName

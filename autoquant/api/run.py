@@ -10,8 +10,9 @@ from autoquant.api.checking import Checked
 from autoquant.api.configuration import Configuration
 from autoquant.api.deadline import Deadline
 from autoquant.api.documents import configuration_document, ingredients_document
-from autoquant.api.evaluator import BenchFacts, Ingredients
+from autoquant.api.evaluator import BenchFacts
 from autoquant.api.folder import RunFolder, writing
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing

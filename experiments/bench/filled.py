@@ -14,8 +14,8 @@ from typing import Any
 
 from autoquant import compare
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.filling import fillings_of
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.region import N_REGIONS
 from autoquant.model.filled import Filling
 from experiments.believe.document import markdown, new_part, read_document, write_part

@@ -10,8 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 from autoquant.api import isolated, steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.evaluator_setup import EvaluatorSetup
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.domain.measurement import Failure
 from autoquant.domain.region import Assignment

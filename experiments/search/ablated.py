@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from unittest import mock
 
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.run import Opened, Run

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.region import Assignment
 from autoquant.errors import AutoquantError, OutputError, UsageError
 from autoquant.graph.regions import borders

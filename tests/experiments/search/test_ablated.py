@@ -7,8 +7,8 @@ from autoquant.api import search as module
 from autoquant.api.checking import check
 from autoquant.api.configuration import Budget, Configuration, Demands
 from autoquant.api.deadline import Deadline
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.run import Opened, Run

@@ -16,8 +16,8 @@ from autoquant.api.documents import (
     scheme_rows,
     write_reports,
 )
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.folder import RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import NodeName, RegionId, TensorName

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.filling import fastest, filled, fillings_of
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import RangeKind, RangeMethod, Rounding
 from autoquant.errors import ModelError, ProfileError

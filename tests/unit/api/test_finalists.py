@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.finalists import Finalist, Finalists, Refine, Refined, _one_a_line
 from autoquant.api.folder import RunFolder
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Evaluation, Measurement, Quality, State, Trial
 from autoquant.domain.region import Assignment

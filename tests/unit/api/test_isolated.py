@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Evaluator, Ingredients
+from autoquant.api.evaluator import Evaluator
 from autoquant.api.evaluator_setup import EvaluatorSetup
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.measurement import Failure, Measurement

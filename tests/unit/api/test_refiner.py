@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.refiner import Refiner, RefinerSetup
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.region import Assignment

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from autoquant.api import steps
-from autoquant.api.evaluator import Ingredients
 from autoquant.api.evaluator_setup import EvaluatorSetup
+from autoquant.api.ingredients import Ingredients
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target

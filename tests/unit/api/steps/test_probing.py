@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant.api.evaluator import Ingredients
+from autoquant.api.ingredients import Ingredients
 from autoquant.api.steps import (
     calibrate,
     find_regions,
