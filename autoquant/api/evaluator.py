@@ -68,6 +68,7 @@ class BenchFacts:
         silent: Outputs that are 0 on all samples, held-out ones too, so that nothing judges them.
         signal: Mean of each output over them, as ``Signal.mean``.
         dominated: Outputs of whose power one sample holds most, as ``Signal.dominated``.
+        numberless: Outputs that hold NaN or infinity somewhere, as ``Signal.numberless``.
     """
 
     float_s: Mapping[str, float]
@@ -77,6 +78,7 @@ class BenchFacts:
     silent: Sequence[str] = ()
     signal: Sequence[float] = ()
     dominated: Mapping[str, float] = field(default_factory=dict)
+    numberless: Mapping[str, float] = field(default_factory=dict)
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
@@ -137,6 +139,7 @@ class Evaluator:
             silent=self.bench.signal.silent,
             signal=self.bench.signal.mean,
             dominated=self.bench.signal.dominated,
+            numberless=self.bench.signal.numberless,
         )
 
     def load(self, ingredients: Ingredients, rewrites: Rewrites, known: Sequence[Measurement]) -> None:

@@ -166,6 +166,7 @@ class Run:
         self.notes.extend(data.divided(facts.n_samples))
         self.notes.extend(sentences.silent_sentences(facts.silent))
         self.notes.extend(sentences.dominated_sentences(facts.dominated, facts.n_samples))
+        self.notes.extend(sentences.numberless_sentences(facts.numberless))
         return facts
 
     def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:

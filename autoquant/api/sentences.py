@@ -24,6 +24,7 @@ __all__ = [
     "float_sentences",
     "joined_sentences",
     "nothing_to_quantize",
+    "numberless_sentences",
     "outlook_sentences",
     "rule_sentences",
     "saturation_sentences",
@@ -146,6 +147,17 @@ def dominated_sentences(shares: Mapping[str, float], n_samples: int) -> list[str
     return [
         f"one of {n_samples} evaluation samples holds most of an output's power, {spelled}: SNR is pooled over samples,"
         " so that the others hardly count; leave it out, or judge by a --metric of your own"
+    ]
+
+
+def numberless_sentences(shares: Mapping[str, float]) -> list[str]:
+    """Outputs that are compared where they are numbers alone, by the share of the rest; none where there are none."""
+    if not shares:
+        return []
+    spelled = ", ".join(f"{100 * share:.2g} % of the elements of '{name}'" for name, share in shares.items())
+    return [
+        f"the float model has NaN or infinity at {spelled}: SNR is of the others, and no model is delivered that has"
+        " anything else there"
     ]
 
 

@@ -55,7 +55,7 @@ def collect(
         digest: Of model and samples, kept in the result.
         channel_axes: Axis of the channels, of the tensors whose channels are observed one by one, among ``tensors`` or
             not; the number of channels is the same in every sample.
-        finite: Outputs of the model that hold finite numbers alone where a sample is sound.
+        finite: Outputs of the model that hold a finite number somewhere where a sample is sound.
         names: What messages call the samples; their places by default.
         on_sample: Told in the calling thread how many samples the session has run.
 
@@ -64,7 +64,7 @@ def collect(
         below ``MASK`` in magnitude they are those of a tensor without values: minimum, maximum and limit are 0.
 
     Raises:
-        DataError: There is no sample, onnxruntime cannot run one, or one of ``finite`` holds NaN or infinity.
+        DataError: There is no sample, onnxruntime cannot run one, or one of ``finite`` holds no number.
     """
     histograms = {tensor: _Histogram() for tensor in tensors}
     channels = {tensor: Channels(axis) for tensor, axis in (channel_axes or {}).items()}

@@ -29,9 +29,10 @@ Bools = npt.NDArray[np.bool_]
 class QualityMeter:
     """Pools signal and noise over samples.
 
-    SNR is ``10 log10(sum ref^2 / sum (ref - q)^2)`` per float output, over all elements of all samples. An output that
-    is 0 on all of them beside others that are not has none: it counts only where a candidate's is not finite. Where no
-    float output has one beside outputs that are counted, their agreement judges.
+    SNR is ``10 log10(sum ref^2 / sum (ref - q)^2)`` per float output, over all elements of all samples at which the
+    reference is finite; where it is not, any other value than its own is infinite noise. An output that is 0 on all of
+    them beside others that are not has none: it counts only where a candidate's is not finite. Where no float output
+    has one beside outputs that are counted, their agreement judges.
 
     Attributes:
         names: Output names, in the order of the outputs.
@@ -198,9 +199,11 @@ def snr_db(signal: float, noise: float) -> float:
 
 
 def signal_of(reference: npt.NDArray[np.generic]) -> float:
-    """Power of a float output, number of elements of another one."""
+    """Power of a float output where it is finite, number of elements of another one."""
     if reference.dtype.kind == "f":
-        return float(np.square(reference.astype(np.float64)).sum())
+        values = reference.astype(np.float64)
+        power = float(np.square(values).sum())
+        return power if math.isfinite(power) else float(np.square(values[np.isfinite(values)]).sum())
     return float(reference.size) if reference.dtype.kind in _COUNTED else 0.0
 
 

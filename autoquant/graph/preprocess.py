@@ -105,7 +105,7 @@ def prepare(
         sample_names: What messages call the feeds; their places by default.
 
     Raises:
-        DataError: onnxruntime cannot run the model on one of the first few, or an output holds NaN or infinity.
+        DataError: onnxruntime cannot run the model on one of the first few, or an output holds no number.
         ModelError: The model cannot be read, is already quantized, or a name in ``dims`` is unknown.
     """
     original = load_model(path)

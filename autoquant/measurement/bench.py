@@ -129,7 +129,7 @@ class Bench:
             sample_names: What messages call them; their places by default.
 
         Raises:
-            DataError: onnxruntime cannot run the model on one of them, or an output holds NaN or infinity.
+            DataError: onnxruntime cannot run the model on one of them, or an output holds no number.
         """
         session, total = open_session(self.model, _CPU), np.zeros(len(self.names))
         for i, feed in enumerate(feeds):

@@ -54,6 +54,17 @@ class Signal:
         return {name: float(share) for name, share, large in zip(self.names, shares, is_large, strict=True) if large}
 
     @property
+    def numberless(self) -> dict[str, float]:
+        """Float outputs that hold NaN or infinity somewhere, with the share of their elements that do."""
+        found: dict[str, float] = {}
+        for i in np.flatnonzero(self._is_float).tolist():
+            n_finite = sum(int(np.isfinite(outputs[i]).sum()) for outputs in self.reference)
+            size = sum(outputs[i].size for outputs in self.reference)
+            if n_finite < size:
+                found[self.names[i]] = 1 - n_finite / size
+        return found
+
+    @property
     def is_judged(self) -> npt.NDArray[np.bool_]:
         """Outputs by which candidates are judged."""
         found = with_snr(self._is_float, self.total)

@@ -39,18 +39,18 @@ def run_sample(
 
 
 def refuse_non_finite(outputs: Iterable[tuple[str, npt.NDArray[np.generic]]], sample: str) -> None:
-    """Nothing can be compared with outputs that are no numbers.
+    """Nothing can be compared with outputs that hold no number at all; masked places beside numbers may have none.
 
     Args:
         outputs: Of the float model, with their names.
         sample: What messages call it.
 
     Raises:
-        DataError: One holds NaN or infinity.
+        DataError: One holds nothing but NaN or infinity.
     """
     for name, values in outputs:
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if values.dtype.kind == "f" and values.size and not np.isfinite(values).any():
             raise DataError(
-                f"{sample}: the float model's output '{name}' holds NaN or infinity, so that nothing can be compared"
-                " with it; leave the sample out, or cut the model before that output's mask or logarithm"
+                f"{sample}: the float model's output '{name}' holds NaN or infinity alone, so that nothing can be"
+                " compared with it; leave the sample out, or cut the model before that output's mask or logarithm"
             )

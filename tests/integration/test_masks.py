@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autoquant import Budget, search
 from autoquant.api.steps import (
     build,
     calibrate,
@@ -113,3 +114,19 @@ def test_a_sample_that_the_float_model_cannot_take_is_named(end: str, tmp_path: 
         DataError, match="calibration data <dict>, sample 4: the float model's output 'y' holds NaN or infinity"
     ):
         calibrate(prepare(path, samples), samples, cache_folder=tmp_path)
+
+
+@pytest.mark.parametrize("never", [-np.inf, np.nan])
+def test_an_output_whose_masked_places_hold_no_number_is_compared_at_the_others(never: float, tmp_path: Path) -> None:
+    """As models of sets write it that are padded to one size."""
+    body = "a = MatMul(x, w) r = Relu(a) b = MatMul(r, v) y = Where(seen, b, never)"
+    constants: dict[str, Array | float] = {"w": floats(8, 8, seed=1), "v": floats(8, 8, seed=2), "never": never}
+    signature = "(float[1,4,8] x, bool[1,4,1] seen) => (float[1,4,8] y)"
+    model = saved(model_of(signature, body, constants), tmp_path / "model.onnx")
+    seen = np.ones((6, 4, 1), np.bool_)
+    seen[:, 3], seen[::2, 2] = False, False
+    data, other = ({"x": floats(6, 4, 8, seed=seed), "seen": seen} for seed in (3, 4))
+    result = search(model, calibration=data, evaluation=other, budget=Budget(trials=3), out=tmp_path / "run")
+    decibels = result.trials["snr_db"]
+    assert ((decibels > 20) & (decibels < 60)).any()
+    assert any("NaN or infinity at 38 % of the elements of 'y'" in note for note in result.notes)

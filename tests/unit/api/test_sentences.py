@@ -13,6 +13,7 @@ from autoquant.api.sentences import (
     float_sentences,
     joined_sentences,
     nothing_to_quantize,
+    numberless_sentences,
     outlook_sentences,
     rule_sentences,
     saturation_sentences,
@@ -188,3 +189,11 @@ def test_a_sample_that_decides_an_snr_is_told() -> None:
     assert dominated_sentences({}, 16) == []
     (said,) = dominated_sentences({"a": 0.75, "b": 0.5}, 16)
     assert said.startswith("one of 16 evaluation samples holds most of an output's power, 75% of that of 'a', 50% of")
+
+
+def test_places_without_numbers_are_told() -> None:
+    assert numberless_sentences({}) == []
+    (said,) = numberless_sentences({"a": 0.25, "b": 0.00012})
+    assert said.startswith(
+        "the float model has NaN or infinity at 25 % of the elements of 'a', 0.012 % of the elements of"
+    )

@@ -174,7 +174,7 @@ def test_float16_activations_are_observed() -> None:
     assert (statistics.minimum, statistics.maximum) == (-2, 0.5)
 
 
-@pytest.mark.parametrize("bad", [(1, np.nan), (1, np.inf), (np.nan, -np.inf), (np.inf, -np.inf)])
+@pytest.mark.parametrize("bad", [(np.nan, np.nan), (np.nan, -np.inf), (np.inf, -np.inf)])
 @pytest.mark.parametrize("observed", [(), (DOUBLED,)])
 def test_an_output_that_is_not_finite_names_itself_and_the_sample(
     bad: tuple[float, ...], observed: tuple[TensorName, ...]

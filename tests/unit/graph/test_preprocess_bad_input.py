@@ -32,13 +32,15 @@ def test_a_model_that_cannot_run_the_samples_is_an_error(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [-np.inf, np.nan])
-def test_an_output_that_is_not_finite_is_named(path: Path, value: float) -> None:
+def test_an_output_without_any_number_is_named(path: Path, value: float) -> None:
     body = "a = Relu(x) y = Add(a, mask)"
-    mask = np.array([0, 0, 0, value], np.float32)
+    mask = np.full(4, value, np.float32)
     model = model_of("(float[1,4] x) => (float[1,4] a, float[1,4] y)", body, {"mask": mask})
     with pytest.raises(DataError, match="sample 0: the float model's output 'y' holds NaN or infinity"):
         prepare(saved(model, path), feeds_of(1, 4))
-    with pytest.raises(DataError, match=r"a\.npz, sample 7: the float model's output 'y' holds NaN or infinity, so"):
+    with pytest.raises(
+        DataError, match=r"a\.npz, sample 7: the float model's output 'y' holds NaN or infinity alone, so"
+    ):
         prepare(path, feeds_of(1, 4), sample_names=[f"a.npz, sample {number}" for number in (7, 2, 5)])
 
 

@@ -27,3 +27,9 @@ def test_few_samples_and_silent_outputs_are_dominated_by_none() -> None:
     silent = Signal(["z", "a"], [[np.zeros(2), np.ones(2)]] * 8)
     silent.hear([1.0, 1.0])
     assert silent.dominated == {}
+
+
+def test_places_without_numbers_are_counted_and_have_no_power() -> None:
+    masked = np.array([3.0, np.nan, 4.0, -np.inf], np.float32)
+    signal = Signal(["a", "b", "n"], [[masked, np.ones(2), np.arange(3)], [np.ones(4), np.ones(2), np.arange(3)]])
+    assert (signal.numberless, signal.mean) == ({"a": 0.25}, (14.5, 2, 3))

@@ -58,8 +58,8 @@ def test_what_onnxruntime_raised_is_kept_as_the_cause() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_one_value_that_is_no_number_is_refused_with_its_output_and_sample(value: float, dtype: type) -> None:
-    outputs = [("first", floats(3)), ("second", np.array([[0, 1], [value, 3]], dtype))]
+def test_an_output_without_any_number_is_refused_with_its_sample(value: float, dtype: type) -> None:
+    outputs = [("first", floats(3)), ("second", np.array([[np.nan, value], [value, np.inf]], dtype))]
     with pytest.raises(DataError, match=r"^data\.npz, sample 3: the float model's output 'second' holds NaN or inf"):
         refuse_non_finite(outputs, SAMPLE)
 
@@ -68,12 +68,13 @@ def test_one_value_that_is_no_number_is_refused_with_its_output_and_sample(value
     "values",
     [
         np.array([np.finfo(np.float32).max, 0], np.float32),
+        np.array([[-np.inf, np.nan], [0, np.inf]], np.float32),
         np.zeros((0, 4), np.float32),
         np.array([np.iinfo(np.int64).max]),
         np.array([True]),
         np.array(["nan", "inf"], object),
     ],
-    ids=["largest", "empty", "integers", "booleans", "strings"],
+    ids=["largest", "masked", "empty", "integers", "booleans", "strings"],
 )
 def test_numbers_and_what_can_be_none_are_let_pass(values: Array) -> None:
     refuse_non_finite([("y", values)], SAMPLE)
