@@ -25,7 +25,7 @@ def largest(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Lab
 
 
 def broken(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> float:
-    return float("nan") if outputs[0]["y"].max() < 0 else 1.0
+    return float("nan") if float(outputs[0]["y"].max()) < 0 else 1.0
 
 
 def needs_the_first(outputs: Sequence[OutputsByName], feeds: Sequence[Feed], labels: Labels) -> float:

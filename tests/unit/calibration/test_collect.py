@@ -101,7 +101,7 @@ def test_a_session_is_not_run_when_only_graph_inputs_are_observed() -> None:
 @given(floats)
 def test_the_histogram_is_that_of_a_naive_count(values: Floats) -> None:
     statistics = observe(values)
-    assert (statistics.minimum, statistics.maximum) == (values.min(), values.max())
+    assert (statistics.minimum, statistics.maximum) == (float(values.min()), float(values.max()))
     assert statistics.n_zeros == (values == 0).sum()
     assert statistics.n_values == values.size
     largest = float(np.abs(values).max())

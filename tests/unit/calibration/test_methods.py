@@ -266,7 +266,7 @@ def published_divergence(counts: npt.NDArray[np.int64], n_bins: int) -> float:
     candidate = np.zeros(n_bins)
     for left, right in pairwise(levels):
         group = inside[left:right]
-        candidate[left:right] = np.where(group > 0, group.sum() / max((group > 0).sum(), 1), 0)
+        candidate[left:right] = np.where(group > 0, group.sum() / max(int((group > 0).sum()), 1), 0)
     p, q = reference / reference.sum(), candidate / candidate.sum()
     return float((p[p > 0] * np.log(p[p > 0] / q[p > 0])).sum())
 

@@ -81,7 +81,7 @@ def test_clipped_integers_stand_for_what_the_function_makes_of_those_that_it_rea
     assert forms(ours.model) == ["Clip"]
     scale, zero_point = numbers(ours, "x")
     np.testing.assert_allclose(scale * zero_point, beta / alpha, rtol=1e-5)
-    assert scale <= 1.26 * (min(max(-values.min(), 0), beta / alpha) + max(values.max(), 0)) / 255
+    assert scale <= 1.26 * (min(max(-float(values.min()), 0), beta / alpha) + max(float(values.max()), 0)) / 255
     params = ours.builder.planner.params(ours.plan.entries[TensorName("x"), DType.U8])
     read = dequantize(quantize(values, params, None), params, None)
     expected = np.clip(alpha * read + beta, 0, 1)

@@ -51,7 +51,8 @@ def test_the_error_is_tuned_also_where_as_many_old_observations_are_left_out_as_
     rng = np.random.default_rng(4)
     codes = rng.integers(0, 3, (90, N_REGIONS))
     codes[:, 0] = 1
-    noise = 1e-3 * (codes > 0).sum(axis=1) * np.exp(np.where(np.arange(90) < 30, 0.0, 1.0) * rng.standard_normal(90))
+    scatter = np.exp(np.where(np.arange(90) < 30, 0.0, 1.0) * rng.standard_normal(90))
+    noise = (1e-3 * (codes > 0).sum(axis=1) * scatter).astype(np.float64)
     model, is_quick = NoiseModel(a_layout(N_REGIONS)), np.zeros(30, dtype=bool)
     model.fit(codes[:30], noise[:30], is_quick, n_new=30)
     before = model.error
