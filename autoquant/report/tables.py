@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from autoquant.domain.counted import counted
 from autoquant.domain.front import Front, Member
 from autoquant.domain.ledger import Estimate, Ledger
-from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement
+from autoquant.domain.measurement import Evaluation, Failure, Footprint, Latency, Measurement, SnrInterval
 from autoquant.domain.metric import MemberMetric, PartValues
 from autoquant.domain.objective import SIZE
 from autoquant.domain.region import Region, RegionId
@@ -56,20 +57,23 @@ def front_table(front: Front) -> "pd.DataFrame":
 def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
     """The front on its first target with one metric, in words, for a terminal: headings, then the rows.
 
-    The metric is an objective, or else the first one; sizes are there where they are an objective.
+    The metric is an objective, or else the first one; sizes are there where they are an objective. The interval of the
+    SNR is over held-out samples, if there are any.
     """
     target = front.targets[0].name
     has_held_out = any(member.snr_held_out for member in front.members)
     known = front.members[-1].metrics
     name = next((name for name in front.objectives if name in known), next(iter(known), None))
     has_size = SIZE in front.objectives
-    headings = ["id", "SNR dB", *["held out"] * has_held_out, *([] if name is None else [name, "drop, %"])]
+    headings = ["id", "SNR dB", *["held out"] * has_held_out, "95 %", *([] if name is None else [name, "drop, %"])]
     headings += ["ratio", "95 %", "ms", *["MB"] * has_size, "regions"]
     rows = []
     for member in front.members:
         latency, quality = member.latency[target], member.quality
         row = [member.id, f"{member.worst_db:.1f}"]
-        row += [f"{member.snr_held_out.worst_db:.1f}" if member.snr_held_out else ""] * has_held_out
+        found = member.snr_held_out if has_held_out else member.snr_search
+        row += [f"{found.worst_db:.1f}" if found else ""] * has_held_out
+        row.append("" if found is None else _interval_text(found))
         if name is not None:
             row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
         row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f}-{latency.ratio_high:.3f}" if quality else ""]
@@ -77,6 +81,12 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
         row += [f"{latency.median_ms:.3f}", *[f"{member.size_bytes / 1e6:.3f}"] * has_size]
         rows.append([*row, str(n_quantized)])
     return headings, rows
+
+
+def _interval_text(found: SnrInterval) -> str:
+    """The 95 % interval, or of how many samples an SNR is where that is not known."""
+    low, high = found.low_db, found.high_db
+    return counted(found.n_samples, "sample") if low is None or high is None else f"{low:.1f} to {high:.1f}"
 
 
 def trials_table(evaluations: Sequence[Evaluation], regions: Sequence[Region] = ()) -> "pd.DataFrame":

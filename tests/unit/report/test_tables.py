@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from autoquant.domain.measurement import Evaluation
+from autoquant.domain.measurement import Evaluation, SnrInterval
 from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.metrics.grammar import parse_metrics
@@ -152,16 +152,31 @@ def test_what_was_not_measured_on_a_part_is_nan_and_the_float_model_meets_every_
 def test_a_terminal_shows_the_first_metric_and_what_was_held_out() -> None:
     headings, rows = member_rows(a_front(a_member("m1", snr_db=30, drops={"top1": 0.03, "cosine": 0.1})))
 
-    assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "regions"]
-    assert rows[0] == ["m1", "30.0", "29.0", "0.87", "3.00", "0.500", "0.490-0.510", "5.000", "2"]
-    assert rows[1] == ["float", "inf", "", "0.9", "0.00", "1.000", "", "10.000", "0"]
+    assert headings == ["id", "SNR dB", "held out", "95 %", "top1", "drop, %", "ratio", "95 %", "ms", "regions"]
+    assert rows[0] == ["m1", "30.0", "29.0", "28.0 to 30.0", "0.87", "3.00", "0.500", "0.490-0.510", "5.000", "2"]
+    assert rows[1] == ["float", "inf", "", "", "0.9", "0.00", "1.000", "", "10.000", "0"]
 
 
 def test_a_terminal_shows_no_more_than_there_is() -> None:
     headings, rows = member_rows(replace(a_front(), members=(a_float_member(),)))
 
-    assert headings == ["id", "SNR dB", "ratio", "95 %", "ms", "regions"]
+    assert headings == ["id", "SNR dB", "95 %", "ratio", "95 %", "ms", "regions"]
     assert len(rows[0]) == len(headings)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (SnrInterval(worst_db=3.0, n_samples=8, low_db=-1.25, high_db=math.inf), "-1.2 to inf"),
+        (SnrInterval(worst_db=3.0, n_samples=5), "5 samples"),
+        (SnrInterval(worst_db=3.0, n_samples=1), "1 sample"),
+    ],
+)
+def test_a_terminal_shows_how_far_an_snr_is_known_where_nothing_is_held_out(found: SnrInterval, text: str) -> None:
+    headings, rows = member_rows(a_front(replace(a_member("m1"), snr_search=found, snr_held_out=None)))
+
+    assert headings == ["id", "SNR dB", "95 %", "ratio", "95 %", "ms", "regions"]
+    assert (rows[0][2], rows[1][2]) == (text, "")
 
 
 def test_trials_that_were_scored_have_their_drops() -> None:
@@ -183,7 +198,7 @@ def test_a_terminal_shows_objectives_before_other_metrics_and_sizes_where_they_c
     front = replace(a_front(a_member("m1", drops={"cosine": 0.1, "top1": 0.03})), objectives=goals)
     headings, rows = member_rows(front)
 
-    assert headings == ["id", "SNR dB", "held out", "top1", "drop, %", "ratio", "95 %", "ms", "MB", "regions"]
+    assert headings == ["id", "SNR dB", "held out", "95 %", "top1", "drop, %", "ratio", "95 %", "ms", "MB", "regions"]
     assert rows[0][-2:] == ["2.500", "2"]
 
 
