@@ -55,7 +55,7 @@ def regions(
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Any .onnx file, quantized or not.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Any .onnx file, quantized or not, or example:digits.")],
     ep: Provider = "cpu",
     threads: Threads = 1,
     against: Annotated[
@@ -76,7 +76,7 @@ def inspect(
 
 def bench(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Any .onnx files; the first is the baseline.")
+        list[str], typer.Argument(metavar="MODEL...", help="Any .onnx files, or example:digits; the first is the baseline.")
     ],
     data: Annotated[
         str, typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, or module:callable.")
