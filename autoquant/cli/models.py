@@ -76,7 +76,8 @@ def inspect(
 
 def bench(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Any .onnx files, or example:digits; the first is the baseline.")
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Any .onnx files, or example:digits; the first is the baseline."),
     ],
     data: Annotated[
         str, typer.Option(metavar="DATA", help="Samples: .npz, .npy, a folder of them, or module:callable.")
