@@ -24,7 +24,8 @@ from autoquant.model.convolutions import (
 )
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.einsum import lower_einsum
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
+from autoquant.model.exponentials import split_exponentials
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
@@ -33,6 +34,7 @@ from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.pools import lower_average_pool
 from autoquant.model.prepared import PreparedModel
+from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
@@ -215,13 +217,14 @@ def _apply(
 
 def _rewritten(model: Model) -> Model:
     """In forms that onnxruntime has faster kernels, or integer ones, for."""
-    model = fuse_hard_swish(merge_clips(lower_einsum(model)))
+    model = fuse_hard_swish(merge_clips(reduce_stacked(lower_einsum(model))))
     turned = transpose_first(model)
     model = model if turned is model else without_weights(turned, infer_shapes)
     model = lower_average_pool(spell_pads(model))
     model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
     model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
-    return lower_matmul(split_gemm(split_prelu(clip_first(model))))
+    model = multiply_resizes(model)
+    return lower_matmul(split_gemm(split_exponentials(split_prelu(clip_first(model)))))
 
 
 def _folded(model: Model) -> Model:

@@ -15,7 +15,7 @@ from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["fuse_hard_swish", "lower_matmul", "split_gemm"]
+__all__ = ["fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
@@ -85,6 +85,45 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
             helper.make_node("Reshape", [product, back.name], [target.outputs[0]], name=f"{node.name}_unflatten"),
         )
     return with_nodes(model, replaced, shapes)
+
+
+def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The largest or smallest across tensors that were stacked for it, as PyTorch exports it, becomes Max or Min.
+
+    The kernel of ReduceMax goes through neighbours in memory one by one.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    for node in graph.nodes:
+        stacked = _stacked(graph, node)
+        if stacked:
+            op_type = node.op_type.removeprefix("Reduce")
+            inputs = [each.inputs[0] for each in stacked]
+            replaced[node.index] = (helper.make_node(op_type, inputs, list(node.outputs), name=node.name),)
+            gone = [graph.producer[node.inputs[0]], *(each for each in stacked if graph.only_reader(each.outputs[0]))]
+            replaced.update({each.index: () for each in gone})
+    return with_nodes(model, replaced, ())
+
+
+def _stacked(graph: Graph, node: Node) -> list[Node]:
+    """The Unsqueezes whose Concat along their new axis a node reduces along it; empty where there is anything else."""
+    concat = graph.producer.get(node.inputs[0]) if node.op_type in ("ReduceMax", "ReduceMin") else None
+    if concat is None or concat.op_type != "Concat" or graph.only_reader(concat.outputs[0]) is None:
+        return []
+    producers = [graph.producer.get(name) for name in concat.inputs]
+    stacked = [each for each in producers if each is not None and each.op_type == "Unsqueeze"]
+    rank = graph.rank(concat.outputs[0])
+    axes = {_only_axis(graph, each, rank) for each in (*stacked, node)} | {concat.attributes["axis"] % max(rank, 1)}
+    is_float = node.inputs[0] in graph.float_tensors and not node.attributes.get("keepdims", 1)
+    return stacked if len(stacked) == len(producers) and len(axes) == 1 and is_float else []
+
+
+def _only_axis(graph: Graph, node: Node, rank: int) -> int | None:
+    """The one constant axis that an Unsqueeze adds or a reduction takes away; None where there are others."""
+    axes = np.array(node.attributes.get("axes", ()))
+    if len(node.inputs) > 1 and graph.is_constant(node.inputs[1]):
+        axes = graph.constant(node.inputs[1])
+    return int(axes.reshape(())) % rank if axes.size == 1 and rank else None
 
 
 def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,3 +1,6 @@
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -5,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, split_gemm
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
@@ -259,3 +262,63 @@ def test_before_opset_11_a_transposed_gemm_stays() -> None:
     body = "y = Gemm<transB=1>(x, w, c)"
     model = model_of("(float[4,4] x, float[4,4] c) => (float[4,4] y)", body, {"w": floats(4, 4)}, opset=10)
     assert op_types(split_gemm(model)) == ["Gemm"]
+
+
+PARTS = "a = Relu(x) b = Neg(x) c = Sigmoid(x)"
+
+
+def stacked(
+    axis: int, reduction: str, *, parts: Sequence[str] = "abc", outputs: str = "float[] y", opset: int = 21
+) -> onnx.ModelProto:
+    """As ``torch.stack((a, b, c), axis).max(axis).values`` is exported."""
+    unsqueezed = " ".join(
+        f"u{part} = Unsqueeze({part}, axis)" if opset >= 13 else f"u{part} = Unsqueeze<axes=[{axis}]>({part})"
+        for part in parts
+    )
+    body = f"{PARTS} {unsqueezed} s = Concat<axis={axis}>({', '.join(f'u{part}' for part in parts)}) {reduction}"
+    constants = {"axis": np.array([axis]), "other": np.array([axis - 1])}
+    used = {name: value for name, value in constants.items() if re.search(rf"\b{name}\)", body)}
+    return model_of(f"(float[2,3,4] x) => ({outputs})", body, used, opset=opset)
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Min"])
+@pytest.mark.parametrize("axis", [0, 1, 3, -1, -4])
+def test_the_largest_of_a_stack_is_that_of_its_parts(op_type: str, axis: int) -> None:
+    model = stacked(axis, f"y = Reduce{op_type}<keepdims=0>(s, axis)")
+    found = reduce_stacked(model)
+    assert op_types(found) == ["Relu", "Neg", "Sigmoid", op_type]
+    assert_equal_outputs(model, found)
+
+
+def test_axes_may_be_attributes() -> None:
+    model = stacked(2, "y = ReduceMax<keepdims=0, axes=[2]>(s)", opset=11)
+    found = reduce_stacked(model)
+    assert op_types(found) == ["Relu", "Neg", "Sigmoid", "Max"]
+    assert_equal_outputs(model, found)
+
+
+def test_a_part_that_others_read_too_stays() -> None:
+    model = stacked(1, "y = ReduceMax<keepdims=0>(s, axis) z = Neg(ua)", outputs="float[] y, float[] z")
+    found = reduce_stacked(model)
+    assert op_types(found) == ["Relu", "Neg", "Sigmoid", "Unsqueeze", "Max", "Neg"]
+    assert_equal_outputs(model, found)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        stacked(1, "y = ReduceMax<keepdims=1>(s, axis)"),
+        stacked(1, "y = ReduceMax<keepdims=0>(s, other)"),
+        stacked(1, "y = ReduceMax<keepdims=0>(s)"),
+        stacked(1, "y = ReduceMean<keepdims=0>(s, axis)"),
+        stacked(1, "y = ReduceMax<keepdims=0>(s, axis) z = Neg(s)", outputs="float[] y, float[] z"),
+        model_of(
+            "(float[2,3] x) => (float[] y)",
+            "a = Unsqueeze(x, axis) b = Relu(a) s = Concat<axis=1>(a, b) y = ReduceMax<keepdims=0>(s, axis)",
+            {"axis": np.array([1])},
+        ),
+    ],
+    ids=["kept", "other axis", "all axes", "mean", "read", "not stacked"],
+)
+def test_other_reductions_stay(model: onnx.ModelProto) -> None:
+    assert reduce_stacked(model) is model
