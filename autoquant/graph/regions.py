@@ -157,14 +157,22 @@ def _with_movers(graph: Graph, units: dict[int, _Unit], home: dict[int, int]) ->
 
 
 def _absorbing(graph: Graph, node: Node, home: Mapping[int, int], inside: set[int]) -> int | None:
-    """The unit that a node belongs to by nature: what is not linear or recurrent goes with its latest producer."""
-    if kind_of(node) in (Kind.LINEAR, Kind.RECURRENT):
+    """The unit that a node belongs to by nature: its latest producer's, unless it is linear or recurrent.
+
+    A Conv that only scales channels, as part of a PRelu, is no more than a product.
+    """
+    if kind_of(node) in (Kind.LINEAR, Kind.RECURRENT) and not _scales_channels(graph, node):
         return None
     producers = [graph.producer[name].index for name in node.inputs if name in graph.producer]
     joinable = [index for index in producers if index in inside and index in home]
     if not joinable:
         return None
     return home[max(joinable)]
+
+
+def _scales_channels(graph: Graph, node: Node) -> bool:
+    shape = graph.shape(node.inputs[1]) or () if node.op_type == "Conv" else ()
+    return bool(shape) and math.prod(shape) == shape[0] == node.attributes.get("group", 1)
 
 
 def _blocks(graph: Graph) -> list[int]:

@@ -1,13 +1,14 @@
 """Rewrites of what is linear piece by piece, as Relu, Clip and PRelu are, into forms with faster kernels.
 
 Each leaves its argument untouched, and gives it back where there is nothing to do. Finite outputs stay equal apart from
-the sign of zeros; without a MaxPool so do infinities.
+the sign of zeros and, of a PRelu behind a Conv, from rounding; without these and without a MaxPool so do infinities.
 """
 
 from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
@@ -25,6 +26,10 @@ _CLIP_HAS_INPUTS = 11
 """The opset from which on bounds of a Clip are tensors; Max, Min and PRelu broadcast from earlier ones on."""
 MANY_ELEMENTS = 1 << 14
 """In smaller tensors four operators take as long as PRelu, to start alone."""
+_RANK_OF_IMAGES = 4
+_BLOCK = 16
+"""Of channels; on some processors blocks are half as large."""
+Slope = npt.NDArray[np.float32]
 
 
 def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -77,15 +82,16 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
 def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     """PRelu with a constant slope ``a`` becomes LeakyRelu where that is one number, else ``Max(x, a x)`` if a <= 1.
 
-    Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of others, such as 0, which an infinity
-    must not be multiplied with, in tensors of known size that are not small. onnxruntime's kernel of PRelu takes longer
-    than those of all of them together: decision 0038.
+    Behind a Conv, whose channels onnxruntime keeps in blocks, it is ``a x + (1 - a) max(x, 0)``, both products as Convs
+    of each channel. Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of others, such as 0,
+    which an infinity must not be multiplied with, in tensors of known size that are not small. onnxruntime's kernel of
+    PRelu takes longer than those of all of them together: decision 0038.
     """
     graph = Graph(model)
     if opset_of(model) < _CLIP_HAS_INPUTS:
         return model
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    zeros: list[onnx.TensorProto] = []
+    constants: list[onnx.TensorProto] = []
     names = NewNames(graph)
     for node in graph.nodes:
         if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
@@ -94,15 +100,18 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
         if slope.size == 1:
             alpha = float(slope.reshape(()))
             made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
+        elif _is_in_blocks(graph, node, slope):
+            made, kernels = _convolved(node, names, slope)
+            constants += kernels
         elif (slope >= 1).all() or ((slope <= 1) & (slope != 0)).all():
             made = _larger(node, names, "Min" if (slope >= 1).all() else "Max")
         elif prod(graph.shape(node.inputs[0]) or ()) >= MANY_ELEMENTS:
-            zeros.append(numpy_helper.from_array(np.zeros((), np.float32), names.new(f"{node.name}_zero")))
-            made = _parts(node, names, zeros[-1].name)
+            constants.append(numpy_helper.from_array(np.zeros((), np.float32), names.new(f"{node.name}_zero")))
+            made = _parts(node, names, constants[-1].name)
         else:
             continue
         replaced[node.index] = made
-    return with_nodes(model, replaced, zeros)
+    return with_nodes(model, replaced, constants)
 
 
 def _chain(graph: Graph, last: Node) -> list[Node]:
@@ -154,6 +163,38 @@ def _composed(graph: Graph, chain: Sequence[Node]) -> tuple[float, float]:
         assert found is not None
         low, high = (min(max(bound, found[0]), found[1]) for bound in (low, high))
     return low, high
+
+
+def _is_in_blocks(graph: Graph, node: Node, slope: Slope) -> bool:
+    """Whether there is a slope for each channel of images that onnxruntime has in blocks of channels, as of a Conv."""
+    shape, producer = graph.shape(node.inputs[0]) or (), graph.producer.get(node.inputs[0])
+    if len(shape) != _RANK_OF_IMAGES or producer is None or producer.op_type not in ("Conv", "Add"):
+        return False
+    return slope.size == shape[1] and slope.shape[-3:] == (shape[1], 1, 1) and shape[1] % _BLOCK == 0
+
+
+def _convolved(node: Node, names: NewNames, slope: Slope) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """``a x + (1 - a) max(x, 0)``; of slopes up to 1 the second Conv comes before the Relu, which it absorbs."""
+    source = node.inputs[0]
+    below, above = (
+        numpy_helper.from_array(values.reshape(-1, 1, 1, 1), names.new(f"{node.name}_{called}"))
+        for called, values in (("slope", slope), ("rest", 1 - slope))
+    )
+    falling, middle, rising = (names.new(f"{node.name}_{part}_out") for part in ("below", "middle", "above"))
+    order = ("Conv", "Relu") if (slope <= 1).all() else ("Relu", "Conv")
+
+    def scaled(read: str, kernel: str, written: str, part: str) -> onnx.NodeProto:
+        name, ones = f"{node.name}_{part}", (1, 1)
+        return helper.make_node("Conv", [read, kernel], [written], name=name, group=slope.size, kernel_shape=ones)
+
+    nodes = [scaled(source, below.name, falling, "below")]
+    for op_type, read, written in zip(order, (source, middle), (middle, rising), strict=True):
+        if op_type == "Conv":
+            nodes.append(scaled(read, above.name, written, "above"))
+        else:
+            nodes.append(helper.make_node("Relu", [read], [written], name=f"{node.name}_relu"))
+    nodes.append(helper.make_node("Add", [falling, rising], list(node.outputs), name=node.name))
+    return nodes, [below, above]
 
 
 def _larger(node: Node, names: NewNames, op_type: str) -> list[onnx.NodeProto]:

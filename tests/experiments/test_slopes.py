@@ -9,8 +9,10 @@ def test_both_kinds_of_slopes_are_written_in_their_own_way() -> None:
 
 
 def test_a_chain_is_measured_beside_what_is_made_of_it() -> None:
-    found = measure_slopes((8, 5, 5), SLOPES["mixed"], 2.0)
-    assert found["snr_db"] == float("inf")
-    assert found["ratio"] > 0
-    lines = render_slopes({"parts": {"a": {"shape": (8, 5, 5), "slopes": "mixed", **found}}}).splitlines()
-    assert [line[:16] for line in lines[2:]] == ["| 8x5x5 | mixed "]
+    alone, behind = (measure_slopes((16, 5, 5), SLOPES["mixed"], 2.0, has_convs=each) for each in (False, True))
+    assert alone["others"]["snr_db"] == float("inf")
+    assert behind["convs"]["snr_db"] > 100
+    assert alone.keys() < behind.keys()
+    parts = {name: {"shape": (16, 5, 5), "slopes": "mixed", **found} for name, found in (("a", alone), ("b", behind))}
+    lines = render_slopes({"parts": parts}).splitlines()
+    assert [line[:22] for line in lines[2:]] == ["| 16x5x5 | mixed |  | ", "| 16x5x5 | mixed | Con"]

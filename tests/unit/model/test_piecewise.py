@@ -2,6 +2,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -257,6 +258,49 @@ def test_a_prelu_of_any_slope_gives_the_same_numbers(slopes: list[float]) -> Non
     has_two = min(slopes) >= 1 or (max(slopes) <= 1 and 0 not in slopes)
     assert len(op_types(split)) == (1 if len(slopes) == 1 else 2 if has_two else 4)
     assert_equal_everywhere(split, model)
+
+
+def behind_a_conv(slopes: npt.NDArray[np.float32], before: str = "c = Conv(x, w)") -> onnx.ModelProto:
+    """PRelu of 4 x 4 places, between two Convs."""
+    n = slopes.shape[-3]
+    constants: dict[str, Array | float] = {"w": floats(n, n, 1, 1), "slope": slopes}
+    signature = f"(float[2,{n},4,4] x) => (float[2,{n},4,4] y)"
+    return model_of(signature, f"{before} p = PRelu(c, slope) y = Conv(p, w)", constants)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    bounds=st.sampled_from([(-2.0, 1.0), (0.0, 1.0), (-1.0, 3.0), (1.5, 2.0)]),
+    n_blocks=st.integers(1, 3),
+    has_batch=st.booleans(),
+    before=st.sampled_from(["c = Conv(x, w)", "a = Conv(x, w) c = Add(a, x)"]),
+)
+def test_a_prelu_behind_a_conv_is_written_with_convs(
+    bounds: tuple[float, float], n_blocks: int, has_batch: bool, before: str
+) -> None:
+    n = 16 * n_blocks
+    slopes = np.random.default_rng(n).uniform(*bounds, (*[1] * has_batch, n, 1, 1)).astype(np.float32)
+    model = behind_a_conv(slopes, before)
+    split = split_prelu(model)
+    order = ["Conv", "Relu"] if bounds[1] <= 1 else ["Relu", "Conv"]
+    assert op_types(split)[-5:] == ["Conv", *order, "Add", "Conv"]
+    assert split.graph.node[-2].name == "p"
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(split, strict_mode=True), full_check=True)
+    one, other = (outputs_of(each, feed_of(model))[0] for each in (split, model))
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        behind_a_conv(floats(24, 1, 1)),
+        behind_a_conv(floats(16, 4, 1)),
+        behind_a_conv(floats(16, 1, 1), "c = MatMul(x, x)"),
+    ],
+    ids=["no blocks", "rows", "no Conv"],
+)
+def test_other_prelus_are_no_convs(model: onnx.ModelProto) -> None:
+    assert op_types(split_prelu(model)).count("Conv") == op_types(model).count("Conv")
 
 
 def test_a_prelu_whose_slope_is_computed_or_not_finite_stays() -> None:
