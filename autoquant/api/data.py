@@ -135,7 +135,8 @@ def read_search_data(asked: Configuration, inputs: Sequence[InputSignature]) -> 
         evaluation, evaluates = _read(asked.evaluation, inputs, "evaluation", asked.batch)
         evaluation = _labelled(evaluation, asked)
         notes += _left_over("evaluation", evaluates, asked.batch)
-        _refuse_shared(("evaluation", evaluates), ("calibration", calibrates))
+        evaluation, left_out = _without_shared(evaluation, evaluates, calibrates)
+        notes += left_out
     unit = _in_batches("evaluation samples", asked.batch)
     if asked.held_out is not None:
         held_out, others = _read(asked.held_out, inputs, "held-out", asked.batch)
@@ -188,6 +189,25 @@ def _data(
 
 def _labelled(samples: Samples, asked: Configuration) -> Samples:
     return samples if asked.labels is None else attach_labels(samples, asked.labels)
+
+
+def _without_shared(evaluation: Samples, evaluates: Samples, calibrates: Samples) -> tuple[Samples, list[str]]:
+    """Evaluation samples that do not calibrate, as a few do of small inputs, words say; refused where most do.
+
+    Args:
+        evaluation: In batches.
+        evaluates: The same one by one.
+        calibrates: Calibration samples one by one.
+    """
+    known = set(calibrates.feed_digests)
+    kept = [index for index, digest in enumerate(evaluates.feed_digests) if digest not in known]
+    n_shared = len(evaluates) - len(kept)
+    if n_shared > len(kept) or (n_shared and len(evaluation) < len(evaluates)):
+        _refuse_shared(("evaluation", evaluates), ("calibration", calibrates))
+    if not n_shared:
+        return evaluation, []
+    others = replace(select(evaluation, kept, "evaluation"), source=evaluation.source)
+    return others, [f"{n_shared} of the {counted(len(evaluates), 'evaluation sample')} calibrate too and are left out"]
 
 
 def _refuse_shared(first: tuple[str, Samples], second: tuple[str, Samples]) -> None:

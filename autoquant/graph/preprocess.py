@@ -71,6 +71,7 @@ _CHECKING_S = 1.0
 """For running the original on them; a slow model is checked on fewer."""
 _KEEPING_SHAPES = frozenset(f"ai.onnx.ml:{op_type}" for op_type in ("Binarizer", "Imputer", "Normalizer", "Scaler"))
 """Operators whose outputs have the shapes of their inputs, which neither ONNX nor onnxruntime infers."""
+_WIDENED = "float16 becomes float32, which there are faster kernels for: what stays float takes twice the bytes"
 _CHOOSING = ("NonMaxSuppression", "TopK")
 """Operators that choose among results and put them in order."""
 
@@ -134,6 +135,7 @@ def prepare(
         if keeps_outputs(model, difference, from_halves=from_halves):
             notes = (
                 *_default_notes(original),
+                *([_WIDENED] if from_halves and attempt.widened else []),
                 *_notes(model, attempt, difference, reasons),
                 *_varying_notes(model, checked, reference),
             )

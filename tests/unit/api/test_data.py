@@ -164,6 +164,25 @@ def test_held_out_samples_of_another_part_are_refused(tmp_path: Path, shared: st
         data_of(tmp_path, **sources, held_out=sources[shared])
 
 
+def test_a_few_evaluation_samples_that_calibrate_too_are_left_out(tmp_path: Path) -> None:
+    calibration, evaluation = arrays(8, 1), arrays(20, 2, label=np.arange(20))
+    evaluation["x"][[3, 11]] = calibration["x"][[0, 5]]
+    data = data_of(tmp_path, calibration=calibration, evaluation=evaluation)
+    assert data.notes[0] == "2 of the 20 evaluation samples calibrate too and are left out"
+    assert sorted(data.labels(data.division(18))["label"]) == [n for n in range(20) if n not in (3, 11)]
+    known = set(data.calibration.feed_digests)
+    assert known.isdisjoint(data.search.feed_digests)
+    assert len(data.calibration) == 8
+
+
+@pytest.mark.parametrize("n_shared", [11, 20])
+def test_evaluation_samples_most_of_which_calibrate_are_refused(tmp_path: Path, n_shared: int) -> None:
+    calibration, evaluation = arrays(20, 1), arrays(20, 2)
+    evaluation["x"][:n_shared] = calibration["x"][:n_shared]
+    with pytest.raises(DataError, match=f"{n_shared} of the 20 evaluation samples are calibration samples too"):
+        data_of(tmp_path, calibration=calibration, evaluation=evaluation)
+
+
 def test_evaluation_samples_that_calibrate_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="8 of the 8 evaluation samples are calibration samples too"):
         data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(8, 1))
