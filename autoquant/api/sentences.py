@@ -154,10 +154,10 @@ def numberless_sentences(shares: Mapping[str, float]) -> list[str]:
     """Outputs that are compared where they are numbers alone, by the share of the rest; none where there are none."""
     if not shares:
         return []
-    spelled = ", ".join(f"{100 * share:.2g} % of the elements of '{name}'" for name, share in shares.items())
+    spelled = ", ".join(f"{100 * share:.3g} % of the elements of '{name}'" for name, share in shares.items())
     return [
         f"the float model has NaN or infinity at {spelled}: SNR is of the others, and no model is delivered that has"
-        " anything else there"
+        " anything else there; where all of them would, cut the model before that output's mask or logarithm"
     ]
 
 

@@ -159,15 +159,31 @@ def _with_movers(graph: Graph, units: dict[int, _Unit], home: dict[int, int]) ->
 def _absorbing(graph: Graph, node: Node, home: Mapping[int, int], inside: set[int]) -> int | None:
     """The unit that a node belongs to by nature: its latest producer's, unless it is linear or recurrent.
 
-    A Conv that only scales channels, as part of a PRelu, is no more than a product.
+    A Conv that scales channels as part of a PRelu (decision 0038) is no more than a product.
     """
-    if kind_of(node) in (Kind.LINEAR, Kind.RECURRENT) and not _scales_channels(graph, node):
+    if kind_of(node) in (Kind.LINEAR, Kind.RECURRENT) and not _is_part_of_prelu(graph, node):
         return None
     producers = [graph.producer[name].index for name in node.inputs if name in graph.producer]
     joinable = [index for index in producers if index in inside and index in home]
     if not joinable:
         return None
     return home[max(joinable)]
+
+
+def _is_part_of_prelu(graph: Graph, node: Node) -> bool:
+    """Whether it is a Conv of each channel in ``a x + (1 - a) max(x, 0)``, both products of which are such ones."""
+    reader = _behind_relu(graph, node)
+    if not _scales_channels(graph, node) or reader is None or reader.op_type != "Add":
+        return False
+    makers = [graph.producer.get(name) for name in reader.inputs]
+    makers = [graph.producer.get(each.inputs[0]) if each and each.op_type == "Relu" else each for each in makers]
+    return len(makers) > 1 and all(each is not None and _scales_channels(graph, each) for each in makers)
+
+
+def _behind_relu(graph: Graph, node: Node) -> Node | None:
+    """The only reader of a node, or of the Relu behind it."""
+    reader = graph.only_reader(node.outputs[0])
+    return graph.only_reader(reader.outputs[0]) if reader is not None and reader.op_type == "Relu" else reader
 
 
 def _scales_channels(graph: Graph, node: Node) -> bool:

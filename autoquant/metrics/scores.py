@@ -13,7 +13,7 @@ Scores = npt.NDArray[Any]
 
 
 def cosine(reference: Array, candidate: Array) -> float:
-    """Cosine of the angle between two outputs as vectors, negative values included.
+    """Cosine of the angle between two outputs as vectors of what is finite in float's, negative values included.
 
     Args:
         reference: Float's output.
@@ -21,11 +21,16 @@ def cosine(reference: Array, candidate: Array) -> float:
 
     Returns:
         1 for equal outputs, also where both are 0 everywhere; 0 where only one is, where shapes differ, and where the
-        candidate is not finite.
+        candidate is not finite in all places in which float is, or is another value than float in others.
     """
-    if reference.shape != candidate.shape or not np.isfinite(candidate).all():
+    if reference.shape != candidate.shape:
         return 0.0
-    a, b = (values.reshape(-1).astype(np.float64) for values in (reference, candidate))
+    is_finite = np.isfinite(reference)
+    if not np.array_equal(reference[~is_finite], candidate[~is_finite], equal_nan=True):
+        return 0.0
+    a, b = (values[is_finite].astype(np.float64) for values in (reference, candidate))
+    if not np.isfinite(b).all():
+        return 0.0
     if np.array_equal(a, b):
         return 1.0
     a_norm, b_norm = (_norm(values) for values in (a, b))
@@ -37,11 +42,12 @@ def cosine(reference: Array, candidate: Array) -> float:
 def agreement(reference: Scores, candidate: Scores, k: int, axis: int) -> float:
     """Share of positions where float's class is among the candidate's ``k`` highest scores.
 
-    Of equal scores the first counts as the highest, as in ``argmax``; NaN never agrees.
+    Of equal scores the first counts as the highest, as in ``argmax``; NaN never agrees. Positions at which float has
+    NaN do not count.
 
     Args:
         reference: Float's scores.
-        candidate: The candidate's; in another shape they agree nowhere, without any position everywhere.
+        candidate: The candidate's; in another shape they agree nowhere, without any position that counts everywhere.
         k: How many of the highest.
         axis: Of the classes; every index along the others is a position.
     """
@@ -54,7 +60,9 @@ def agreement(reference: Scores, candidate: Scores, k: int, axis: int) -> float:
     own = np.take_along_axis(scores, classes, axis=-1)
     earlier = np.arange(scores.shape[-1]) < classes
     n_above = np.sum((scores > own) | ((scores == own) & earlier), axis=-1)
-    return float(np.mean((n_above < k) & ~np.isnan(scores).any(axis=-1)))
+    agrees = (n_above < k) & ~np.isnan(scores).any(axis=-1)
+    counts = ~np.isnan(reference).any(axis=axis)
+    return float(np.mean(agrees[counts])) if counts.any() else 1.0
 
 
 def accuracy(output: Array, label: Array, axis: int) -> float:

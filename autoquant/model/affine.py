@@ -318,15 +318,19 @@ def with_nodes(
 
     Args:
         model: Stays as it is, and is given back where nothing is replaced.
-        replaced: What comes in place of a node, by its index.
+        replaced: What comes in place of a node, by its index; a name that another node has gets an underscore.
         constants: New ones.
     """
     if not replaced:
         return model
     copy = copy_of(model)
     del copy.graph.node[:]
+    taken = {proto.name for i, proto in enumerate(model.graph.node) if i not in replaced}
     for i, proto in enumerate(model.graph.node):
         copy.graph.node.extend(replaced.get(i, (proto,)))
+        for made in copy.graph.node[len(copy.graph.node) - len(replaced[i]) :] if i in replaced else ():
+            while made.name and made.name in taken:
+                made.name += "_"
     copy.graph.initializer.extend(constants)
     return without_unused(copy)
 

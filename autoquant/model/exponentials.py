@@ -21,7 +21,7 @@ from autoquant.model.names import NewNames
 __all__ = ["FEWEST_ELEMENTS", "split_exponentials"]
 
 _CLIP_HAS_INPUTS = 11
-FEWEST_ELEMENTS = 1 << 10
+FEWEST_ELEMENTS = 1 << 11
 """In smaller tensors starting more operators takes about as long as they save: decision 0045."""
 _WRITTEN = ("Elu", "Softplus", "Mish")
 
@@ -90,12 +90,15 @@ class _Writing:
             self._add("Mul", source, self.gate(source), target=target)
 
     def gate(self, source: TensorName, target: TensorName | None = None) -> TensorName:
-        """``tanh(softplus(x)) = (1 - q^2) / (1 + q^2)`` with ``q = 1 / (1 + exp(x))``, which is bounded."""
-        one, minus, two = self._number("one", 1), self._number("minus", -1), self._number("two", 2)
-        q = self._add("Reciprocal", self._add("Sub", self._add("Exp", source, part="exp"), minus, part="sum"), part="q")
-        square = self._add("Pow", q, two, part="square")
-        above = self._add("Sub", one, square, part="above")
-        return self._add("Div", above, self._add("Sub", square, minus, part="below"), part="gate", target=target)
+        """``tanh(softplus(x)) = n / (n + 2)`` with ``n = e^2 + 2 e`` and ``e = exp(x)``; beyond 20 it is 1.
+
+        No part is a difference of numbers that are nearly equal.
+        """
+        two, minus, half = self._number("two", 2), self._number("minus", -2), self._number("half", -0.5)
+        clipped = self._add("Clip", source, "", self._number("most", 20), part="clip")
+        e = self._add("Exp", clipped, part="exp")
+        n = self._add("Sub", self._add("Pow", e, two, part="square"), self._add("Div", e, half, part="twice"), part="n")
+        return self._add("Div", n, self._add("Sub", n, minus, part="sum"), part="gate", target=target)
 
     def _elu(self, source: TensorName, target: TensorName) -> None:
         """``max(x, exp(min(x, 0)) - 1)``: the exponential is never below ``x``."""
@@ -104,11 +107,15 @@ class _Writing:
         self._add("Max", source, less, target=target)
 
     def _softplus(self, source: TensorName, target: TensorName) -> None:
-        """``max(x, 0) - log(1 / (1 + exp(-|x|)))``, of which no part overflows."""
-        falling = self._add("Exp", self._add("Neg", self._add("Abs", source, part="abs"), part="neg"), part="exp")
-        share = self._add("Reciprocal", self._add("Sub", falling, self._number("minus", -1), part="sum"), part="share")
-        rising = self._add("Relu", source, part="relu")
-        self._add("Sub", rising, self._add("Log", share, part="log"), target=target)
+        """``max(x, 0) + log(1 + t)`` with ``t = exp(-|x|)``, of which no part overflows.
+
+        What rounding takes off ``u = 1 + t``, relative to that, is added to its logarithm: far below 0 it is all of it.
+        """
+        t = self._add("Exp", self._add("Neg", self._add("Abs", source, part="abs"), part="neg"), part="exp")
+        u = self._add("Sub", t, self._number("minus", -1), part="sum")
+        more = self._add("Sub", self._add("Sub", u, self._number("one", 1), part="kept"), t, part="more")
+        share = self._add("Sub", self._add("Div", more, u, part="share"), self._add("Log", u, part="log"), part="rest")
+        self._add("Sub", self._add("Relu", source, part="relu"), share, target=target)
 
     def _number(self, called: str, value: float) -> TensorName:
         name = self.names.new(f"{self.node.name}_{called}")

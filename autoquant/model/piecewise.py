@@ -168,7 +168,10 @@ def _composed(graph: Graph, chain: Sequence[Node]) -> tuple[float, float]:
 def _is_in_blocks(graph: Graph, node: Node, slope: Slope) -> bool:
     """Whether there is a slope for each channel of images that onnxruntime has in blocks of channels, as of a Conv."""
     shape, producer = graph.shape(node.inputs[0]) or (), graph.producer.get(node.inputs[0])
-    if len(shape) != _RANK_OF_IMAGES or producer is None or producer.op_type not in ("Conv", "Add"):
+    if len(shape) != _RANK_OF_IMAGES or producer is None:
+        return False
+    summands = producer.inputs if producer.op_type == "Add" else node.inputs[:1]
+    if not any(name in graph.producer and graph.producer[name].op_type == "Conv" for name in summands):
         return False
     return slope.size == shape[1] and slope.shape[-3:] == (shape[1], 1, 1) and shape[1] % _BLOCK == 0
 

@@ -121,7 +121,7 @@ def _matrices(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:
 def _scales(graph: Graph, node: Node, before: Sequence[int], behind: Sequence[int]) -> Sequence[float] | None:
     """For each axis; None where they are not known."""
     name = node.inputs[_SCALES] if len(node.inputs) > _SCALES else None
-    if not name:
+    if not name or graph.shape(name) == (0,):  # as before opset 13 beside sizes
         return [n_resized / n for n, n_resized in zip(before, behind, strict=True)]
     if not graph.is_constant(name) or node.attributes.get("axes"):
         return None

@@ -7,7 +7,7 @@ from tests.models import op_types
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_all_of_a_chain_is_written_with_other_operators(activation: str) -> None:
-    given = chain(activation, (4, 16, 16))
+    given = chain(activation, (8, 16, 16))
     assert op_types(given) == [*ACTIVATIONS[activation]] * 4
     assert {"Elu", "Softplus", "Tanh"}.isdisjoint(op_types(split_exponentials(given)))
 

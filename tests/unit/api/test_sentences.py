@@ -193,7 +193,7 @@ def test_a_sample_that_decides_an_snr_is_told() -> None:
 
 def test_places_without_numbers_are_told() -> None:
     assert numberless_sentences({}) == []
-    (said,) = numberless_sentences({"a": 0.25, "b": 0.00012})
+    (said,) = numberless_sentences({"a": 0.996, "b": 0.00012})
     assert said.startswith(
-        "the float model has NaN or infinity at 25 % of the elements of 'a', 0.012 % of the elements of"
+        "the float model has NaN or infinity at 99.6 % of the elements of 'a', 0.012 % of the elements of"
     )

@@ -131,13 +131,14 @@ def test_regions_of_a_connected_model_hang_together(n_regions: int) -> None:
     assert all(is_connected(graph, region) for region in found)
 
 
-def test_a_conv_that_scales_channels_belongs_to_what_it_scales() -> None:
-    body = """c = Conv(x, w) d = Conv<group=4>(c, s) u = Conv<group=4>(c, s) r = Relu(u) a = Add(d, r)
-              e = Conv<group=4, pads=[1,1,1,1]>(a, k) y = Conv(e, w)"""
+@pytest.mark.parametrize("order", ["u = Conv<group=4>(c, s) r = Relu(u)", "u = Relu(c) r = Conv<group=4>(u, s)"])
+def test_convs_that_scale_channels_for_a_prelu_belong_to_what_they_scale(order: str) -> None:
+    body = f"""c = Conv(x, w) d = Conv<group=4>(c, s) {order} a = Add(d, r) b = Conv<group=4>(a, s) g = Relu(b)
+               e = Conv<group=4, pads=[1,1,1,1]>(g, k) y = Conv(e, w)"""
     weights = {"w": floats(4, 4, 1, 1), "s": floats(4, 1, 1, 1), "k": floats(4, 1, 3, 3)}
     graph = Graph(model_of("(float[1,4,6,6] x) => (float[1,4,6,6] y)", body, weights))
     found = find_regions(graph, every_node(graph))
-    assert [sorted(region.nodes) for region in found] == [["a", "c", "d", "r", "u"], ["e"], ["y"]]
+    assert [sorted(region.nodes) for region in found] == [["a", "c", "d", "r", "u"], ["b", "g"], ["e"], ["y"]]
 
 
 def test_a_kernel_and_what_it_absorbs_are_one_region() -> None:

@@ -88,3 +88,15 @@ def test_no_positions_agree() -> None:
     assert agreement(np.zeros((0, 3)), np.zeros((1, 3)), 1, -1) == 0
     assert accuracy(np.zeros((0, 3)), np.zeros(0), -1) == 1
     assert accuracy(np.zeros((0, 3)), np.zeros(1), -1) == 0
+
+
+@pytest.mark.parametrize("odd", [-np.inf, np.nan])
+def test_places_where_float_is_no_number_do_not_count(odd: float) -> None:
+    reference = np.array([[odd, 1.0, 2.0], [3.0, 4.0, 1.0]])
+    nearly = reference + np.array([[0.0, 0.1, -0.1], [0.0, 0.0, 0.0]])
+    assert cosine(reference, reference) == 1
+    assert cosine(reference, nearly) == pytest.approx(cosine(np.arange(1, 6), np.arange(1, 6)), abs=0.01)
+    assert cosine(reference, np.nan_to_num(reference, nan=0.0, neginf=0.0)) == 0
+    assert agreement(reference, reference, 1, 1) == 1
+    assert agreement(reference, np.where(np.isnan(reference), 9.0, reference), 1, 1) == 1
+    assert agreement(reference, np.roll(reference, 1, axis=1), 1, 1) == 0

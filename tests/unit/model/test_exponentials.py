@@ -32,6 +32,15 @@ def test_outputs_are_those_of_the_activation(body: str, width: float, seed: int)
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-7 * max(1.0, width))
 
 
+@pytest.mark.parametrize("body", [BODIES["Softplus"], MISH], ids=["Softplus", "Mish"])
+def test_what_is_nearly_zero_far_below_zero_is_exact_as_a_logarithm_behind_it_may_need(body: str) -> None:
+    values = np.linspace(-80, 5, FEWEST_ELEMENTS).reshape(2, -1)
+    (found,) = outputs_of(split_exponentials(a_model(body)), {"x": values.astype(np.float32)})
+    exact = values.astype(np.float32).astype(np.float64)
+    softplus = np.log1p(np.exp(exact))
+    np.testing.assert_allclose(found, exact * np.tanh(softplus) if body == MISH else softplus, rtol=2e-6)
+
+
 @pytest.mark.parametrize("body", [BODIES["Elu"], BODIES["Softplus"]], ids=["Elu", "Softplus"])
 def test_what_is_no_number_stays_what_it_is(body: str) -> None:
     odd = np.array([np.inf, -np.inf, np.nan, 0.0, 3e38, -3e38, 1e-38, 89.0], np.float32)
@@ -44,7 +53,7 @@ def test_what_is_no_number_stays_what_it_is(body: str) -> None:
 def test_mish_has_no_part_that_overflows() -> None:
     values = np.resize(np.array([3e38, 1e5, 100.0, -100.0, -1e5, -3e38], np.float32), (2, FEWEST_ELEMENTS // 2))
     (found,) = outputs_of(split_exponentials(a_model(MISH)), {"x": values})
-    np.testing.assert_array_equal(found, np.maximum(values, 0))
+    np.testing.assert_allclose(found, np.where(values > 0, values, 0), atol=1e-30)
 
 
 @pytest.mark.parametrize(("body", "products"), [(BODIES["Elu"], []), (BODIES["Softplus"], []), (MISH, ["y"])])
@@ -57,7 +66,7 @@ def test_no_part_has_an_integer_kernel_but_the_product_that_there_was(body: str,
 def test_nodes_keep_their_names_and_the_others_are_called_after_them() -> None:
     found = split_exponentials(a_model(MISH))
     assert [node.name for node in found.graph.node] == [
-        *("t_exp", "t_sum", "t_q", "t_square", "t_above", "t_below", "t", "y"),
+        *("t_clip", "t_exp", "t_square", "t_twice", "t_n", "t_sum", "t", "y"),
     ]
 
 
@@ -76,6 +85,11 @@ def test_nodes_keep_their_names_and_the_others_are_called_after_them() -> None:
 )
 def test_others_stay(model: onnx.ModelProto) -> None:
     assert split_exponentials(model) is model
+
+
+def test_a_name_that_another_node_has_is_left_to_it() -> None:
+    found = split_exponentials(a_model("y_exp = Tanh(x) y = Elu(y_exp)"))
+    assert [node.name for node in found.graph.node] == ["y_exp", "y_clip", "y_exp_", "y_less", "y"]
 
 
 def test_a_softplus_that_others_read_too_is_written_by_itself() -> None:

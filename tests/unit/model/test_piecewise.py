@@ -296,8 +296,9 @@ def test_a_prelu_behind_a_conv_is_written_with_convs(
         behind_a_conv(floats(24, 1, 1)),
         behind_a_conv(floats(16, 4, 1)),
         behind_a_conv(floats(16, 1, 1), "c = MatMul(x, x)"),
+        behind_a_conv(floats(16, 1, 1), "a = MatMul(x, x) c = Add(a, x)"),
     ],
-    ids=["no blocks", "rows", "no Conv"],
+    ids=["no blocks", "rows", "no Conv", "sum without one"],
 )
 def test_other_prelus_are_no_convs(model: onnx.ModelProto) -> None:
     assert op_types(split_prelu(model)).count("Conv") == op_types(model).count("Conv")

@@ -56,6 +56,13 @@ def test_products_are_what_the_kernel_makes(
     np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+def test_scales_may_be_empty_beside_sizes() -> None:
+    constants = {"roi": np.zeros(0, np.float32), "none": np.zeros(0, np.float32), "sizes": np.array([1, 2, 8, 8])}
+    body = 'y = Resize<mode="cubic">(x, roi, none, sizes)'
+    model = model_of("(float[1,2,4,4] x) => (float[1,2,8,8] y)", body, constants, opset=11)
+    assert op_types(multiply_resizes(model)) == ["MatMul", "MatMul"]
+
+
 @pytest.mark.parametrize("position", POSITIONS)
 def test_shares_add_up_to_one(position: str) -> None:
     for is_inside in (True, False):
