@@ -80,7 +80,7 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
-    """PRelu with a constant slope ``a`` becomes LeakyRelu where that is one number, else ``Max(x, a x)`` if a <= 1.
+    """PRelu with a constant slope ``a`` becomes LeakyRelu where it is one number, else ``Max(x, a x)`` if a <= 1.
 
     Behind a Conv, whose channels onnxruntime keeps in blocks, it is ``a x + (1 - a) max(x, 0)``, both products as Convs
     of each channel. Where all slopes are 1 or larger it is Min, and ``Max(x, 0) + a Min(x, 0)`` of others, such as 0,
@@ -97,8 +97,8 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
             continue
         slope = graph.constant(node.inputs[1])
-        if slope.size == 1:
-            alpha = float(slope.reshape(()))
+        if (slope == slope.flat[0]).all():
+            alpha = float(slope.flat[0])
             made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
         elif _is_in_blocks(graph, node, slope):
             made, kernels = _convolved(node, names, slope)
