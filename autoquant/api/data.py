@@ -192,7 +192,7 @@ def _labelled(samples: Samples, asked: Configuration) -> Samples:
 
 
 def _without_shared(evaluation: Samples, evaluates: Samples, calibrates: Samples) -> tuple[Samples, list[str]]:
-    """Evaluation samples that do not calibrate, as a few do of small inputs, words say; refused where most do.
+    """Evaluation samples without those that calibrate too, as a few may of small inputs; where most do, an error.
 
     Args:
         evaluation: In batches.

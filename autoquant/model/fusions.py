@@ -90,7 +90,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
 def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
     """The largest or smallest across tensors that were stacked for it, as PyTorch exports it, becomes Max or Min.
 
-    The kernel of ReduceMax goes through neighbours in memory one by one.
+    Stacking copies all of them, and ReduceMax over so few neighbours is slow: decision 0045.
     """
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}

@@ -184,19 +184,20 @@ def _convolved(node: Node, names: NewNames, slope: Slope) -> tuple[list[onnx.Nod
         for called, values in (("slope", slope), ("rest", 1 - slope))
     )
     falling, middle, rising = (names.new(f"{node.name}_{part}_out") for part in ("below", "middle", "above"))
-    order = ("Conv", "Relu") if (slope <= 1).all() else ("Relu", "Conv")
 
     def scaled(read: str, kernel: str, written: str, part: str) -> onnx.NodeProto:
         name, ones = f"{node.name}_{part}", (1, 1)
         return helper.make_node("Conv", [read, kernel], [written], name=name, group=slope.size, kernel_shape=ones)
 
-    nodes = [scaled(source, below.name, falling, "below")]
-    for op_type, read, written in zip(order, (source, middle), (middle, rising), strict=True):
-        if op_type == "Conv":
-            nodes.append(scaled(read, above.name, written, "above"))
-        else:
-            nodes.append(helper.make_node("Relu", [read], [written], name=f"{node.name}_relu"))
-    nodes.append(helper.make_node("Add", [falling, rising], list(node.outputs), name=node.name))
+    def clipped(read: str, written: str) -> onnx.NodeProto:
+        return helper.make_node("Relu", [read], [written], name=f"{node.name}_relu")
+
+    if (slope <= 1).all():
+        positive = [scaled(source, above.name, middle, "above"), clipped(middle, rising)]
+    else:
+        positive = [clipped(source, middle), scaled(middle, above.name, rising, "above")]
+    added = helper.make_node("Add", [falling, rising], list(node.outputs), name=node.name)
+    nodes = [scaled(source, below.name, falling, "below"), *positive, added]
     return nodes, [below, above]
 
 

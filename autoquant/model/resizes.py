@@ -15,7 +15,7 @@ from autoquant.model.names import NewNames
 __all__ = ["CubicInterpolation", "multiply_resizes"]
 
 _MOST_PRODUCTS = 1000
-"""For each value that is written, which the kernel of Resize needs about as long for as 2000 take."""
+"""For each value that is written; with 768 they took a thirteenth of the kernel's time: decision 0045."""
 _POSITIONS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 _RANK, _ROWS, _COLUMNS = 4, 2, 3
 _SCALES = 2
