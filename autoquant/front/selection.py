@@ -50,9 +50,10 @@ def choose_finalists(
     several targets alone counts as much as who asks for all of them.
 
     Evaluations are of no interest that are not faster than float on any target and, where the size is an objective, not
-    smaller either; nor those further beyond a demand on SNR, latency or size than an estimate may err. Those that
-    exceed a drop even if they are as good as float on all samples that they didn't run come after all others; before
-    them come those of which it is not known, as it was not demanded when they were measured.
+    smaller either; nor those with outputs that nothing compares with float's, nor those further beyond a demand on SNR,
+    latency or size than an estimate may err. Those that exceed a drop even if they are as good as float on all samples
+    that they didn't run come after all others; before them come those of which it is not known, as it was not demanded
+    when they were measured.
 
     Args:
         evaluations: Of the whole search; of those that were not timed the ones with a latency all the same, as
@@ -69,7 +70,8 @@ def choose_finalists(
         assert isinstance(outcome, Measurement)
         standing = standing_of(outcome, believed.get(evaluation.trial.number))
         is_better = min(found.ratio for found in standing.latency.values()) < 1
-        if (is_better or _is_smaller(standing, objectives, float_bytes)) and _may_keep(standing, bounds):
+        is_better = is_better or _is_smaller(standing, objectives, float_bytes)
+        if is_better and _may_keep(standing, bounds) and _is_comparable(standing, objectives, bounds):
             groups[_drop_group(standing, bounds)].append((evaluation, standing))
     kept: list[Evaluation] = []
     for group in groups:
@@ -189,7 +191,8 @@ def choose_members(
     """Ids that belong on the front: better than float, not beaten in the objectives, and within the demands.
 
     Better than float is what is shown to be faster on a target or, where the size is an objective, smaller; more hits
-    than float in a metric are no reason to be slower. A member is beaten by another one that is as good or
+    than float in a metric are no reason to be slower. Outputs of NaN or other shapes are of no use to anybody, unless a
+    metric that is asked for says so. A member is beaten by another one that is as good or
     better in everything else, unless it is shown to be the faster of the two: of models whose latencies cannot be told
     apart only the most accurate one stays.
 
@@ -209,6 +212,7 @@ def choose_members(
         for name, standing in measured.items()
         if (is_shown_faster(name, FLOAT_ID) or _is_smaller(standing, objectives, float_bytes))
         and bounds.keeps(standing)
+        and _is_comparable(standing, objectives, bounds)
     ]
     kept: list[str] = []
     order = {name: (_besides_latency(measured[name], objectives), objectives.losses(measured[name])) for name in names}
@@ -220,6 +224,11 @@ def choose_members(
         ):
             kept.append(name)
     return sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio)
+
+
+def _is_comparable(standing: Standing, objectives: Objectives, bounds: Bounds) -> bool:
+    """Whether something says how good the outputs are: an SNR, or a metric that is asked for."""
+    return standing.quality.worst_db > -math.inf or bool(objectives.metrics or bounds.max_drops)
 
 
 def _is_better_elsewhere(standing: Standing, other: Standing, objectives: Objectives) -> bool:

@@ -18,7 +18,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import ProfileError
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
 from autoquant.measurement.opening import Constants, Opened, Opener
-from autoquant.measurement.profile import LEAST_RUNS, Profile, take_profiles
+from autoquant.measurement.profile import LEAST_RUNS, Profile, no_time, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
 from autoquant.runtime.binding import on_device
@@ -200,7 +200,8 @@ class Bench:
         Args:
             candidates: Skeletons and the constants that they leave out.
             seconds: For running them.
-            most_s: Nothing is opened where opening them and running each a few times should take longer.
+            most_s: Nothing is opened where opening them and running each a few times should take longer, and nothing is
+                run any more where that takes far longer.
 
         Raises:
             ModelError: onnxruntime refuses a candidate.
@@ -211,9 +212,9 @@ class Bench:
             self.opener.seconds / len(self.targets) + LEAST_RUNS * self.float_s[target.name]
         )
         if least_s > most_s:
-            raise ProfileError(f"there is no time for profiles: they would take {least_s:.1f} s")
+            raise ProfileError(no_time(least_s))
         models = [(skeleton, self.opener.ort_values(constants)) for skeleton, constants in candidates]
-        return take_profiles([(self.model, {}), *models], target, self.feeds, seconds)
+        return take_profiles([(self.model, {}), *models], target, self.feeds, seconds, most_s)
 
     def measure(
         self,

@@ -1,6 +1,7 @@
 """Kernel times of a few models, by region."""
 
 import json
+import math
 import tempfile
 import time
 from bisect import bisect_right
@@ -23,11 +24,13 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name, read_optimized_nodes
 from autoquant.runtime.session import CompiledError, Initializers, Session, open_session
 
-__all__ = ["LEAST_RUNS", "Profile", "kernel_us", "region_us", "take_profiles"]
+__all__ = ["LEAST_RUNS", "Profile", "kernel_us", "no_time", "region_us", "take_profiles"]
 
 LEAST_RUNS = 4
 _MOST_RUNS = 25
 """The first run of a session is one of them and does not count: it allocates."""
+_PATIENCE = 2.0
+"""So many times the longest time runs may take: profiled ones are slower, by far where bodies run over and over."""
 _KERNEL = "_kernel_time"
 _QUANTIZING = ("QuantizeLinear", "DynamicQuantizeLinear")
 Floats = npt.NDArray[np.float64]
@@ -66,8 +69,13 @@ class Profile:
         return sum(self.kernel_us.get(name, 0.0) for name in {kernel.name for kernel in self.kernels.nodes})
 
 
+def no_time(seconds: float) -> str:
+    """What to say where profiles would take so long."""
+    return f"there is no time for profiles: they would take {seconds:.1f} s"
+
+
 def take_profiles(
-    models: Sequence[Model], target: Target, feeds: Sequence[Feed], seconds: float
+    models: Sequence[Model], target: Target, feeds: Sequence[Feed], seconds: float, most_s: float = math.inf
 ) -> tuple[Profile, ...]:
     """Run the models in turn with onnxruntime's profiler on, so that a slow spell of the machine meets all of them.
 
@@ -76,15 +84,16 @@ def take_profiles(
         target: Where they run.
         feeds: Samples.
         seconds: No run is begun after these, apart from the first few.
+        most_s: Nothing is run any more once the first few should take far longer.
 
     Raises:
         ModelError: onnxruntime refuses a model.
-        ProfileError: A model cannot be run, or its profile not be written or read.
+        ProfileError: A model cannot be run, or its profile not be written or read, or there is no time for it.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="autoquant-", dir=memory_folder()) as folder:
             opened = [_open(model, target, Path(folder) / str(i)) for i, model in enumerate(models)]
-            _run_in_turn([session for session, _ in opened], feeds, seconds)
+            _run_in_turn([session for session, _ in opened], feeds, seconds, most_s)
             return tuple(_read(session, optimized) for session, optimized in opened)
     except OSError as error:
         raise ProfileError(f"profiles cannot be written: {error}") from error
@@ -101,16 +110,19 @@ def _open(model: Model, target: Target, folder: Path) -> tuple[ProfiledSession, 
         raise ProfileError(str(error)) from error
 
 
-def _run_in_turn(sessions: Sequence[Session], feeds: Sequence[Feed], seconds: float) -> None:
-    end = time.perf_counter() + seconds
+def _run_in_turn(sessions: Sequence[Session], feeds: Sequence[Feed], seconds: float, most_s: float) -> None:
+    start, n_least = time.perf_counter(), LEAST_RUNS * len(sessions)
     for i in range(_MOST_RUNS):
-        if i >= LEAST_RUNS and time.perf_counter() > end:
+        if i >= LEAST_RUNS and time.perf_counter() - start > seconds:
             break
-        for session in sessions:
+        for n_done, session in enumerate(sessions, 1 + i * len(sessions)):
             try:
                 session.run(None, feeds[i % len(feeds)])
             except Exception as error:  # onnxruntime raises its own types from run
                 raise ProfileError(f"a candidate cannot be run: {type(error).__name__}: {one_line(error)}") from error
+            least_s = n_least / n_done * (time.perf_counter() - start)
+            if least_s > _PATIENCE * most_s:
+                raise ProfileError(no_time(least_s))
 
 
 def _read(session: ProfiledSession, optimized: Path) -> Profile:

@@ -113,19 +113,29 @@ def test_what_is_beaten_in_ratio_and_snr_is_no_member_whatever_rounds_in_pairs_s
     assert kept == ["better"]
 
 
-def test_equal_and_useless_outputs_have_their_place() -> None:
+def test_equal_and_noisy_outputs_have_their_place() -> None:
     found = {
-        "useless": measured(-math.inf, a_latency(0.3)),
+        "noisy": measured(-20, a_latency(0.3)),
         "equal": measured(math.inf, a_latency(0.9)),
-        "slower useless": measured(-math.inf, a_latency(0.4)),
+        "slower noisy": measured(-20, a_latency(0.4)),
     }
-    assert members(found) == ["useless", "equal"]
+    assert members(found) == ["noisy", "equal"]
+
+
+def test_outputs_that_nothing_compares_are_of_no_use() -> None:
+    found = {
+        "equal": measured(math.inf, a_latency(0.9), top1=0.0),
+        "broken": measured(-math.inf, a_latency(0.3), top1=0.1),
+    }
+    assert members(found) == ["equal"]
+    assert members(found, max_drops={"top1": 0.2}) == ["broken", "equal"]
+    assert members(found, Objectives(metrics=TOP1)) == ["broken", "equal"]
 
 
 @given(pairs)
 def test_members_that_are_known_exactly_are_what_nothing_faster_than_float_beats(given_pairs: list[Pair]) -> None:
     found = {str(i): measured(snr, a_latency(ratio, spread=0)) for i, (snr, ratio) in enumerate(given_pairs)}
-    quick = {p for p in given_pairs if p[1] < 1}
+    quick = {p for p in given_pairs if p[1] < 1 and p[0] > -math.inf}
     front = {p for p in quick if not any(q[0] >= p[0] and q[1] <= p[1] and q != p for q in quick)}
     kept = [given_pairs[int(i)] for i in members(found)]
     assert set(kept) == front

@@ -155,6 +155,11 @@ def test_a_model_that_onnxruntime_refuses_is_an_error_of_the_model() -> None:
         take_profiles([(b"no model", {})], Target(), FEEDS, 0.0)
 
 
+def test_runs_that_take_far_longer_than_there_is_time_are_given_up() -> None:
+    with pytest.raises(ProfileError, match=r"no time for profiles: they would take \d"):
+        take_profiles([(a_convnet().SerializeToString(), {})], Target(), FEEDS, 0.0, most_s=0.0)
+
+
 def test_a_model_that_cannot_be_run_is_said() -> None:
     with pytest.raises(ProfileError, match="a candidate cannot be run"):
         of(a_convnet(), [{"x": floats(1, 3, 9, 9)}])
