@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from autoquant.api.documents import region_from
-from autoquant.api.folder import read_json
+from autoquant.api.folder import FRONT, GIVEN_WAY, read_json
 from autoquant.api.result import SearchResult
-from autoquant.domain.front import RunRecord
+from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.reason import one_line
 from autoquant.errors import OutputError, UsageError
 from autoquant.report.front_json import front_from_json
@@ -35,7 +36,7 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
     folder = Path(run)
     if not os.path.exists(folder / "run.json"):  # that of Path raises where a folder is closed or a name too long
         raise UsageError(f"{folder}: there is no run; give the folder that a search has written")
-    if not os.path.exists(folder / "front.json"):
+    if not os.path.exists(folder / FRONT):
         raise UsageError(f"{folder}: its run is not finished; go on with it by autoquant.search(..., resume=True)")
     try:
         return SearchResult(folder, _record(folder, read_json(folder / "run.json")))
@@ -45,10 +46,20 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
         ) from error
 
 
+def _front(folder: Path) -> Front:
+    """The front, or that of before while new models are measured."""
+    earlier = folder / GIVEN_WAY
+    if not (earlier / FRONT).exists():
+        return front_from_json((folder / FRONT).read_text(encoding="utf-8"))
+    found = front_from_json((earlier / FRONT).read_text(encoding="utf-8"))
+    members = [replace(member, path=f"{GIVEN_WAY}/{PurePosixPath(member.path).name}") for member in found.members]
+    return replace(found, members=tuple(members))
+
+
 def _record(folder: Path, document: Mapping[str, Any]) -> RunRecord:
     saved = document["seconds_saved"]
     return RunRecord(
-        front=front_from_json((folder / "front.json").read_text(encoding="utf-8")),
+        front=_front(folder),
         regions=tuple(map(region_from, document["regions"])),
         evaluations=tuple(read_evaluations(folder / "study.journal")),
         environment=dict(document["environment"]),

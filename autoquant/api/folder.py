@@ -15,14 +15,14 @@ from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
+__all__ = ["FRONT", "GIVEN_WAY", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
 _JOURNAL = "study.journal"
 _LATENCIES = "latency.csv"
-_FRONT = "front.json"
-_OF_MODELS = (_FRONT, "front.csv", "report.html", LEDGER, _LATENCIES)
+FRONT = "front.json"
+_OF_MODELS = (FRONT, "front.csv", "report.html", LEDGER, _LATENCIES)
 """What tells of the models, and of no other ones."""
 _OWN = (
     _JOURNAL,
@@ -33,6 +33,8 @@ _OWN = (
     "trials.csv",
     "prepared.onnx",
 )
+GIVEN_WAY = "models.earlier"
+"""Where models are, and what tells of them, while new ones are measured."""
 _KEPT = "earlier"
 """Fronts that later ones do not match."""
 _BEFORE_TRIALS = (LOCK, "log.txt", "run.json", "run.json.part")
@@ -73,7 +75,7 @@ class RunFolder:
         self.path = path
         self.models = path / "models"
         self.journal = path / _JOURNAL
-        self._earlier = path / "models.earlier"
+        self._earlier = path / GIVEN_WAY
         self._replaced = path / "models.replaced"
         self._copying = path / "models.part"
         self._is_new, self._advice = not resume, advice
@@ -202,7 +204,7 @@ class RunFolder:
         They are done when the context ends: what tells of them is written inside.
         """
         with writing(self.path):
-            earlier = EarlierFront(self._new_place(), self._read(_FRONT))
+            earlier = EarlierFront(self._new_place(), self._read(FRONT))
         try:
             with writing(self.path):
                 self._give_way()

@@ -83,7 +83,8 @@ class Preparing:
         asked, samples = self.configuration, self.data.calibration
         self.tell("preprocess")
         with self.deadline.phase("preprocess"):
-            prepared = steps.prepare(asked.model, self.data.everything, dims=asked.dims)
+            eps = {target.ep for target in asked.targets}
+            prepared = steps.prepare(asked.model, self.data.everything, dims=asked.dims, eps=eps)
             definition = steps.expressible(self.definition, prepared)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)

@@ -40,7 +40,7 @@ def regions(
         from autoquant.api import steps
 
         with prints_aside(as_json):
-            prepared = steps.prepare_without_data(model, calibration, dims=dims_of(dim or []))
+            prepared = steps.prepare_without_data(model, calibration, dims=dims_of(dim or []), ep=ep)
         found = steps.find_regions(prepared, space=space, ep=ep, n_regions=n_regions)
         if as_json:
             rows = [{"id": r.id, "work": r.work, "op_types": r.op_types, "nodes": r.nodes} for r in found]

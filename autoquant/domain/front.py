@@ -20,8 +20,6 @@ FLOAT_ID = "float"
 """Id of the member that is the user's own model."""
 _DROPS = (0.0, 0.005, 0.01)
 """Demands of a metric where it takes the place of SNR."""
-_NO_DROP = 1e-9
-"""What sums of floats may differ by, which nobody means by worse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ class Front:
         name = self._target_name(target)
         found = {}
         for drop in _DROPS:
-            kept = (member for member in self.members if member.metrics[metric].drop.all.value <= drop + _NO_DROP)
+            kept = (member for member in self.members if member.metrics[metric].drop.all.value <= drop)
             demand = f"{metric} worse by {100 * drop:g} %" if drop else f"{metric} no worse"
             found[demand] = min(kept, key=lambda member: member.latency[name].ratio)
         return found

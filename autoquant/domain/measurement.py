@@ -21,6 +21,9 @@ __all__ = [
     "Trial",
 ]
 
+_DIGITS = 12
+"""Of the share of elements that differ: one of a hundred are 20 dB, and not what is left of 1 - 0.99."""
+
 
 class State(StrEnum):
     """What became of a trial.
@@ -109,7 +112,7 @@ class Quality:
         """
         if self.per_output or not self.agreement:
             return min(self.per_output.values(), default=math.inf)
-        differing = 1 - min(self.agreement.values())
+        differing = round(1 - min(self.agreement.values()), _DIGITS)
         return math.inf if differing <= 0 else -10 * math.log10(differing)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.measurement import Quality, SnrInterval
-from autoquant.domain.share import wilson_interval
+from autoquant.domain.share import FEWEST_RESAMPLED, tail_of_few, wilson_interval
 
 __all__ = ["QualityMeter", "signal_of", "snr_db", "with_snr"]
 
@@ -16,8 +16,6 @@ _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
 _CHUNK = 1 << 14
 _N_RESAMPLES = 2000
-_LEAST_SAMPLES = 6
-"""Resamples of fewer cover the truth in less than 95 % of the cases: of 5 in 1 - 2 / 2 ** 5 at most."""
 _BLOCK = 1 << 20
 """Resampled counts held at a time."""
 Outputs = Sequence[npt.NDArray[np.generic]]
@@ -117,7 +115,7 @@ class QualityMeter:
             seed: Of the resampling.
         """
         n, worst = len(self.noise), self.quality().worst_db
-        if n < _LEAST_SAMPLES:
+        if n < FEWEST_RESAMPLED:
             return SnrInterval(worst_db=worst, n_samples=n)
         low, high = self._counted_ends() or self._drawn_ends(seed)
         return SnrInterval(worst_db=worst, n_samples=n, low_db=min(low, worst), high_db=max(high, worst))
@@ -142,19 +140,12 @@ class QualityMeter:
         return float(low), float(high)
 
     def _drawn_ends(self, seed: int) -> tuple[float, float]:
-        """Percentiles of the bootstrap, as much wider as Student's t is: of few samples they are too narrow.
-
-        References:
-            Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3; Hesterberg, "What
-            Teachers Should Know About the Bootstrap", The American Statistician 69(4), 2015: expanded percentiles.
-        """
-        from scipy.special import ndtr, stdtrit  # noqa: PLC0415 - takes long, and processes that compare outputs need none
-
+        """Percentiles of the bootstrap."""
         n, rng = len(self.noise), np.random.default_rng(seed)
         step = max(1, _BLOCK // n)
         sizes = [min(step, _N_RESAMPLES - start) for start in range(0, _N_RESAMPLES, step)]
         drawn = np.sort(np.concatenate([self._resampled(rng.multinomial(n, np.full(n, 1 / n), k)) for k in sizes]))
-        beyond = int(_N_RESAMPLES * ndtr(stdtrit(n - 1, 0.025) * math.sqrt(n / (n - 1))))
+        beyond = int(_N_RESAMPLES * tail_of_few(n))
         return float(drawn[beyond]), float(drawn[-beyond - 1])
 
     def _resampled(self, counts: npt.NDArray[np.int64]) -> Floats:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from autoquant.errors import UsageError
 
-__all__ = ["MAX_THREADS", "Target"]
+__all__ = ["CPU", "MAX_THREADS", "Target"]
 
+CPU = "cpu"
+"""The provider that every onnxruntime has."""
 MAX_THREADS = 1024
 """Most threads or streams."""
 
@@ -25,7 +27,7 @@ class Target:
         affinity: Cores that the process which measures may use; every core where empty.
     """
 
-    ep: str = "cpu"
+    ep: str = CPU
     threads: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
     batch: int = 1

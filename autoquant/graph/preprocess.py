@@ -1,7 +1,7 @@
 """From the user's file to the float model that every candidate is made from."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line, temporary_files
-from autoquant.domain.target import Target
+from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
 from autoquant.model.affine import fold_affine
 from autoquant.model.convolutions import (
@@ -96,7 +96,12 @@ _ATTEMPTS = tuple(
 
 
 def prepare(
-    path: Path, feeds: Sequence[Feed], *, dims: Mapping[str, int] | None = None, sample_names: Sequence[str] = ()
+    path: Path,
+    feeds: Sequence[Feed],
+    *,
+    dims: Mapping[str, int] | None = None,
+    sample_names: Sequence[str] = (),
+    eps: Collection[str] = (CPU,),
 ) -> PreparedModel:
     """Widen float16, freeze shapes, fold, convert to opset 21; the most of it that leaves the outputs as they are.
 
@@ -106,6 +111,8 @@ def prepare(
             only ``dims`` are frozen and nothing is checked.
         dims: Sizes of named dynamic dimensions, before those of the feeds.
         sample_names: What messages call the feeds; their places by default.
+        eps: Execution providers that the model is for. Other ones than the CPU's have kernels of their own for what is
+            slow there, and quantize what it is written with.
 
     Raises:
         DataError: onnxruntime cannot run the model on one of the first few, or an output holds no number.
@@ -127,7 +134,7 @@ def prepare(
     reasons: dict[_Attempt, str] = {}
     for attempt in _ATTEMPTS if from_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
         try:
-            model = _apply(plain, attempt, shapes, dims or {})
+            model = _apply(plain, attempt, shapes, dims or {}, is_for_cpu=set(eps) <= {CPU})
             difference = _difference_db(model, reference, checked)
         except ModelError as error:
             reasons[attempt] = str(error)
@@ -201,7 +208,12 @@ def _plain(original: Model) -> Model:
 
 
 def _apply(
-    plain: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
+    plain: Model,
+    attempt: _Attempt,
+    shapes: Mapping[str, tuple[int | None, ...]],
+    dims: Mapping[str, int],
+    *,
+    is_for_cpu: bool,
 ) -> Model:
     def static(model: Model) -> Model:
         model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
@@ -212,21 +224,29 @@ def _apply(
     if attempt.optimized:
         model = _typed(_folded(model))
     if attempt.rewritten:
-        model = _rewritten(model)
+        model = _rewritten(model, is_for_cpu=is_for_cpu)
     model = narrow_ends(model, plain) if attempt.widened else model
     return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
 
 
-def _rewritten(model: Model) -> Model:
+def _rewritten(model: Model, *, is_for_cpu: bool) -> Model:
     """In forms that onnxruntime has faster kernels, or integer ones, for."""
+    try:
+        return _with_fast_kernels(model, is_for_cpu=is_for_cpu)
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"rewriting fails, {type(error).__name__}: {one_line(error)}") from error
+
+
+def _with_fast_kernels(model: Model, *, is_for_cpu: bool) -> Model:
     model = fuse_hard_swish(merge_clips(reduce_stacked(lower_einsum(model))))
     turned = transpose_first(model)
     model = model if turned is model else without_weights(turned, infer_shapes)
     model = lower_average_pool(spell_pads(model))
     model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
     model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
-    model = multiply_resizes(model)
-    return lower_matmul(split_gemm(split_exponentials(split_prelu(clip_first(model)))))
+    model = clip_first(multiply_resizes(model))
+    model = split_exponentials(split_prelu(model)) if is_for_cpu else model
+    return lower_matmul(split_gemm(model))
 
 
 def _folded(model: Model) -> Model:

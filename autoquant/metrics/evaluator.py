@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ __all__ = ["MetricEvaluator", "MetricMeter"]
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float64]
 Outputs = Sequence[Array]
+
+_DIGITS = 12
+"""Of drops: a sample of a hundred that is wrong is 0.01 worse, not what is left of 1 - 0.99."""
 
 
 @dataclass(slots=True)
@@ -176,8 +179,8 @@ class MetricMeter:
             return MetricResult(candidate=exact, reference=exact, drop=_exactly(0.0, n))
         interval_of = intervals.mean_interval if is_cosine else intervals.share_interval
         candidate = _mean(scores, interval_of(scores, self.evaluator.seed) if has_intervals else None)
-        drop = MetricValue(value=1 - candidate.value, low=1 - candidate.high, high=1 - candidate.low, n_samples=n)
-        return MetricResult(candidate=candidate, reference=exact, drop=drop)
+        drop = _mean(1 - scores, (1 - candidate.high, 1 - candidate.low))
+        return MetricResult(candidate=candidate, reference=exact, drop=_rounded(drop))
 
     def _scored(self, metric: Metric, own: Floats, other: Floats, has_intervals: bool) -> MetricResult:
         """Of a metric that scores each sample of either model."""
@@ -190,7 +193,8 @@ class MetricMeter:
         scale = max(1.0, abs(reference.value))
         better, worse = (own, other) if metric.direction is Direction.HIGHER else (other, own)
         interval = intervals.drop_interval(better / scale, worse / scale, seed) if has_intervals else None
-        return MetricResult(candidate=candidate, reference=reference, drop=_mean((better - worse) / scale, interval))
+        drop = _mean((better - worse) / scale, interval)
+        return MetricResult(candidate=candidate, reference=reference, drop=_rounded(drop))
 
     def _custom(self, metric: Metric, source: Custom, has_intervals: bool) -> MetricResult:
         samples = sorted(self._held)
@@ -215,7 +219,7 @@ class MetricMeter:
         return MetricResult(
             candidate=_jackknifed(other, n_samples),
             reference=_jackknifed(own, n_samples),
-            drop=_jackknifed(drops, n_samples) if self._different else _exactly(0.0, n_samples),
+            drop=_rounded(_jackknifed(drops, n_samples)) if self._different else _exactly(0.0, n_samples),
         )
 
     def _pair(self, metric: Metric, source: Custom, samples: Sequence[int]) -> tuple[float | Floats, float | Floats]:
@@ -236,6 +240,11 @@ class MetricMeter:
 def _mean(scores: Floats, interval: tuple[float, float] | None) -> MetricValue:
     low, high = interval or (-math.inf, math.inf)
     return MetricValue(value=float(scores.mean()), low=low, high=high, n_samples=len(scores))
+
+
+def _rounded(drop: MetricValue) -> MetricValue:
+    value, low, high = (round(number, _DIGITS) for number in (drop.value, drop.low, drop.high))
+    return replace(drop, value=value, low=low, high=high)
 
 
 def _exactly(value: float, n_samples: int) -> MetricValue:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.share import Z_95, wilson_interval
+from autoquant.domain.share import FEWEST_RESAMPLED, Z_95, tail_of_few, wilson_interval
 
 __all__ = ["drop_interval", "jackknife_groups", "jackknife_interval", "mean_interval", "share_interval"]
 
@@ -27,27 +27,26 @@ _T = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 def mean_interval(values: Floats, seed: int) -> Interval:
-    """Of a mean: percentiles of the bootstrap.
+    """Of a mean: percentiles of the bootstrap, expanded as ``tail_of_few`` has it.
 
     Args:
         values: One per sample, shape (n,), at least one.
         seed: Of the resampling.
 
     Returns:
-        Both ends, the mean between them; unknown for a single value.
-
-    References:
-        Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.
+        Both ends, the mean between them; unknown for fewer than ``FEWEST_RESAMPLED``, or where all are equal: that
+        other samples would change nothing is not known.
     """
     n = len(values)
-    if n < 2:
+    if n < FEWEST_RESAMPLED or values.min() == values.max():
         return _UNKNOWN
     rng, means = np.random.default_rng(seed), np.empty(_N_RESAMPLES)
     step = max(1, _BLOCK // n)
     for start in range(0, _N_RESAMPLES, step):
         block = means[start : start + step]
         block[:] = values[rng.integers(n, size=(len(block), n))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    tail = tail_of_few(n)
+    low, high = np.quantile(means, [tail, 1 - tail])
     return _around(float(values.mean()), float(low), float(high))
 
 

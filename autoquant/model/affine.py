@@ -171,6 +171,8 @@ def _normalised(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:
     if is_training or not all(_is_float(graph, [name]) for name in node.inputs[1:]):
         return None
     scale, shift, mean, variance = (graph.constant(name).astype(np.float64) for name in node.inputs[1:5])
+    if scale.ndim != 1:  # of every place, as opset 8 and before have it
+        return None
     factor = scale / np.sqrt(variance + node.attributes.get("epsilon", 1e-5))
     return factor.astype(np.float32), (shift - mean * factor).astype(np.float32)
 
@@ -200,7 +202,10 @@ def _fold_before(edit: _Edit, node: Node) -> bool:
     if before is None or graph.only_reader(node.inputs[0]) is not node:
         return False
     source = next((name for name in before.inputs if not graph.is_constant(name)), before.inputs[0])
-    found = None if node.attributes.get("transA", 0) else applied(graph, before, source, _n_read(graph, node), 1)
+    n_channels, sizes = _n_read(graph, node), graph.sizes(source) or ()
+    if node.attributes.get("transA", 0) or sizes[1:2] != (n_channels,):  # a constant may have more than what it is for
+        return False
+    found = applied(graph, before, source, n_channels, 1)
     if found is None:
         return False
     factor, summand = found

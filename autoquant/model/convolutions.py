@@ -29,6 +29,10 @@ _SPATIAL = 2
 """The first axis of the places of an image or a line."""
 _RANKS = (3, 4)
 """Of lines and images."""
+_SCALES = 2
+"""The input of a Resize that holds factors."""
+_NORMALISING = ("Add", "Sqrt", "Sub")
+"""What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
 _DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
 """Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
 Floats = npt.NDArray[np.float32]
@@ -131,11 +135,13 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool."""
+    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool, but for those of norms."""
 
     def write(graph: Graph, chain: Chain) -> None:
         node = chain.node
-        if node.op_type != "ReduceMean" or not _is_over_places(graph, node):
+        readers = graph.consumers.get(node.outputs[0], ())
+        is_norm = any(reader.op_type in _NORMALISING for reader in readers)
+        if node.op_type != "ReduceMean" or is_norm or not _is_over_places(graph, node):
             return
         chain.add("GlobalAveragePool")
         if not node.attributes.get("keepdims", 1):
@@ -194,7 +200,18 @@ def _is_doubled(graph: Graph, node: Node) -> bool:
         position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil")
     )
     is_nearest = node.attributes.get("mode", b"nearest") == b"nearest"
-    return is_nearest and repeats and (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
+    return (
+        is_nearest
+        and repeats
+        and _is_by_two(graph, node)
+        and (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
+    )
+
+
+def _is_by_two(graph: Graph, resize: Node) -> bool:
+    """Whether it is told sizes or factors of 2: by 2.1 a few places become twice as many too, but are others."""
+    scales = [name for name in resize.inputs[_SCALES : _SCALES + 1] if name]
+    return all(graph.is_constant(name) and set(graph.constant(name).tolist()) <= {1.0, 2.0} for name in scales)
 
 
 def _is_three_by_three(graph: Graph, node: Node) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import MASK
 from autoquant.model.graph import Graph, Node
+from autoquant.model.windows import window_axes
 
 __all__ = [
     "Kind",
@@ -188,14 +189,26 @@ def is_quantizable(node: Node, graph: Graph) -> bool:
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)
-    if node.op_type == "AveragePool" and "dilations" in node.attributes:
-        return False  # onnxruntime makes a QLinearAveragePool of it, which knows no such attribute
+    if node.op_type == "AveragePool" and not _has_integer_twin(node, graph):
+        return False
     if kind is Kind.SAME_RANGE:
         return not graph.is_constant(node.inputs[0]) and (node.op_type != "Resize" or _repeats_values(node))
     if kind is Kind.CLIPPING:
         bounds = clip_bounds(node, graph)
         return bounds is not None and bounds[0] <= 0 <= bounds[1]
     return not all(graph.is_constant(name) for name in activations(node, graph))
+
+
+def _has_integer_twin(pool: Node, graph: Graph) -> bool:
+    """Whether QLinearAveragePool, which onnxruntime makes of an AveragePool, computes the same means.
+
+    It knows no dilations. Of the places of a window that reaches beyond the padding it counts others.
+    """
+    attributes = pool.attributes
+    is_padded = any(attributes.get("pads", ())) or attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
+    is_cut = attributes.get("ceil_mode", 0) and attributes.get("count_include_pad", 0) and is_padded
+    is_cut = is_cut and not all(axis.is_divided for axis in window_axes(pool, graph))
+    return "dilations" not in attributes and not is_cut
 
 
 def _repeats_values(resize: Node) -> bool:

@@ -60,18 +60,18 @@ class DynamicWriter:
         self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
     ) -> None:
         """``MatMulInteger * (input scale * weight scale) + bias``: onnxruntime fuses it into one kernel."""
-        name, free = node.name, parts.pieces.free
+        name, free, free_node = node.name, parts.pieces.free, parts.pieces.free_node
         quantized, scale, zero_point = _quantized_input(parts, source)
         weight, weight_scale, weight_zero_point = _weight(parts, node.inputs[1], self._matrix(node, weight_format))
         bias = bias_vector(node, self.graph)
         sums, floats, scales = (free(f"{target}_{kind}") for kind in ("sums", "sums_float", "scales"))
         product = target if bias is None else free(f"{target}_without_bias")
         parts.node("MatMulInteger", [quantized, weight, zero_point, weight_zero_point], [sums], name)
-        parts.node("Cast", [sums], [floats], f"{name}_cast", to=fragments.FLOAT32)
-        parts.node("Mul", [scale, weight_scale], [scales], f"{name}_scales")
-        parts.node("Mul", [floats, scales], [product], f"{name}_scaled")
+        parts.node("Cast", [sums], [floats], free_node(f"{name}_cast"), to=fragments.FLOAT32)
+        parts.node("Mul", [scale, weight_scale], [scales], free_node(f"{name}_scales"))
+        parts.node("Mul", [floats, scales], [product], free_node(f"{name}_scaled"))
         if bias is not None:
-            parts.node("Add", [product, _summand(parts, node, bias)], [target], f"{name}_biased")
+            parts.node("Add", [product, _summand(parts, node, bias)], [target], free_node(f"{name}_biased"))
 
     def _write_blocks(
         self, parts: Parts, node: Node, source: str, target: TensorName, weight_format: TensorFormat
@@ -227,7 +227,7 @@ def _quantized_input(parts: Parts, source: str) -> tuple[str, str, str]:
     free = parts.pieces.free
     found = free(f"{source}_dynamic"), free(f"{source}_dynamic_scale"), free(f"{source}_dynamic_zero_point")
     if parts.is_new(("dynamic", source)):
-        parts.node("DynamicQuantizeLinear", [source], found, f"{source}_DynamicQuantizeLinear")
+        parts.node("DynamicQuantizeLinear", [source], found, parts.pieces.free_node(f"{source}_DynamicQuantizeLinear"))
     return found
 
 

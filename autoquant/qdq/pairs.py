@@ -171,13 +171,13 @@ class Pairs:
         """Append QuantizeLinear or DequantizeLinear; returns what it writes."""
         attributes = {} if axis is None else {"axis": axis}
         output = output or self._output(op_type, base)
-        self.parts.node(op_type, inputs, [output], f"{base}_{op_type}", **attributes)
+        self.parts.node(op_type, inputs, [output], self.parts.pieces.free_node(f"{base}_{op_type}"), **attributes)
         return output
 
     def through_sum(self, source: str, name: str, node_name: str | None = None) -> str:
         """A Sum of one input, through which onnxruntime moves nothing; returns what it writes."""
         output = self.parts.pieces.free(name)
-        self.parts.node("Sum", [source], [output], node_name or f"{name}_keep")
+        self.parts.node("Sum", [source], [output], node_name or self.parts.pieces.free_node(f"{name}_keep"))
         return output
 
     def _output(self, op_type: str, base: str) -> str:

@@ -22,6 +22,7 @@ class Pieces:
         self.graph = graph
         self.head = fragments.head(graph.model)
         self._known: dict[Hashable, bytes] = {}
+        self._node_names = frozenset(str(node.name) for node in graph.nodes)
 
     def piece(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         """A fragment by key, made at its first use."""
@@ -33,6 +34,12 @@ class Pieces:
     def free(self, name: str) -> str:
         """A name for a new tensor that the model does not use itself."""
         return self.graph.free_name(name)
+
+    def free_node(self, name: str) -> str:
+        """The same for a new node."""
+        while name in self._node_names:
+            name += "_"
+        return name
 
 
 @dataclass(slots=True)

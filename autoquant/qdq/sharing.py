@@ -62,7 +62,7 @@ class Sharing:
             reader
             for tensor in given
             for reader in self.graph.consumers.get(tensor, ())
-            if reader is not concat and not (kind_of(reader) is Kind.SAME_RANGE and reader.index in plan.integer)
+            if reader is not concat and not _passes_on(plan, reader)
         ]
         are_free = all(reader.op_type not in _OF_THEIR_OWN for reader in others)
         return not others or (are_free and all(self._is_hardly_coarser(key, own) for own in {*given.values()}))
@@ -78,3 +78,8 @@ class Sharing:
         found = self.params(key)
         low, high = (int(integer) - int(found.zero_point) for integer in (found.dtype.lowest, found.dtype.highest))
         return low * float(found.scale), high * float(found.scale)
+
+
+def _passes_on(plan: Plan, reader: Node) -> bool:
+    """Whether it writes integers that it reads; means of numbers that are clipped are others."""
+    return reader.index in plan.integer and kind_of(reader) is Kind.SAME_RANGE and reader.op_type != "AveragePool"

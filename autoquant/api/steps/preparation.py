@@ -1,7 +1,7 @@
 """From a file to what is searched: the preprocessed model and its regions."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autoquant.api.steps.models import model_path, read_data, running, signatures_of
@@ -9,7 +9,7 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region, RegionId
 from autoquant.domain.space import SearchSpace, SpaceDefinition
-from autoquant.domain.target import Target
+from autoquant.domain.target import CPU, Target
 from autoquant.errors import DataError, ModelError, TargetError, UsageError
 from autoquant.examples import example
 from autoquant.graph import preprocess, regions
@@ -35,8 +35,16 @@ __all__ = [
 ]
 
 
-def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[str, int] | None = None) -> PreparedModel:
-    """Preprocess a float model: freeze, fold, convert, name; see ``autoquant.graph.preprocess``.
+def prepare(
+    model: str | os.PathLike[str],
+    samples: Samples,
+    *,
+    dims: Mapping[str, int] | None = None,
+    eps: Collection[str] = (CPU,),
+) -> PreparedModel:
+    """Preprocess a float model for execution providers: freeze, fold, convert, name, in fast forms.
+
+    See ``autoquant.graph.preprocess``.
 
     Raises:
         DataError: Samples are of another size than ``dims`` says.
@@ -45,7 +53,7 @@ def prepare(model: str | os.PathLike[str], samples: Samples, *, dims: Mapping[st
     path = model_path(model)
     _check_dims(path, samples, dims or {})
     with running(path):
-        return preprocess.prepare(path, samples.feeds, dims=dims, sample_names=samples.names)
+        return preprocess.prepare(path, samples.feeds, dims=dims, sample_names=samples.names, eps=eps)
 
 
 def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
@@ -72,7 +80,11 @@ def compared(prepared: PreparedModel, samples: Samples) -> PreparedModel:
 
 
 def prepare_without_data(
-    model: str | os.PathLike[str], calibration: DataSource | None, *, dims: Mapping[str, int] | None = None
+    model: str | os.PathLike[str],
+    calibration: DataSource | None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    ep: str = CPU,
 ) -> PreparedModel:
     """Preprocess with the data's shapes where there are data, otherwise with those of ``dims`` alone, unchecked.
 
@@ -84,8 +96,8 @@ def prepare_without_data(
     if calibration is None and os.fspath(model).startswith("example:"):
         calibration = example(os.fspath(model).removeprefix("example:")).calibration
     if calibration is None:
-        return preprocess.prepare(path, (), dims=dims)
-    return prepare(path, read_data(path, calibration), dims=dims)
+        return preprocess.prepare(path, (), dims=dims, eps=(ep,))
+    return prepare(path, read_data(path, calibration), dims=dims, eps=(ep,))
 
 
 def find_regions(

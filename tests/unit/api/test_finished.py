@@ -13,6 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import create_trial
 
 from autoquant import Budget, SearchResult, load_result, search
+from autoquant.api.folder import RunFolder
 from autoquant.errors import UsageError
 from tests.models import floats, model_of, saved
 
@@ -53,6 +54,18 @@ def test_reading_a_run_leaves_it_as_it_is(run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert load_result(run).record.ledger is None
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_while_new_models_are_measured_the_front_is_that_of_before(run: Path) -> None:
+    expected = load_result(run)
+    folder = RunFolder(run, resume=True)
+    with folder.new_models():
+        (folder.models / "float.onnx").write_text("new")
+        found = load_result(run)
+        pd.testing.assert_frame_equal(found.front.drop(columns="path"), expected.front.drop(columns="path"))
+        assert [path.read_bytes() for path in map(run.joinpath, found.front["path"])]
+        assert found.best(min_snr_db=200).path.read_bytes() != b"new"
+    folder.close()
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

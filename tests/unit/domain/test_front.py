@@ -50,7 +50,7 @@ def test_the_fastest_members_are_found_at_usual_demands_on_each_target() -> None
 
 def test_demands_are_on_a_metric_where_snr_is_no_objective() -> None:
     members = a_member("m1", ratio=0.4, drops={"top1": 0.008}), a_member("m2", ratio=0.6, drops={"top1": 0.004})
-    folded = a_member("m3", ratio=0.8, drops={"top1": 5e-14})
+    folded = a_member("m3", ratio=0.8, drops={"top1": 0.0})
     goals = Objectives(has_snr=False, metrics=parse_metrics(["top1"]), has_size=True).goals
     front = replace(a_front(*members, folded), objectives=goals)
 

@@ -51,6 +51,11 @@ def test_without_float_outputs_the_share_that_differs_counts_in_decibels(
     assert a_quality({}, agreement).worst_db == pytest.approx(worst_db, abs=1e-3)
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.99, 20), (0.999, 30)])
+def test_a_share_that_differs_by_a_round_number_keeps_a_round_demand(share: float, expected: float) -> None:
+    assert a_quality({}, {"a": share}).worst_db == expected
+
+
 def test_without_outputs_everything_is_equal() -> None:
     assert a_quality({}).worst_db == math.inf
 

@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
+from autoquant.graph import preprocess
 from autoquant.graph.preprocess import prepare
 from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
@@ -109,6 +110,31 @@ def test_constant_nodes_become_initializers_also_where_nothing_can_be_rewritten(
     assert op_types(prepared.graph.model) == ["Gemm", "Add", "Add"]
     assert any(note.startswith("operators stay as onnxruntime writes them: outputs differ") for note in prepared.notes)
     assert_equals_original(prepared, [{"x": 100 * floats(1, 4)}])
+
+
+def test_a_rewrite_that_fails_is_told_and_leaves_the_model_as_it_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(model: onnx.ModelProto) -> onnx.ModelProto:
+        raise ValueError("shapes differ")
+
+    monkeypatch.setattr(preprocess, "lower_matmul", fail)
+    model = a_convnet()
+    prepared = prepare(saved(model, path), [feed_of(model)])
+    assert prepared.notes == ("operators stay as onnxruntime writes them: rewriting fails, ValueError: shapes differ",)
+    assert_equals_original(prepared, [feed_of(model)])
+
+
+@pytest.mark.parametrize(("eps", "is_kept"), [(["cpu"], False), (["cpu", "openvino"], True), (["qnn"], True)])
+@pytest.mark.parametrize("call", ["PRelu(a, slopes)", "Elu(a)", "Softplus(a)"])
+def test_operators_that_other_providers_have_kernels_for_stay_there(
+    path: Path, call: str, eps: list[str], is_kept: bool
+) -> None:
+    body, constants = f"a = Conv(x, w) y = {call}", {"w": floats(16, 3, 1, 1), "slopes": floats(16, 1, 1) ** 2}
+    model = model_of("(float[1,3,16,16] x) => (float[1,16,16,16] y)", body, constants)
+    prepared = prepare(saved(model, path), feeds_of(1, 3, 16, 16), eps=eps)
+    assert (call.partition("(")[0] in op_types(prepared.graph.model)) == is_kept
+    assert_equals_original(prepared, feeds_of(1, 3, 16, 16))
 
 
 def test_sparse_weights_are_weights(path: Path) -> None:

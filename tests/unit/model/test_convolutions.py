@@ -25,6 +25,7 @@ CONSTANTS = {
     "each3": floats(4, 1, 3, 3),
     "double": np.array([1, 1, 2, 2], np.float32),
     "triple": np.array([1, 1, 3, 3], np.float32),
+    "more": np.array([1, 1, 2.1, 2], np.float32),
     "sizes": np.array([2, 4, 10, 12]),
     "line2": floats(4, 3, 2),
     "line4": floats(4, 3, 4),
@@ -197,6 +198,7 @@ def test_a_convolution_of_repeated_values_becomes_a_transposed_one(resize: str, 
         (f"u = {DOUBLED.format('align_corners', 'floor')} y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
         ('u = Resize<mode="linear">(x, , double) y = Conv<pads=[1,1,1,1]>(u, k3)', "2,4,5,6"),
         ("u = Resize(x, , triple) y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
+        (f"u = {FLOOR.replace('double', 'more')} y = Conv<pads=[1,1,1,1]>(u, k3)", "2,4,5,6"),
         (f"u = {FLOOR} y = Conv<pads=[1,1,1,1]>(u, k3)", "N,4,H,W"),
         (f"u = {FLOOR} y = Conv(u, k3)", "2,4,5,6"),
         (f"u = {FLOOR} y = Conv<pads=[1,1,1,1], strides=[2,2]>(u, k3)", "2,4,5,6"),
@@ -306,6 +308,18 @@ def test_a_mean_over_lines_does_too() -> None:
         ("ReduceMax(x, places)", "2,4,5,6"),
     ],
 )
-def test_other_means_stay(call: str, size: str) -> None:
+def test_means_of_other_things_stay(call: str, size: str) -> None:
     model = model_with(f"y = {call}", size=size)
+    assert pool_means(model) is model
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = Mul(x, x) m = ReduceMean(s, last) e = Add(m, number) r = Sqrt(e) y = Div(x, r)",
+        "m = ReduceMean(x, last) y = Sub(x, m)",
+    ],
+)
+def test_means_of_norms_stay(body: str) -> None:
+    model = model_with(body, size="2,4,6")
     assert pool_means(model) is model

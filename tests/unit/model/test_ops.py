@@ -230,3 +230,22 @@ def test_a_pooling_that_says_dilations_has_no_integer_kernel(attribute: str, exp
     body = f"y = AveragePool<kernel_shape=[2,2]{attribute}>(x)"
     node, graph = only_node("(float[1,3,8,8] x) => (float[1,3,?,?] y)", body)
     assert is_quantizable(node, graph) == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "expected"),
+    [
+        ("pads=[1,1,1,1], ceil_mode=1, count_include_pad=1", "8,8", False),
+        ("pads=[1,1,1,1], ceil_mode=1, count_include_pad=1", "H,8", False),
+        ("pads=[1,1,1,1], ceil_mode=1, count_include_pad=1", "9,9", True),
+        ("pads=[1,1,1,1], ceil_mode=1", "8,8", True),
+        ("pads=[1,1,1,1], count_include_pad=1", "8,8", True),
+        ("ceil_mode=1, count_include_pad=1", "8,8", True),
+    ],
+)
+def test_a_pooling_that_counts_places_beyond_its_padding_has_no_integer_kernel(
+    attributes: str, size: str, expected: bool
+) -> None:
+    body = f"y = AveragePool<kernel_shape=[3,3], strides=[2,2], {attributes}>(x)"
+    node, graph = only_node(f"(float[1,3,{size}] x) => (float[1,3,?,?] y)", body)
+    assert is_quantizable(node, graph) == expected

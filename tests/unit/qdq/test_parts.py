@@ -135,3 +135,10 @@ def test_a_new_constant_takes_no_name_of_the_model_and_is_there_once() -> None:
     names = [parts.new_constant(name, floats(2)) for name in ("w", "w", "v")]
     assert names == ["w_", "w_", "v"]
     assert [t.name for t in model_in(parts).graph.initializer] == ["w_", "v"]
+
+
+def test_new_nodes_get_names_that_are_free() -> None:
+    model = model_of("(float[4] x) => (float[4] y)", "a = Mul(x, w) y = Mul(a, w)", {"w": floats(4)})
+    model.graph.node[0].name, model.graph.node[1].name = "x_keep", "x_keep_"
+    pieces = Pieces(Graph(model))
+    assert [pieces.free_node(name) for name in ("x_keep", "y_keep")] == ["x_keep__", "y_keep"]

@@ -54,6 +54,14 @@ def test_concats_of_concats_have_the_last_scale() -> None:
     assert found == {"a": "i", "b": "i", "i": "i", "c": "y", "d": "y", "k": "y", "e": "y", "y": "y"}
 
 
+def test_what_a_pool_means_is_not_clipped_to_the_range_of_its_means() -> None:
+    pool = "AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>"
+    case = a_case(f"s = Add(x, x) p = {pool}(s) b = Conv(x, v) j = Concat<axis=1>(p, b) {LAST}")
+    found = roots(case)
+    assert found["p"] == found["s"] == "s"
+    assert found["b"] == "j"
+
+
 @pytest.mark.parametrize(("ratio", "is_shared"), [(1.0, True), (1.1, True), (1.3, False)])
 def test_what_others_read_too_becomes_hardly_coarser(ratio: float, is_shared: bool) -> None:
     case = a_case(f"{TWO} j = Concat<axis=1>(a, b) e = Conv(a, u) f = Conv(j, z) y = Add(e, f)", ratio=ratio)

@@ -1,0 +1,62 @@
+"""How the windows of pools lie on what they read."""
+
+from dataclasses import dataclass
+
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["Axis", "window_axes"]
+
+_SPATIAL = 2
+"""The first axis of the places of an image or a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How windows lie along an axis of what a pool reads.
+
+    Attributes:
+        size: None where it is not known.
+        span: Places from the first to the last of a window.
+        stride: From one window to the next.
+        dilation: From one place of a window to the next.
+        pad: Places put around what is read, together.
+    """
+
+    size: int | None
+    span: int
+    stride: int
+    dilation: int
+    pad: int
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the last window ends where the padding does."""
+        return self.size is not None and (self.size + self.pad - self.span) % self.stride == 0
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether windows lie side by side and nothing is left over."""
+        return self.stride == self.span and self.is_divided
+
+    @property
+    def is_one_window(self) -> bool:
+        """Whether there is no place but those of one window."""
+        return self.span == self.size and not self.pad
+
+
+def window_axes(node: Node, graph: Graph) -> list[Axis]:
+    """Of a pool, one for each axis of images or lines; no sizes are known where their number is not."""
+    window = node.attributes["kernel_shape"]
+    sizes = (graph.sizes(node.inputs[0]) or ())[_SPATIAL:] or (None,) * len(window)
+    n_axes, pads = len(window), node.attributes.get("pads", (0,) * 2 * len(window))
+    strides, dilations = (node.attributes.get(name, (1,) * n_axes) for name in ("strides", "dilations"))
+    return [
+        Axis(
+            size=sizes[i],
+            span=dilations[i] * (window[i] - 1) + 1,
+            stride=strides[i],
+            dilation=dilations[i],
+            pad=pads[i] + pads[i + n_axes],
+        )
+        for i in range(n_axes)
+    ]
