@@ -201,7 +201,7 @@ class Bench:
             candidates: Skeletons and the constants that they leave out.
             seconds: For running them.
             most_s: Nothing is opened where opening them and running each a few times should take longer, and nothing is
-                run any more where that takes far longer.
+                run any more where that turns out to take longer.
 
         Raises:
             ModelError: onnxruntime refuses a candidate.
