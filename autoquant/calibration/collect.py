@@ -21,6 +21,9 @@ __all__ = ["collect"]
 _CHUNK = 1 << 17
 """Values binned at once: a chunk and what is made of it stay in cache, and calls into numpy cost little beside it."""
 
+_MOST_COUNTED = 1 << 18
+"""Values of one tensor in one sample that are counted at most, roughly: what further samples hold differs from that,
+what lies between these values hardly does. Extremes are those of all."""
 _HALF = N_BINS // 2
 _N_LANES = 2
 """Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
@@ -44,6 +47,8 @@ def collect(
     on_sample: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Run every sample once and keep a histogram of each tensor, and of some the extremes and means of their channels.
+
+    Extremes are those of all values; in the histogram of a tensor with very many in a sample every n-th counts for n.
 
     The statistics of a sample are taken in a second thread while the session runs the next one; then both threads share
     what is left. So two samples are in memory at any time, however many there are.
@@ -131,8 +136,17 @@ def _observe(
 
 def _count(histogram: "_Histogram", values: npt.NDArray[np.float32], scratch: "_Scratch") -> None:
     """Add the values chunk by chunk."""
+    step = _step(values.size)
     for start in range(0, values.size, _CHUNK):
-        histogram.add(values[start : start + _CHUNK], scratch)
+        histogram.add(values[start : start + _CHUNK], scratch, step, -start % step)
+
+
+def _step(size: int) -> int:
+    """From one value that is counted to the next: no divisor of any axis, so that none is left out along it."""
+    step = -(-size // _MOST_COUNTED)
+    while math.gcd(step, size) > 1:
+        step += 1
+    return step
 
 
 class _Scratch:
@@ -157,8 +171,8 @@ class _Histogram:
         self._n_zeros = 0
         self._n_masked = 0
 
-    def add(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> None:
-        """Count 1 to ``_CHUNK`` values, masked ones apart."""
+    def add(self, values: npt.NDArray[np.float32], scratch: _Scratch, step: int, first: int) -> None:
+        """Count every ``step``-th of 1 to ``_CHUNK`` values for as many, from the ``first`` on; masked ones apart."""
         low, high = float(values.min()), float(values.max())
         if not (low > -MASK and high < MASK):  # with NaN in it neither is true
             unmasked = values[np.abs(values) < MASK]
@@ -172,7 +186,7 @@ class _Histogram:
             self._n_zeros += values.size
             return
         self._widen(max(-low, high))
-        self._count(values, scratch)
+        self._count(values[first::step], scratch, step)
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)
@@ -184,7 +198,7 @@ class _Histogram:
             self._counts[_HALF // 2 : _HALF // 2 + _HALF] = pairs
             self._limit *= 2
 
-    def _count(self, values: npt.NDArray[np.float32], scratch: _Scratch) -> None:
+    def _count(self, values: npt.NDArray[np.float32], scratch: _Scratch, weight: int) -> None:
         n = values.size
         is_zero, floats, int32, bins = scratch.is_zero[:n], scratch.floats[:n], scratch.int32[:n], scratch.bins[:n]
         n_zeros = int(np.count_nonzero(np.equal(values, 0, out=is_zero)))
@@ -196,9 +210,10 @@ class _Histogram:
         np.add(floats, scratch.lanes[:n] if n_lanes > 1 else np.float32(_HALF), out=floats)
         np.copyto(int32, floats, casting="unsafe")
         np.copyto(bins, int32)
-        self._counts += np.bincount(bins, minlength=n_lanes * N_BINS).reshape(n_lanes, N_BINS).sum(axis=0)
-        self._counts[_HALF] -= n_zeros
-        self._n_zeros += n_zeros
+        counts = np.bincount(bins, minlength=n_lanes * N_BINS).reshape(n_lanes, N_BINS).sum(axis=0)
+        counts[_HALF] -= n_zeros
+        self._counts += weight * counts
+        self._n_zeros += weight * n_zeros
 
     def statistics(self) -> TensorStatistics:
         """What was counted so far."""

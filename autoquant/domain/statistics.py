@@ -27,8 +27,9 @@ class TensorStatistics:
         minimum: Exact smallest value.
         maximum: Exact largest value.
         limit: The histogram covers [-limit, limit); a power of two, 0 where every value is 0.
-        counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it.
-        n_zeros: How many values are exactly 0.
+        counts: Values in each of ``N_BINS`` equal bins, int64, shape (N_BINS,); exact zeros are not in it. Of very many
+            values in a sample every n-th counts for n.
+        n_zeros: How many values are exactly 0, in the same way.
         n_masked: How many values are infinite or near that, as behind an attention mask, or no numbers, as what is
             computed from masked values alone; all of the above leaves them out.
     """

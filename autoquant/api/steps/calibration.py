@@ -116,7 +116,7 @@ def _calibrated(
     data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
     chosen = select(samples, spread_order(len(samples))[:n_samples], "calibration")
     found: Statistics = cached(
-        (prepared.digest, data_digest, tensors, made_by(f"{N_BINS} channels finite masks both spread")),
+        (prepared.digest, data_digest, tensors, made_by(f"{N_BINS} channels finite masks both spread strided")),
         prepared=prepared,
         feeds=TimedFeeds(chosen.feeds, seconds),
         names=chosen.names,

@@ -253,3 +253,23 @@ def test_samples_are_taken_one_at_a_time_and_an_error_stops_them() -> None:
     with pytest.raises(DataError, match="sample 0"):
         collect(Doubling(), [X], feeds(), digest="", finite=[DOUBLED])
     assert taken == [0]
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 112, 112), (1, 112, 112, 64), (1, 3, 1024, 1024), (1 << 20,)])
+def test_of_very_many_values_some_stand_for_all_and_none_is_left_out_along_an_axis(shape: tuple[int, ...]) -> None:
+    channels = np.arange(shape[-1], dtype=np.float32)
+    found = observe(np.broadcast_to(channels[1:2], shape), np.broadcast_to(channels, shape))
+    size = int(np.prod(shape))
+    assert found.n_values == pytest.approx(2 * size, rel=1e-4)
+    assert (found.minimum, found.maximum) == (0, channels[-1])
+    counts, _ = np.histogram(np.broadcast_to(channels, shape), N_BINS, (-found.limit, found.limit))
+    counts[HALF + int(HALF / found.limit)] += size
+    shares = (found.counts[HALF + 1 :] - counts[HALF + 1 :]) / size
+    assert np.abs(shares).max() < 1e-3
+
+
+def test_the_one_value_that_is_extreme_among_very_many_is_seen() -> None:
+    values = np.ones(1 << 20, np.float32)
+    values[777_777], values[555_555] = 100, -50
+    found = observe(values)
+    assert (found.minimum, found.maximum) == (-50, 100)
