@@ -29,6 +29,7 @@ from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacke
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
+from autoquant.model.lines import lay_lines
 from autoquant.model.names import name_nodes
 from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
@@ -51,6 +52,7 @@ from autoquant.model.rewrite import (
     with_outputs,
     with_types,
 )
+from autoquant.model.slopes import fuse_prelu
 from autoquant.model.subgraphs import bodies_of
 from autoquant.model.swaps import transpose_first
 from autoquant.model.unread import drop_unread
@@ -238,14 +240,15 @@ def _rewritten(model: Model, *, is_for_cpu: bool) -> Model:
 
 
 def _with_fast_kernels(model: Model, *, is_for_cpu: bool) -> Model:
-    model = fuse_hard_swish(merge_clips(reduce_stacked(lower_einsum(model))))
+    model = fuse_prelu(fuse_hard_swish(merge_clips(reduce_stacked(lower_einsum(model)))))
     turned = transpose_first(model)
     model = model if turned is model else without_weights(turned, infer_shapes)
     model = lower_average_pool(spell_pads(model))
     model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
     model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
     model = clip_first(multiply_resizes(model))
-    model = split_exponentials(split_prelu(model)) if is_for_cpu else model
+    if is_for_cpu:
+        model = lay_lines(split_exponentials(split_prelu(model)))
     return lower_matmul(split_gemm(model))
 
 
