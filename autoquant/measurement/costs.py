@@ -33,6 +33,8 @@ TIMING_S = 5e-3
 LONG_S = 0.1
 """Inferences that take as long are as fast as they get from the second one on, and disturbed by little."""
 _PLANNED_ROUNDS = 6
+_ALL = 1_000_000
+"""Files, of which none takes further time."""
 _WARMUPS, _LONG_WARMUPS = 4, 2
 """Rounds before those that count, in each process, in most cases; an inference right after opening is one of them. The
 second number is that of long inferences."""
@@ -71,7 +73,7 @@ class FileCosts:
         """
         timing_s = max(latency_s, self.n_targets * TIMING_S)
         if is_rough:
-            return self.judging_seconds(latency_s) + (_n_warmups(timing_s) + LEAST_ROUNDS) * timing_s
+            return self.judging_seconds(latency_s) + _timing_seconds(self.opening_s, timing_s, 1, LEAST_ROUNDS)
         return self.judging_seconds(latency_s) + _timing_seconds(
             self.opening_s, timing_s, LEAST_SESSIONS, _PLANNED_ROUNDS
         )
@@ -119,8 +121,8 @@ class TimingCosts:
             _timing_seconds(self.opening_s, max(latency_s, least_s), n_sessions, n_rounds)
             for latency_s in (self.baseline_s, self.file_s)
         )
-        starting_s = (n_sessions - 1) * STARTING_S
-        return int((left_s - starting_s - of_baseline) / (running_s + timed_share * of_file))
+        starting_s, each_s = (n_sessions - 1) * STARTING_S, running_s + timed_share * of_file
+        return int((left_s - starting_s - of_baseline) / each_s) if each_s else _ALL
 
 
 def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, session_s: float) -> int:
@@ -144,8 +146,7 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
 
 
 def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int, n_rounds: int) -> float:
-    return (n_sessions - 1) * opening_s + n_sessions * (_n_warmups(timing_s) + n_rounds) * timing_s
-
-
-def _n_warmups(timing_s: float) -> int:
-    return _WARMUPS if timing_s < LONG_S else _LONG_WARMUPS
+    """Of long inferences the first process has its rounds when outputs are compared."""
+    if timing_s < LONG_S:
+        return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + n_rounds) * timing_s
+    return (n_sessions - 1) * (opening_s + (_LONG_WARMUPS + n_rounds) * timing_s)

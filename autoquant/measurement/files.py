@@ -72,12 +72,19 @@ class Compared:
     Attributes:
         meters: Of those that run on all of them, by file.
         failed: Why the others don't, by file.
-        baseline_s: Seconds that the baseline took.
+        rounds: One for each sample, with all that were run on it.
+        is_beside: Whether the baseline ran on the same target, so that rounds may count.
     """
 
     meters: Mapping[str, QualityMeter]
     failed: Mapping[str, str]
-    baseline_s: float
+    rounds: tuple[Round, ...]
+    is_beside: bool
+
+    @property
+    def baseline_s(self) -> float:
+        """Seconds that the baseline took."""
+        return sum(second for found in self.rounds for second in found.seconds[REFERENCE])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,30 +215,33 @@ class FileBench:
         return self._not_on_cpu
 
     def compare(self, target: str, samples: Sequence[int]) -> Compared:
-        """Outputs of every file against the baseline's; a file that fails on a sample is closed."""
+        """Outputs of every file against the baseline's; a file that fails on a sample is closed.
+
+        The baseline runs first, the others in random order, as these are rounds that may count.
+        """
         source = target if self.open_reference() else _CPU.name
-        failed, baseline_s = dict[str, str](), 0.0
+        failed, rounds = dict[str, str](), list[Round]()
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
         scorer = self._scorer(target)
         for sample in samples:
-            feed, start = self.setup.feeds[sample], time.perf_counter()
-            reference = self._opened[source][REFERENCE].run(None, feed)
-            baseline_s += time.perf_counter() - start
+            feed, seconds = self.setup.feeds[sample], dict[str, list[float]]()
+            reference, seconds[REFERENCE] = _timed(self._opened[source][REFERENCE], feed)
             if scorer is not None:
                 scorer.add(REFERENCE, sample, reference, reference)
-            for key, meter in meters.items():
+            for key in self._rng.sample(list(meters), len(meters)):
                 try:
-                    outputs = self._opened[target][key].run(None, feed)
+                    outputs, seconds[key] = _timed(self._opened[target][key], feed)
                 except Exception as error:  # onnxruntime raises its own types from run
                     where = sample_name(self.setup.sample_names, sample)
                     failed[key] = f"onnxruntime cannot run it on {where}: {one_line(error)}"
                     continue
-                meter.add(reference, outputs)
+                meters[key].add(reference, outputs)
                 if scorer is not None:
                     scorer.add(key, sample, reference, outputs)
             self.drop([key for key in meters if key in failed])
             meters = {key: meter for key, meter in meters.items() if key not in failed}
-        return Compared(meters=meters, failed=failed, baseline_s=baseline_s)
+            rounds.append(Round(sample, seconds, is_repeated=False, shapes=shapes_of(feed)))
+        return Compared(meters=meters, failed=failed, rounds=tuple(rounds), is_beside=source == target)
 
     def score(self, target: str, key: str) -> Mapping[str, MemberMetric]:
         """Metrics by name of a file over the samples that were compared.
@@ -281,6 +291,12 @@ class FileBench:
     @staticmethod
     def _medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
         return {key: statistics.median(values) for key, values in seconds.items()}
+
+
+def _timed(session: Session, feed: Feed) -> tuple[Outputs, list[float]]:
+    start = time.perf_counter()
+    outputs: Outputs = session.run(None, feed)
+    return outputs, [time.perf_counter() - start]
 
 
 def _run_once(session: Session, feed: Feed, path: Path) -> None:

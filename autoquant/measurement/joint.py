@@ -16,7 +16,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.blame import LONGEST_START_S, NOT_TRIED, blamed
 from autoquant.measurement.collected import Collected, Pair
 from autoquant.measurement.conditions import Watch, drift_sentences, relative
-from autoquant.measurement.costs import CHUNK_S, FEW, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, n_continued
+from autoquant.measurement.costs import CHUNK_S, FEW, FEWEST_ROUNDS, LEAST_ROUNDS, LEAST_SESSIONS, LONG_S, n_continued
 from autoquant.measurement.files import FileBenchSetup, Round
 from autoquant.measurement.intervals import are_narrow
 from autoquant.measurement.judging import Judging, Wishes
@@ -222,16 +222,21 @@ class JointMeasurement:
             ready_s = time.perf_counter() - start
             footprints = self._open(worker, number)
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
+            judging = self._judging
             if number == 0 and self.has_quality:
-                self._judging.run(worker, opening_s - ready_s)
+                judging.run(worker, opening_s - ready_s)
                 opening_s = ready_s + (opening_s - ready_s) * (1 + len(self._roster.kept)) / n_opened
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))
             if self.files or limit_s:
                 worker.call("warm_up", limit_s, seconds=self._session_limit_s)
             self._opening_s = opening_s + time.perf_counter() - start
-            begun = time.perf_counter()
-            found = [(name, found) for name in self._targets for found in self._run(worker, name, number, begun)]
+            begun, compared = time.perf_counter(), self._counted(judging.rounds)
+            found = [
+                (name, found)
+                for name in self._targets
+                for found in compared.get(name) or self._run(worker, name, number, begun)
+            ]
         finally:
             worker.close()
         counted = [name for name, each in found if not each.is_repeated]
@@ -240,6 +245,18 @@ class JointMeasurement:
         self._collected.open(footprints)
         for target, part in found:
             self._count(number, target, part)
+
+    def _counted(self, compared: Mapping[str, Sequence[Round]]) -> dict[str, list[Round]]:
+        """Of long inferences, rounds in which outputs were compared are those of that process: none is run again."""
+        keys, found = [REFERENCE, *self._roster.kept], dict[str, list[Round]]()
+        for target, rounds in compared.items():
+            kept = [replace(one, seconds={key: one.seconds[key] for key in keys}) for one in rounds]
+            typical = [max(1e-9, statistics.median(one.seconds[key][0] for one in kept)) for key in keys]
+            if len(kept) >= LEAST_ROUNDS and statistics.geometric_mean(typical) >= LONG_S:
+                found[target], self._round_s[target] = kept, sum(typical)
+        if found:
+            self._n_rounds = self._affordable_rounds(0.0, n_done=1)
+        return found
 
     @property
     def _judging(self) -> Judging:
@@ -302,21 +319,27 @@ class JointMeasurement:
                 break
         return found
 
-    def _affordable_rounds(self, spent_s: float) -> int:
+    def _affordable_rounds(self, spent_s: float, *, n_done: int = 0) -> int:
         """In each process, so that there is time for the least number of them; the first one's took ``spent_s``.
 
         Where there is time for fewer processes alone, they run few rounds, or as many as take a share of the opening.
+
+        Args:
+            spent_s: Seconds, to be spent again.
+            n_done: Processes that have had all their rounds; without any, one is open.
         """
         left = self._time.seconds + spent_s
-        if left == math.inf:
+        n_wanted = self.least_sessions - n_done
+        if left == math.inf or n_wanted < 1:
             return _MOST_ROUNDS
         most: float = _MOST_ROUNDS
-        for n_sessions in range(self.least_sessions, 0, -1):
-            n = (left - (n_sessions - 1) * self._opening_s) / (n_sessions * self._rounds_s)
+        for n_sessions in range(n_wanted, 0, -1):
+            n_opened = n_sessions - (n_done == 0)
+            n = (left - n_opened * self._opening_s) / (n_sessions * self._rounds_s)
             if n >= FEWEST_ROUNDS:
                 break
             most = min(_MOST_ROUNDS, max(self._least_rounds, _CHEAP_SHARE * self._opening_s / self._rounds_s))
-        return int(max(FEWEST_ROUNDS if n_sessions > 1 else self._least_rounds, min(n, most)))
+        return int(max(FEWEST_ROUNDS if n_sessions + n_done > 1 else self._least_rounds, min(n, most)))
 
     @property
     def _least_rounds(self) -> int:

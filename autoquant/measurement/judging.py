@@ -10,7 +10,7 @@ from autoquant.errors import MetricError
 from autoquant.isolation.process import Worker
 from autoquant.measurement.collected import Collected
 from autoquant.measurement.costs import CHUNK_S, FEW, LEAST_ROUNDS, TimingCosts
-from autoquant.measurement.files import Compared, FileBenchSetup
+from autoquant.measurement.files import Compared, FileBenchSetup, Round
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Judged
 from autoquant.measurement.roster import Roster
@@ -56,6 +56,7 @@ class Judging:
         time: How long there is.
         division: Which samples the search has seen; None where nothing is to be said of parts.
         notes: Gets what to know about it.
+        rounds: Those that outputs were compared in, by target, where the baseline ran there too.
     """
 
     setup: FileBenchSetup
@@ -65,6 +66,7 @@ class Judging:
     time: TimeLeft
     division: Division | None
     notes: list[str]
+    rounds: dict[str, list[Round]] = field(default_factory=dict)
     _sample_s: dict[str, tuple[float, float]] = field(default_factory=dict)
     _opening_s: float = 0.0
 
@@ -102,6 +104,8 @@ class Judging:
             found: Compared = worker.call("compare", target, part, seconds=limit_s)
             self.roster.lose(found.failed)
             self.collected.compare(target, found.meters)
+            if found.is_beside:
+                self.rounds.setdefault(target, []).extend(found.rounds)
             seconds, baseline_s = (time.perf_counter() - start) / len(part), found.baseline_s / len(part)
             self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
             n_done += len(part)

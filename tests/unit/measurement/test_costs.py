@@ -49,8 +49,16 @@ def test_the_least_processes_take_less_than_those_that_are_wanted() -> None:
 
 
 def test_one_process_times_all_that_it_can_where_the_least_number_has_time_for_a_few_alone() -> None:
+    timing = TimingCosts(opening_s=10.0, baseline_s=0.05, file_s=0.05)
+    assert [timing.n_least(left_s) for left_s in (-60.0, 1.0, 2.0, 13.0, 190.0)] == [1, 1, 3, 27, 7]
+
+
+def test_a_process_that_has_compared_outputs_of_long_inferences_has_timed_all_of_them() -> None:
     timing = TimingCosts(opening_s=10.0, baseline_s=0.1, file_s=0.1)
-    assert [timing.n_least(left_s) for left_s in (-60.0, 2.0, 3.0, 20.0, 190.0)] == [1, 1, 3, 27, 7]
+    assert timing.n_least(2.0) > 1000
+    assert timing.n_least(190.0) == 7
+    assert COSTS.seconds(0.1, is_rough=True) == COSTS.judging_seconds(0.1)
+    assert COSTS.seconds(0.09, is_rough=True) > COSTS.judging_seconds(0.09)
 
 
 @given(

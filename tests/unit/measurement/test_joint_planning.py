@@ -42,6 +42,7 @@ class Process:
         opening_s: Of one file, beside running it once.
         reference_s: Of the baseline on a sample on the CPU provider.
         not_on_cpu: Why the baseline is opened on the targets alone.
+        is_beside: Whether outputs are compared with those of the baseline on the same target.
         broken: Processes in which the execution provider does not start, by number.
         asked: Rounds that were asked for at once, with their target.
         compared: Files whose outputs were asked for at once, with their target.
@@ -52,6 +53,7 @@ class Process:
     opening_s: float = OPENING_S
     reference_s: float = 0.0
     not_on_cpu: str = ""
+    is_beside: bool = True
     broken: Sequence[int] = ()
     opened: list[str] = field(default_factory=list)
     asked: list[tuple[str, int]] = field(default_factory=list)
@@ -96,7 +98,9 @@ class Process:
         self.compared.append((target, n_files))
         self.clock.now += len(samples) * (self.reference_s + n_files * self.file_s[target])
         meters = {key: QualityMeter(["y"]) for key in self.opened if key != REFERENCE}
-        return Compared(meters=meters, failed={}, baseline_s=len(samples) * self.reference_s)
+        seconds = {REFERENCE: [self.reference_s], **{key: [self.file_s[target]] for key in meters}}
+        rounds = tuple(Round(sample, seconds, is_repeated=False) for sample in samples)
+        return Compared(meters=meters, failed={}, rounds=rounds, is_beside=self.is_beside)
 
     def _time(self, target: str, samples: Sequence[int]) -> list[Round]:
         self.asked.append((target, len(samples)))
@@ -161,6 +165,47 @@ def test_rounds_are_planned_by_what_they_take_on_each_target(
         assert min(found) >= FEWEST_ROUNDS
         assert next(n for name, n in process.asked if name == target) == 1
     assert process.clock.now <= 1.05 * final.deadline
+
+
+TWO = dict(list(FILES.items())[:2])
+
+
+def test_long_inferences_are_timed_while_outputs_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.2}, reference_s=0.4)
+    final = measured(monkeypatch, process, 45.0, files=TWO)
+    first, *further = rounds_of(final, "cpu-1t")
+    assert (first, len(further)) == (32, 2)
+    assert all(n >= FEWEST_ROUNDS for n in further)
+    assert sum(n for _, n in process.asked) == sum(further)
+    assert {key: seconds for _, _, found in final.rounds[:32] for key, seconds in found.seconds.items()} == {
+        REFERENCE: [0.4],
+        "t0": [0.2],
+        "t1": [0.2],
+    }
+    assert process.clock.now <= 1.05 * final.deadline
+
+
+def test_without_time_for_further_processes_those_rounds_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.2}, reference_s=0.4)
+    final = measured(monkeypatch, process, 27.0, files=TWO)
+    assert (rounds_of(final, "cpu-1t"), process.asked) == ([32], [])
+
+
+@pytest.mark.parametrize(
+    ("file_s", "n_feeds", "is_beside"), [(0.05, 32, True), (0.2, 4, True), (0.2, 32, False)], ids=str
+)
+def test_other_inferences_are_timed_apart(
+    monkeypatch: pytest.MonkeyPatch, file_s: float, n_feeds: int, is_beside: bool
+) -> None:
+    process = Process(FakeClock(), {"cpu-1t": file_s}, reference_s=0.1, is_beside=is_beside)
+    final = measured(monkeypatch, process, 60.0, files=TWO, n_feeds=n_feeds)
+    assert sum(n for _, n in process.asked) == sum(rounds_of(final, "cpu-1t"))
+
+
+def test_files_that_are_left_out_after_comparing_are_in_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(FakeClock(), {"cpu-1t": 0.2}, reference_s=0.4)
+    final = measured(monkeypatch, process, 60.0, files=TWO, wishes=Wishes(superseded=lambda _: ["t0"]))
+    assert {frozenset(found.seconds) for _, _, found in final.rounds} == {frozenset({REFERENCE, "t1"})}
 
 
 def test_opening_the_reference_drops_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
