@@ -200,12 +200,8 @@ def _is_doubled(graph: Graph, node: Node) -> bool:
         position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil")
     )
     is_nearest = node.attributes.get("mode", b"nearest") == b"nearest"
-    return (
-        is_nearest
-        and repeats
-        and _is_by_two(graph, node)
-        and (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
-    )
+    is_twice = (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
+    return is_nearest and repeats and is_twice and _is_by_two(graph, node)
 
 
 def _is_by_two(graph: Graph, resize: Node) -> bool:

@@ -40,8 +40,8 @@ _UNARY = frozenset(
 _BROADCAST = frozenset({"Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub", "Sum"})
 _SLICED = 3
 """The input of a Slice that names axes."""
-_ALONG = {"dilations": (1,), "kernel_shape": (1,), "strides": (1,)}
-"""What attributes say of the axis that is new."""
+_ALONG = ("dilations", "kernel_shape", "strides")
+"""Attributes with a number for each axis of places, which is 1 for the new one."""
 
 
 def lay_lines(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -209,6 +209,6 @@ def _widen_attributes(proto: onnx.NodeProto) -> None:
         if attribute.name == "pads":
             attribute.ints[:] = [0, values[0], 0, values[1]]
         elif attribute.name in _ALONG:
-            attribute.ints[:] = [*_ALONG[attribute.name], *values]
+            attribute.ints[:] = [1, *values]
         elif attribute.name == "axis":
             attribute.i = int(_behind_row(np.array(attribute.i)))
