@@ -148,6 +148,7 @@ class _Writing:
     moved: frozenset[int]
     constants: list[onnx.TensorProto] = field(default_factory=list)
     _rows: dict[TensorName, TensorName] = field(default_factory=dict)
+    _row_axis: TensorName | None = None
 
     def nodes(self, node: Node) -> Iterator[onnx.NodeProto]:
         """What takes the place of one."""
@@ -186,10 +187,9 @@ class _Writing:
 
     def _axes(self) -> TensorName:
         """A constant that names the new axis."""
-        key = TensorName("")
-        if key not in self._rows:
-            self._rows[key] = self._new("row_axis", np.array([_ROW]))
-        return self._rows[key]
+        if self._row_axis is None:
+            self._row_axis = self._new("row_axis", np.array([_ROW]))
+        return self._row_axis
 
     def _new(self, name: str, values: npt.NDArray[np.generic]) -> TensorName:
         free = self.names.new(name)
@@ -197,10 +197,10 @@ class _Writing:
         return free
 
 
-def _behind_row(axes: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    """Of lines, as they are of rows."""
+def _behind_row(axes: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Of lines, as they are of rows; of the same type."""
     found = axes.astype(np.int64) % _RANK
-    return np.where(found < _ROW, found, found + 1)
+    return np.asarray(np.where(found < _ROW, found, found + 1)).astype(axes.dtype)
 
 
 def _widen_attributes(proto: onnx.NodeProto) -> None:

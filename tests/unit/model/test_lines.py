@@ -33,7 +33,11 @@ CONSTANTS: Mapping[str, npt.NDArray[np.generic]] = {
     "sizes": np.array([8, 8]),
     "starts3": np.array([0, 0, 2]),
     "ends3": np.array([1, 16, 9]),
+    "start32": np.array([2], np.int32),
+    "end32": np.array([10], np.int32),
+    "last32": np.array([-1], np.int32),
     "zero": np.array(0, np.float32),
+    "six": np.array(6, np.float32),
 }
 
 
@@ -73,6 +77,7 @@ def test_a_convolution_of_lines_is_one_of_images_of_one_row(conv: str) -> None:
 @pytest.mark.parametrize(
     "node",
     [
+        "Conv<pads=[1,1]>(c, w, )",
         "Relu(c)",
         "Clip(c, zero)",
         "Gelu(c)",
@@ -91,6 +96,9 @@ def test_a_convolution_of_lines_is_one_of_images_of_one_row(conv: str) -> None:
         "Concat<axis=-1>(c, x, c)",
         "Slice(c, start, end, last)",
         "Slice(c, start, end, axis1)",
+        "Slice(c, start32, end32, last32)",
+        "Slice(c, start, end, last, )",
+        "Clip(c, , six)",
     ],
 )
 def test_what_makes_lines_of_lines_behind_it_is_too(node: str) -> None:
