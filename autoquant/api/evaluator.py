@@ -17,6 +17,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.space import SpaceDefinition
+from autoquant.domain.target import Target
 from autoquant.errors import MetricError
 from autoquant.measurement.bench import Bench, Progress
 from autoquant.measurement.costs import FileCosts
@@ -91,6 +92,7 @@ class BenchFacts:
             opening_s=self.reading_seconds(candidate_opening_s),
             scoring_s=len(self.float_s) * self.scoring.file_s,
             n_targets=len(self.float_s),
+            is_beside=[*self.float_s] == [Target().name],
         )
 
 

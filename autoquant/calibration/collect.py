@@ -186,7 +186,8 @@ class _Histogram:
             self._n_zeros += values.size
             return
         self._widen(max(-low, high))
-        self._count(values[first::step], scratch, step)
+        some = values[first::step]
+        self._count(*((some, scratch, step) if some.size else (values, scratch, 1)))  # hardly any may be unmasked
 
     def _widen(self, magnitude: float) -> None:
         limit = max(math.ldexp(1.0, math.frexp(magnitude)[1]), _SMALLEST_LIMIT)

@@ -49,12 +49,15 @@ class FileCosts:
         opening_s: Seconds that opening it takes on all targets.
         scoring_s: Seconds of its metrics on all targets.
         n_targets: On which it is timed.
+        is_beside: Whether outputs are compared with those of the float model on the one target that there is, so that
+            rounds in which long inferences are compared count.
     """
 
     n_samples: int
     opening_s: float
     scoring_s: float = 0.0
     n_targets: int = 1
+    is_beside: bool = False
 
     def judging_seconds(self, latency_s: float) -> float:
         """To run it on every sample."""
@@ -72,10 +75,10 @@ class FileCosts:
             is_rough: Whether a single process has to do.
         """
         timing_s = max(latency_s, self.n_targets * TIMING_S)
-        if is_rough:
-            return self.judging_seconds(latency_s) + _timing_seconds(self.opening_s, timing_s, 1, LEAST_ROUNDS)
+        n_sessions, n_rounds = (1, LEAST_ROUNDS) if is_rough else (LEAST_SESSIONS, _PLANNED_ROUNDS)
+        is_counted = self.is_beside and self.n_samples >= LEAST_ROUNDS
         return self.judging_seconds(latency_s) + _timing_seconds(
-            self.opening_s, timing_s, LEAST_SESSIONS, _PLANNED_ROUNDS
+            self.opening_s, timing_s, n_sessions, n_rounds, is_counted=is_counted
         )
 
 
@@ -88,12 +91,14 @@ class TimingCosts:
         baseline_s: Seconds of an inference of the baseline on all targets.
         file_s: The same of a file, in the mean.
         n_targets: On which they are timed.
+        is_counted: Whether rounds in which outputs were compared count where inferences are long.
     """
 
     opening_s: float
     baseline_s: float
     file_s: float
     n_targets: int = 1
+    is_counted: bool = False
 
     def n_timed(self, left_s: float) -> int:
         """Most files that there is time to time in as many processes as are wanted, in ``left_s`` seconds."""
@@ -118,7 +123,7 @@ class TimingCosts:
     ) -> int:
         least_s = self.n_targets * TIMING_S
         of_baseline, of_file = (
-            _timing_seconds(self.opening_s, max(latency_s, least_s), n_sessions, n_rounds)
+            _timing_seconds(self.opening_s, max(latency_s, least_s), n_sessions, n_rounds, is_counted=self.is_counted)
             for latency_s in (self.baseline_s, self.file_s)
         )
         starting_s, each_s = (n_sessions - 1) * STARTING_S, running_s + timed_share * of_file
@@ -145,8 +150,8 @@ def n_continued(n_files: int, n_spares: int, n_done: int, *, left_s: float, sess
     return found if found <= fitting(1) else n_files
 
 
-def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int, n_rounds: int) -> float:
-    """Of long inferences the first process has its rounds when outputs are compared."""
-    if timing_s < LONG_S:
-        return (n_sessions - 1) * opening_s + n_sessions * (_WARMUPS + n_rounds) * timing_s
-    return (n_sessions - 1) * (opening_s + (_LONG_WARMUPS + n_rounds) * timing_s)
+def _timing_seconds(opening_s: float, timing_s: float, n_sessions: int, n_rounds: int, *, is_counted: bool) -> float:
+    """Of long inferences the first process may have had its rounds when outputs were compared."""
+    is_long = timing_s >= LONG_S
+    n_timed = n_sessions - (is_long and is_counted)
+    return (n_sessions - 1) * opening_s + n_timed * ((_LONG_WARMUPS if is_long else _WARMUPS) + n_rounds) * timing_s

@@ -177,7 +177,14 @@ class Judging:
     def _costs(self, baseline_s: float, file_s: float) -> TimingCosts:
         """Of inferences that take so long on all targets."""
         n_targets = len(self.collected.targets)
-        return TimingCosts(opening_s=self._opening_s, baseline_s=baseline_s, file_s=file_s, n_targets=n_targets)
+        is_counted = n_targets == 1 and bool(self.rounds) and len(self.setup.feeds) >= LEAST_ROUNDS
+        return TimingCosts(
+            opening_s=self._opening_s,
+            baseline_s=baseline_s,
+            file_s=file_s,
+            n_targets=n_targets,
+            is_counted=is_counted,
+        )
 
     def _close(self, worker: Worker, before: Sequence[str]) -> None:
         """The files that were open before and are not kept any more."""

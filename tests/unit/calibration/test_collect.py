@@ -273,3 +273,12 @@ def test_the_one_value_that_is_extreme_among_very_many_is_seen() -> None:
     values[777_777], values[555_555] = 100, -50
     found = observe(values)
     assert (found.minimum, found.maximum) == (-50, 100)
+
+
+@pytest.mark.parametrize("place", [0, 1, 300_001])
+def test_the_only_value_among_very_many_masked_ones_is_counted(place: int) -> None:
+    values = np.full(400_001, -np.inf, np.float32)
+    values[place] = 3
+    found = observe(values)
+    assert (found.minimum, found.maximum, found.n_masked) == (3, 3, 400_000)
+    assert found.n_values > 0

@@ -54,11 +54,14 @@ def test_one_process_times_all_that_it_can_where_the_least_number_has_time_for_a
 
 
 def test_a_process_that_has_compared_outputs_of_long_inferences_has_timed_all_of_them() -> None:
-    timing = TimingCosts(opening_s=10.0, baseline_s=0.1, file_s=0.1)
+    timing = TimingCosts(opening_s=10.0, baseline_s=0.1, file_s=0.1, is_counted=True)
     assert timing.n_least(2.0) > 1000
     assert timing.n_least(190.0) == 7
-    assert COSTS.seconds(0.1, is_rough=True) == COSTS.judging_seconds(0.1)
-    assert COSTS.seconds(0.09, is_rough=True) > COSTS.judging_seconds(0.09)
+    assert replace(timing, is_counted=False).n_least(2.0) == 1
+    beside = replace(COSTS, is_beside=True)
+    assert beside.seconds(0.1, is_rough=True) == beside.judging_seconds(0.1)
+    for costs, latency_s in ((beside, 0.09), (COSTS, 0.1), (replace(beside, n_samples=4), 0.1)):
+        assert costs.seconds(latency_s, is_rough=True) > costs.judging_seconds(latency_s)
 
 
 @given(

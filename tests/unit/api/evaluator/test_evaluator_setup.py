@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autoquant.api import steps
-from autoquant.api.evaluator import ScoringTimes
+from autoquant.api.evaluator import BenchFacts, ScoringTimes
 from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.calibration.batches import select
 from autoquant.domain.target import Target
@@ -109,3 +109,11 @@ def test_a_model_whose_outputs_are_all_0_or_empty_is_refused(tmp_path: Path, out
     with pytest.raises(DataError, match=r"model\.onnx: every output is 0 or empty on all evaluation samples, so that"):
         setup()
     assert replace(setup, held_out=held_out)().facts().silent == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["cpu-1t"], True), (["cpu-2t"], False), (["cpu-1t", "cpu-2t"], False)], ids=str
+)
+def test_outputs_are_compared_beside_float_on_one_thread_of_the_cpu_alone(names: list[str], expected: bool) -> None:
+    facts = BenchFacts(n_samples=4, float_s=dict.fromkeys(names, 0.1), opening_s=0.0)
+    assert facts.file_costs(4, 0.0).is_beside == expected
