@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,28 +15,13 @@ from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line, temporary_files
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
-from autoquant.model.affine import fold_affine
-from autoquant.model.convolutions import (
-    interleave_depth,
-    lower_affine,
-    lower_conv_transpose,
-    pool_means,
-    transpose_upsampled,
-)
+from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
-from autoquant.model.einsum import lower_einsum
-from autoquant.model.exponentials import split_exponentials
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
-from autoquant.model.lines import lay_lines
 from autoquant.model.names import name_nodes
-from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
-from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
-from autoquant.model.pools import lower_average_pool
 from autoquant.model.prepared import PreparedModel
-from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import (
     constants_as_initializers,
     convert_opset,
@@ -52,9 +38,7 @@ from autoquant.model.rewrite import (
     with_outputs,
     with_types,
 )
-from autoquant.model.slopes import fuse_prelu
 from autoquant.model.subgraphs import bodies_of
-from autoquant.model.swaps import transpose_first
 from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import open_parts, open_session, optimize_basic
@@ -83,18 +67,52 @@ class _Attempt:
     converted: bool
     frozen: bool
     optimized: bool
-    rewritten: bool
     widened: bool
 
 
 _ATTEMPTS = tuple(
-    _Attempt(converted=converted, frozen=frozen, optimized=optimized, rewritten=rewritten, widened=widened)
-    for optimized, rewritten in ((True, True), (True, False), (False, False))
+    _Attempt(converted=converted, frozen=frozen, optimized=optimized, widened=widened)
+    for optimized in (True, False)
     for frozen in (True, False)
     for converted in (True, False)
     for widened in (True, False)
 )
 """In this order: whatever one of them leaves out, an earlier one does beside all else that it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a preprocessed model is held against: the user's, what it was run on, and what it wrote."""
+
+    plain: Model
+    feeds: Sequence[Feed]
+    outputs: Sequence[Sequence[npt.NDArray[np.generic]]]
+
+    @property
+    def has_halves(self) -> bool:
+        return has_halves(self.plain)
+
+    def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, float]:
+        """The base rewritten, and how far its outputs are away; ModelError where that is too far."""
+        model = rewritten(base, rewrites)
+        model = narrow_ends(model, self.plain) if attempt.widened else model
+        model = without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
+        difference = _difference_db(model, self.outputs, self.feeds)
+        if not keeps_outputs(model, difference, from_halves=self.has_halves):
+            raise ModelError(f"outputs differ ({difference:.1f} dB)")
+        return model, difference
+
+    def refuse_random(self, path: Path) -> None:
+        drawing = Graph(without_weights(self.plain, name_nodes)).drawing
+        if not drawing or not self.feeds:
+            return
+        meter = QualityMeter([value.name for value in self.plain.graph.output])
+        meter.add(*_reference(path, [self.feeds[0]] * 2))
+        if not keeps_outputs(self.plain, meter.quality().worst_db, from_halves=self.has_halves):
+            raise ModelError(
+                f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be"
+                " compared; make them an input of the model, or export it without"
+            )
 
 
 def prepare(
@@ -130,26 +148,25 @@ def prepare(
     for i, outputs in enumerate(reference):
         names = (value.name for value in original.graph.output)
         refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
-    plain = _plain(original)
-    from_halves = has_halves(plain)
-    _refuse_random(path, plain, checked, from_halves=from_halves)
-    reasons: dict[_Attempt, str] = {}
-    for attempt in _ATTEMPTS if from_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
+    given = _Given(_plain(original), checked, reference)
+    given.refuse_random(path)
+    rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()
+    for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
         try:
-            model = _apply(plain, attempt, shapes, dims or {}, is_for_cpu=set(eps) <= {CPU})
-            difference = _difference_db(model, reference, checked)
+            base = _based(given.plain, attempt, shapes, dims or {})
+            apply = partial(given.alike, attempt, base)
+            (model, difference), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)
         except ModelError as error:
             reasons[attempt] = str(error)
             continue
-        if keeps_outputs(model, difference, from_halves=from_halves):
-            notes = (
-                *_default_notes(original),
-                *([_WIDENED] if from_halves and attempt.widened else []),
-                *_notes(model, attempt, difference, reasons),
-                *_varying_notes(model, checked, reference),
-            )
-            return _prepared(path, model, difference, notes, from_halves=from_halves)
-        reasons[attempt] = f"outputs differ ({difference:.1f} dB)"
+        notes = (
+            *_default_notes(original),
+            *([_WIDENED] if given.has_halves and attempt.widened else []),
+            *_notes(model, attempt, difference, reasons),
+            *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
+            *_varying_notes(model, checked, reference),
+        )
+        return _prepared(path, model, difference, notes, from_halves=given.has_halves)
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
 
@@ -209,47 +226,18 @@ def _plain(original: Model) -> Model:
     return drop_inferable_types(drop_unread(constants_as_initializers(drop_initializer_inputs(model))))
 
 
-def _apply(
-    plain: Model,
-    attempt: _Attempt,
-    shapes: Mapping[str, tuple[int | None, ...]],
-    dims: Mapping[str, int],
-    *,
-    is_for_cpu: bool,
+def _based(
+    plain: Model, attempt: _Attempt, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]
 ) -> Model:
+    """What rewrites begin with."""
+
     def static(model: Model) -> Model:
         model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
         model = freeze(model, shapes if attempt.frozen else {}, dims)
         return name_nodes(model)  # fusions are named after their nodes
 
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
-    if attempt.optimized:
-        model = _typed(_folded(model))
-    if attempt.rewritten:
-        model = _rewritten(model, is_for_cpu=is_for_cpu)
-    model = narrow_ends(model, plain) if attempt.widened else model
-    return without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
-
-
-def _rewritten(model: Model, *, is_for_cpu: bool) -> Model:
-    """In forms that onnxruntime has faster kernels, or integer ones, for."""
-    try:
-        return _with_fast_kernels(model, is_for_cpu=is_for_cpu)
-    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ModelError(f"rewriting fails, {type(error).__name__}: {one_line(error)}") from error
-
-
-def _with_fast_kernels(model: Model, *, is_for_cpu: bool) -> Model:
-    model = fuse_prelu(fuse_hard_swish(merge_clips(reduce_stacked(lower_einsum(model)))))
-    turned = transpose_first(model)
-    model = model if turned is model else without_weights(turned, infer_shapes)
-    model = lower_average_pool(spell_pads(model))
-    model = transpose_upsampled(concatenate_zeros(fold_pads(crop(model))))
-    model = interleave_depth(lower_affine(pool_means(lower_conv_transpose(fold_affine(model)))))
-    model = clip_first(multiply_resizes(model))
-    if is_for_cpu:
-        model = lay_lines(split_exponentials(split_prelu(model)))
-    return lower_matmul(split_gemm(model))
+    return _typed(_folded(model)) if attempt.optimized else model
 
 
 def _folded(model: Model) -> Model:
@@ -303,9 +291,7 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
     if opset_of(model) < OPSET:
         yield f"the model stays at opset {opset_of(model)}: {reasons[replace(attempt, converted=True)]}"
     if not attempt.optimized:
-        yield f"constants are not folded: {reasons[replace(attempt, optimized=True, rewritten=True)]}"
-    elif not attempt.rewritten:
-        yield f"operators stay as onnxruntime writes them: {reasons[replace(attempt, rewritten=True)]}"
+        yield f"constants are not folded: {reasons[replace(attempt, optimized=True)]}"
     if difference < 100:
         yield f"the preprocessed float model differs from the original ({difference:.1f} dB)"
     fused = _fused(Graph(model))
@@ -372,19 +358,6 @@ def _reference(path: Path, feeds: Sequence[Feed], names: Sequence[str] = ()) -> 
             break
         found.append(run_sample(session, feed, sample_name(names, i)))
     return found
-
-
-def _refuse_random(path: Path, model: Model, feeds: Sequence[Feed], *, from_halves: bool) -> None:
-    drawing = Graph(without_weights(model, name_nodes)).drawing
-    if not drawing or not feeds:
-        return
-    meter = QualityMeter([value.name for value in model.graph.output])
-    meter.add(*_reference(path, [feeds[0]] * 2))
-    if not keeps_outputs(model, meter.quality().worst_db, from_halves=from_halves):
-        raise ModelError(
-            f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be compared;"
-            " make them an input of the model, or export it without"
-        )
 
 
 def _difference_db(

@@ -7,7 +7,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
-from autoquant.graph import preprocess
+from autoquant.graph import rewriting
 from autoquant.graph.preprocess import prepare
 from autoquant.model.ops import is_quantizable
 from autoquant.model.optimized import original_name
@@ -99,30 +99,32 @@ def test_constant_nodes_and_what_only_depends_on_them_become_initializers(path: 
     assert_equals_original(prepared, feeds_of(1, 4))
 
 
-def test_constant_nodes_become_initializers_also_where_nothing_can_be_rewritten(path: Path) -> None:
+def test_what_changes_outputs_is_left_out_and_told_and_all_else_is_done(path: Path) -> None:
     model = model_of(
-        "(float[1,4] x) => (float[1,2] y)",
+        "(float[1,4] x, float[2,1,4] v) => (float[1,2] y, float[2,1,2] z)",
         "c = Constant<value = float[4,2] {1., 2., 3., 4., 5., 6., 7., 8.}>()"
-        " h = Gemm(x, c) s = Add(h, huge) y = Add(s, negative)",
+        " h = Gemm(x, c) s = Add(h, huge) y = Add(s, negative) z = MatMul(v, c)",
         {"huge": 1e8, "negative": -1e8},
     )
-    prepared = prepare(saved(model, path), [{"x": 100 * floats(1, 4)}])
-    assert op_types(prepared.graph.model) == ["Gemm", "Add", "Add"]
-    assert any(note.startswith("operators stay as onnxruntime writes them: outputs differ") for note in prepared.notes)
-    assert_equals_original(prepared, [{"x": 100 * floats(1, 4)}])
+    feeds = [{"x": 100 * floats(1, 4), "v": floats(2, 1, 4)}]
+    prepared = prepare(saved(model, path), feeds)
+    assert sorted(op_types(prepared.graph.model)) == ["Add", "Add", "Gemm", "Gemm", "Reshape", "Reshape"]
+    left_out = [note for note in prepared.notes if "preprocessing" in note]
+    assert len(left_out) == 1
+    assert left_out[0].startswith("fold affine is left out of preprocessing: outputs differ (")
+    assert_equals_original(prepared, feeds)
 
 
-def test_a_rewrite_that_fails_is_told_and_leaves_the_model_as_it_is(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(model: onnx.ModelProto) -> onnx.ModelProto:
+def test_a_rewrite_that_fails_is_told_and_all_others_are_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ValueError("shapes differ")
 
-    monkeypatch.setattr(preprocess, "lower_matmul", fail)
-    model = a_convnet()
-    prepared = prepare(saved(model, path), [feed_of(model)])
-    assert prepared.notes == ("operators stay as onnxruntime writes them: rewriting fails, ValueError: shapes differ",)
-    assert_equals_original(prepared, [feed_of(model)])
+    monkeypatch.setattr(rewriting, "crop", fails)
+    model = model_of("(float[2,1,4] x) => (float[2,1,2] y)", "y = MatMul(x, w)", {"w": floats(4, 2)})
+    prepared = prepare(saved(model, path), feeds_of(2, 1, 4))
+    assert prepared.notes == ("fails is left out of preprocessing: it fails, ValueError: shapes differ",)
+    assert "Gemm" in op_types(prepared.graph.model)
+    assert_equals_original(prepared, feeds_of(2, 1, 4))
 
 
 @pytest.mark.parametrize(("eps", "is_kept"), [(["cpu"], False), (["cpu", "openvino"], True), (["qnn"], True)])

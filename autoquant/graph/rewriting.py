@@ -1,0 +1,126 @@
+"""Float models in forms that onnxruntime has faster kernels, or integer ones, for."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from autoquant.domain.reason import one_line
+from autoquant.errors import ModelError
+from autoquant.model.affine import fold_affine
+from autoquant.model.convolutions import (
+    interleave_depth,
+    lower_affine,
+    lower_conv_transpose,
+    pool_means,
+    transpose_upsampled,
+)
+from autoquant.model.copies import Model, without_weights
+from autoquant.model.einsum import lower_einsum
+from autoquant.model.exponentials import split_exponentials
+from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
+from autoquant.model.lines import lay_lines
+from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
+from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
+from autoquant.model.pools import lower_average_pool
+from autoquant.model.resizes import multiply_resizes
+from autoquant.model.rewrite import infer_shapes
+from autoquant.model.slopes import fuse_prelu
+from autoquant.model.swaps import transpose_first
+
+__all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
+
+Rewrite = Callable[[Model], Model]
+"""Of a model that it leaves as it is; it has a name."""
+_T = TypeVar("_T")
+
+
+def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
+    """The rewrites, in an order in which each finds what those before it leave.
+
+    Args:
+        is_for_cpu: Whether the CPU provider alone runs the model: others have kernels of their own for activations.
+    """
+    return (
+        lower_einsum,
+        reduce_stacked,
+        merge_clips,
+        fuse_hard_swish,
+        fuse_prelu,
+        _transpose_first,
+        spell_pads,
+        lower_average_pool,
+        crop,
+        fold_pads,
+        concatenate_zeros,
+        transpose_upsampled,
+        fold_affine,
+        lower_conv_transpose,
+        pool_means,
+        lower_affine,
+        interleave_depth,
+        multiply_resizes,
+        clip_first,
+        *((split_prelu, split_exponentials, lay_lines) if is_for_cpu else ()),
+        split_gemm,
+        lower_matmul,
+    )
+
+
+def rewritten(model: Model, rewrites: Sequence[Rewrite]) -> Model:
+    """A model behind all of them.
+
+    Raises:
+        ModelError: One fails.
+    """
+    for rewrite in rewrites:
+        try:
+            model = rewrite(model)
+        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ModelError(f"it fails, {type(error).__name__}: {one_line(error)}") from error
+    return model
+
+
+def kept_rewrites(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite]], _T]) -> tuple[_T, dict[str, str]]:
+    """What comes of all rewrites that nothing is wrong with.
+
+    Args:
+        rewrites: In their order.
+        apply: Rewrites a model by some of them, in their order; raises ModelError where that fails or changes outputs.
+
+    Returns:
+        What it returned for the most of them, and of those that are left out the reasons by name.
+
+    Raises:
+        ModelError: It fails without any.
+    """
+    kept, left_out = list(rewrites), dict[str, str]()
+    while True:
+        try:
+            return apply(kept), left_out
+        except ModelError as error:
+            if not kept:
+                raise
+            apply([])
+            n, reason = _first_fault(kept, apply, str(error))
+        left_out[_name(kept.pop(n - 1))] = reason
+
+
+def _first_fault(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite]], _T], reason: str) -> tuple[int, str]:
+    """By halving: how many of the rewrites fail that without their last one do not, and why they do."""
+    fine, faulty = 0, len(rewrites)
+    while faulty - fine > 1:
+        middle = (fine + faulty) // 2
+        try:
+            apply(rewrites[:middle])
+            fine = middle
+        except ModelError as error:
+            faulty, reason = middle, str(error)
+    return faulty, reason
+
+
+def _transpose_first(model: Model) -> Model:
+    turned = transpose_first(model)
+    return model if turned is model else without_weights(turned, infer_shapes)
+
+
+def _name(rewrite: Rewrite) -> str:
+    return rewrite.__name__.strip("_").replace("_", " ")

@@ -1,0 +1,64 @@
+from collections.abc import Callable, Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from autoquant.errors import ModelError
+from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
+from autoquant.model.copies import Model
+from tests.models import model_of
+
+N = 12
+
+
+def named(i: int) -> Rewrite:
+    def rewrite(model: Model) -> Model:
+        raise AssertionError
+
+    rewrite.__name__ = f"_rewrite_{i}"
+    return rewrite
+
+
+REWRITES = [named(i) for i in range(N)]
+
+
+def refusing(faulty: set[int]) -> Callable[[Sequence[Rewrite]], list[int]]:
+    def apply(rewrites: Sequence[Rewrite]) -> list[int]:
+        places = [REWRITES.index(rewrite) for rewrite in rewrites]
+        wrong = [i for i in places if i in faulty]
+        if wrong:
+            raise ModelError(f"it is {wrong[0]}")
+        return places
+
+    return apply
+
+
+@given(st.sets(st.integers(0, N - 1)))
+def test_what_is_wrong_is_left_out_with_its_reason_and_all_else_is_kept(faulty: set[int]) -> None:
+    kept, left_out = kept_rewrites(REWRITES, refusing(faulty))
+    assert kept == [i for i in range(N) if i not in faulty]
+    assert left_out == {f"rewrite {i}": f"it is {i}" for i in faulty}
+
+
+def test_what_fails_without_any_rewrite_is_no_fault_of_one() -> None:
+    def apply(rewrites: Sequence[Rewrite]) -> None:
+        raise ModelError("cannot be opened")
+
+    with pytest.raises(ModelError, match="cannot be opened"):
+        kept_rewrites(REWRITES, apply)
+
+
+def test_a_rewrite_that_raises_is_a_model_error_in_one_line() -> None:
+    def fails(model: Model) -> Model:
+        raise IndexError("axis 3\nof 2")
+
+    model = model_of("(float[4] x) => (float[4] y)", "y = Relu(x)")
+    with pytest.raises(ModelError, match=r"^it fails, IndexError: axis 3"):
+        rewritten(model, [fails])
+
+
+@pytest.mark.parametrize("is_for_cpu", [True, False])
+def test_each_rewrite_leaves_a_model_that_has_nothing_for_it(is_for_cpu: bool) -> None:
+    model = model_of("(float[4] x) => (float[4] y)", "y = Relu(x)")
+    assert rewritten(model, fast_kernels(is_for_cpu=is_for_cpu)) == model
