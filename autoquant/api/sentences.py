@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from autoquant.api.trials import Trials
 from autoquant.domain.counted import counted
@@ -79,11 +79,25 @@ def nothing_to_quantize(graph: Graph) -> str:
 def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
     """What has products and stays float whatever the search finds; none where nothing does."""
     held = {name for region in regions for name in region.nodes}
-    counts = Counter(node.op_type for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held)
-    inside = Counter(op_type for op_type in graph.op_types_in_bodies if op_type in _PRODUCTS)
-    parts = [f"{n} {op_type}" for op_type, n in counts.most_common()]
-    parts += [f"{n} {op_type} in bodies of If, Loop or Scan" for op_type, n in inside.most_common()]
-    return [f"in no region, so that they stay float: {', '.join(parts)}"] if parts else []
+    left = [node for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held]
+    deciding = [node for node in left if not graph.size_tensors.isdisjoint(node.outputs)]
+    parts = _counts(node.op_type for node in left)
+    parts += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
+    return [
+        f"{what}, so that they stay float: {', '.join(each)}"
+        for what, each in (
+            ("in no region", parts),
+            (
+                "of them decide how large other tensors are, as layers that predict durations",
+                _counts(n.op_type for n in deciding),
+            ),
+        )
+        if each
+    ]
+
+
+def _counts(op_types: Iterable[str], where: str = "") -> list[str]:
+    return [f"{n} {op_type}{where}" for op_type, n in Counter(op_types).most_common()]
 
 
 def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:

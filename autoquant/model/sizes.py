@@ -35,19 +35,30 @@ _ARITHMETIC = frozenset({
 })
 # fmt: on
 """Operators that sizes are computed with."""
+_DISCRETE = frozenset(
+    {"And", "ArgMax", "ArgMin", "Compress", "Equal", "Greater", "GreaterOrEqual", "If", "IsInf", "IsNaN", "Less"}
+    | {"LessOrEqual", "Loop", "NonMaxSuppression", "NonZero", "Not", "Or", "Scan", "Shape", "Size", "TopK", "Unique"}
+)
+"""Operators whose results another value may leave as they are; of bodies that is not known."""
 
 
 def size_tensors(nodes: Sequence["Node"]) -> frozenset[TensorName]:
     """What is a size or position, whatever else it is: rounding it would change the shapes of other tensors.
 
-    Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be.
+    Some way on from it leads, through arithmetic and casts alone, to an input that says how large something shall be;
+    or through any operators but those that compare and choose, as from the layers that predict how long a sound is.
 
     Args:
         nodes: In topological order; those in the body of a node come after it.
     """
-    found: set[TensorName] = set()
+    found, exact = set[TensorName](), set[TensorName]()
     for node in reversed(nodes):
-        found.update(node.inputs[i] for i in _SIZES.get(node.op_type, ()) if i < len(node.inputs) and node.inputs[i])
+        sizes = {node.inputs[i] for i in _SIZES.get(node.op_type, ()) if i < len(node.inputs) and node.inputs[i]}
+        read = {name for name in node.inputs if name}
+        if node.op_type not in _DISCRETE and not exact.isdisjoint(node.outputs):
+            exact |= read
         if node.op_type in _ARITHMETIC and not found.isdisjoint(node.outputs):
-            found.update(name for name in node.inputs if name)
-    return frozenset(found)
+            found |= read
+        exact |= sizes
+        found |= sizes
+    return frozenset(found | exact)

@@ -123,6 +123,16 @@ def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> No
     assert float_sentences(graph, find_regions(graph, [node.name for node in graph.nodes]))[0].endswith("or Scan")
 
 
+def test_products_that_decide_how_large_something_is_are_counted_apart() -> None:
+    body = "h = MatMul(x, w) e = MatMul(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
+    graph = Graph(model_of("(float[1,2] x) => (float[M,N] y)", body, {"w": floats(2, 2)}))
+    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [
+        "in no region, so that they stay float: 1 MatMul",
+        "of them decide how large other tensors are, as layers that predict durations, so that they stay float:"
+        " 1 MatMul",
+    ]
+
+
 def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told() -> None:
     selected = [({"Add", "Mul"}, None, "u8s8-channel-mse"), (set(), "haed", "float"), ({"Conv"}, "r0", "u16")]
     rules = [SpaceRule(op_types=frozenset(types), nodes=nodes, schemes=(name,)) for types, nodes, name in selected]

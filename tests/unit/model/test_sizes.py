@@ -3,7 +3,7 @@ import pytest
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
-from autoquant.model.ops import is_quantizable
+from autoquant.model.ops import can_be_dynamic, is_quantizable
 from tests.models import model_of
 
 BEFORE = "r = Relu(x) s = Shape(r) hw = Slice(s, two, four) f = Cast<to=1>(hw) m = Mul(f, scale)"
@@ -34,7 +34,9 @@ def graph_of(body: str) -> Graph:
         ("h, v = Split<axis=0, num_outputs=2>(m) i = Cast<to=7>(h) y = Reshape(r, i)", True),
         ("y = Identity(m)", False),
         ("u = Sub(m, m) y = Identity(r)", False),
-        ("t = Sigmoid(m) i = Cast<to=7>(t) n = Concat<axis=0>(some, i) y = Resize(r, , , n)", False),
+        ("t = Sigmoid(m) i = Cast<to=7>(t) n = Concat<axis=0>(some, i) y = Resize(r, , , n)", True),
+        ("g = Greater(m, scale) i = Cast<to=7>(g) y = Expand(r, i)", True),
+        ("t = Sigmoid(m) g = Greater(t, scale) i = Cast<to=7>(g) y = Expand(r, i)", False),
     ],
     ids=[
         "sizes",
@@ -49,9 +51,11 @@ def graph_of(body: str) -> Graph:
         "an output",
         "nothing",
         "a function",
+        "compared",
+        "a function compared",
     ],
 )
-def test_a_float_is_a_size_where_arithmetic_leads_to_how_large_a_tensor_is(body: str, expected: bool) -> None:
+def test_a_float_is_a_size_where_it_leads_to_how_large_a_tensor_is(body: str, expected: bool) -> None:
     graph = graph_of(body)
     assert (TensorName("m") in graph.size_tensors) == expected
     multiplied = next(node for node in graph.nodes if node.name == "m")
@@ -93,12 +97,26 @@ def test_what_says_how_large_something_in_a_body_is_is_a_size() -> None:
         "t = Relu(r) s2 = Shape(t) y = Reshape(x, s2)",
         "k = ReduceMin<keepdims=0>(r) y = Pad(x, some, k)",
         "k = ReduceMin<keepdims=0>(r) y = Clip(x, k)",
-        "t = Sigmoid(r) k = ReduceSum<keepdims=0>(t) i = Cast<to=7>(k) y = Expand(x, i)",
+        "t = Sigmoid(r) q = NonZero(t) s2 = Shape(q) y = Expand(x, s2)",
+        "t = ReduceMean(r) k = Greater(t, scale) i = Cast<to=7>(k) y = Expand(x, i)",
+        "q = ArgMax(r) y = Expand(x, q)",
     ],
-    ids=["shape of", "padding", "bound", "function"],
+    ids=["shape of", "padding", "bound", "number of", "compared", "chosen"],
 )
 def test_activations_are_no_sizes(body: str) -> None:
     assert TensorName("r") not in graph_of(body).size_tensors
+
+
+def test_layers_that_predict_how_long_something_is_stay_float() -> None:
+    """As durations of sounds, of which the sum is the length of what is spoken; what is read beside them need not."""
+    constants = {"w": np.ones((4, 4), np.float32), "zero": np.array(0), "one": np.array(1)}
+    body = """h = MatMul(x, w) d = MatMul(h, w) e = Exp(d) c = Ceil(e) l = ReduceSum<keepdims=0>(c) i = Cast<to=7>(l)
+              t = Range(zero, i, one) f = Cast<to=1>(t) v = MatMul(h, w) m = ReduceMean<keepdims=0>(v) y = Mul(f, m)"""
+    graph = Graph(model_of("(float[3,4] x) => (float[N] y)", body, constants))
+    products = {node.name: is_quantizable(node, graph) for node in graph.nodes if node.op_type == "MatMul"}
+    assert products == {"h": False, "d": False, "v": True}
+    assert can_be_dynamic(graph.producer[TensorName("v")], graph)
+    assert not can_be_dynamic(graph.producer[TensorName("d")], graph)
 
 
 def test_what_is_resized_is_a_value() -> None:
