@@ -16,14 +16,16 @@ from autoquant.model.convolutions import (
 from autoquant.model.copies import Model, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.exponentials import split_exponentials
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
+from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from autoquant.model.lines import lay_lines
+from autoquant.model.packed import pack_places
 from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.pools import lower_average_pool
 from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.slopes import fuse_prelu
+from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
@@ -44,6 +46,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         reduce_stacked,
         merge_clips,
         fuse_hard_swish,
+        divide_by_roots,
         fuse_prelu,
         _transpose_first,
         spell_pads,
@@ -59,7 +62,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         interleave_depth,
         multiply_resizes,
         clip_first,
-        *((split_prelu, split_exponentials, lay_lines) if is_for_cpu else ()),
+        *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places, lay_lines) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )

@@ -66,23 +66,28 @@ class Chain:
         """Another shape; as in a Reshape 0 stands for the size that there was, -1 for what is left."""
         self.add("Reshape", {"shape": np.array(shape, np.int64)}, part=part)
 
-    def interleave(self, shape: Sequence[int], block: int, *, is_in_a_row: bool) -> None:
+    def interleave(self, shape: Sequence[int], block: Sequence[int], *, is_in_a_row: bool) -> None:
         """What a DepthToSpace does, by Transposes that move one axis each: those have fast kernels, and it has none.
 
         Args:
-            shape: Of the images that are read: (N, C, H, W).
-            block: Rows and columns of a block.
+            shape: Of the images or lines that are read: (N, C, H, W) or (N, C, L).
+            block: Rows and columns of a block, or places of a line.
             is_in_a_row: Whether the channels that become a block lie side by side (``CRD``), or all that become the
                 same place of theirs do (``DCR``).
         """
-        n, n_channels, height, width = shape
-        n_left = n_channels // block**2
+        n, n_channels, *sizes = shape
+        height, width = (1, *sizes)[-2:]
+        n_rows, n_columns = (1, *block)[-2:]
+        n_left = n_channels // (n_rows * n_columns)
         outside, inside = (n * n_left, 1) if is_in_a_row else (n, n_left)
-        self.reshape((outside * block, block, inside * height * width), "columns_apart")
-        self.add("Transpose", part="columns", perm=(0, 2, 1))
-        self.reshape((outside, block, inside * height, width * block), "rows_apart")
-        self.add("Transpose", part="rows", perm=(0, 2, 1, 3))
-        self.reshape((n, n_left, height * block, width * block), "image")
+        if n_columns > 1:
+            self.reshape((outside * n_rows, n_columns, inside * height * width), "columns_apart")
+            self.add("Transpose", part="columns", perm=(0, 2, 1))
+        if n_rows > 1:
+            self.reshape((outside, n_rows, inside * height, width * n_columns), "rows_apart")
+            self.add("Transpose", part="rows", perm=(0, 2, 1, 3))
+        whole = [size * n for size, n in zip(sizes, block, strict=True)]
+        self.reshape((n, n_left, *whole), "image" if len(sizes) > 1 else "line")
 
 
 def rewritten(model: onnx.ModelProto, write: Callable[[Graph, Chain], None]) -> onnx.ModelProto:

@@ -105,7 +105,7 @@ def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
         shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
         if shape is not None and 0 not in shape:
             is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
-            chain.interleave(shape, int(node.attributes["blocksize"]), is_in_a_row=is_in_a_row)
+            chain.interleave(shape, (int(node.attributes["blocksize"]),) * 2, is_in_a_row=is_in_a_row)
 
     return rewritten(model, write)
 
@@ -262,7 +262,7 @@ def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
     elif stride > 1:
         n, _, *sizes = graph.shape(node.outputs[0]) or ()
         whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
-        chain.interleave((n, n_channels, *(size // stride for size in whole)), stride, is_in_a_row=True)
+        chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride, stride), is_in_a_row=True)
     if any(phases.cut):
         ends = [-cut if cut else _MOST for cut in phases.cut[n_axes:]]
         numbers = {"starts": phases.cut[:n_axes], "ends": ends, "axes": range(_SPATIAL, _SPATIAL + n_axes)}

@@ -15,7 +15,7 @@ from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
+__all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
 
 _GEMM_WITHOUT_BIAS = 11
 """The opset from which on there is one."""
@@ -237,3 +237,33 @@ def _is_scalar(graph: Graph, tensor: TensorName, value: float) -> bool:
     if not tensor or not graph.is_constant(tensor) or graph.constant(tensor).size != 1:
         return False
     return bool(np.isclose(graph.constant(tensor).reshape(()), value, rtol=1e-6))
+
+
+def divide_by_roots(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``x * Reciprocal(Sqrt(mean + epsilon))`` becomes ``x / Sqrt(mean + epsilon)``, which onnxruntime fuses to a norm.
+
+    PyTorch's exporter by torch.export writes RMS norms so below opset 23, Keras and JAX write layer norms so.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    for node in graph.nodes:
+        for value, factor in (node.inputs, node.inputs[::-1]) if node.op_type == "Mul" else ():
+            chain = _makers(graph, factor, ("Reciprocal", "Sqrt", "Add"))
+            summands = chain[-1].inputs if chain else ()
+            if any(_makers(graph, name, ("ReduceMean",)) for name in summands) and graph.only_reader(factor):
+                read = [value, chain[0].inputs[0]]
+                replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
+                replaced[chain[0].index] = ()
+    return with_nodes(model, replaced, ())
+
+
+def _makers(graph: Graph, tensor: TensorName, op_types: Sequence[str]) -> list[Node]:
+    """The nodes of these types of which each reads what the next one writes first; empty where there are others."""
+    found: list[Node] = []
+    for op_type in op_types:
+        node = graph.producer.get(tensor)
+        if node is None or node.op_type != op_type:
+            return []
+        found.append(node)
+        tensor = node.inputs[0]
+    return found

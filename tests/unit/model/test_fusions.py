@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.fusions import fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
+from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
@@ -322,3 +322,31 @@ def test_a_part_that_others_read_too_stays() -> None:
 )
 def test_other_reductions_stay(model: onnx.ModelProto) -> None:
     assert reduce_stacked(model) is model
+
+
+ROOT = "sq = Mul(x, x) m = ReduceMean(sq, axes) v = Add(m, epsilon) s = Sqrt(v) f = Reciprocal(s)"
+NORM = {"axes": np.array([-1]), "epsilon": np.array(1e-5, np.float32), "scale": floats(8)}
+
+
+@pytest.mark.parametrize("end", ["n = Mul(x, f) y = Mul(n, scale)", "n = Mul(f, x) y = Mul(scale, n)"])
+def test_a_norm_by_a_reciprocal_becomes_one_by_a_division(end: str) -> None:
+    model = model_of("(float[2,3,8] x) => (float[2,3,8] y)", f"{ROOT} {end}", NORM)
+    found = divide_by_roots(model)
+    assert op_types(found) == ["Mul", "ReduceMean", "Add", "Sqrt", "Div", "Mul"]
+    feed = feed_of(model)
+    np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "constants"),
+    [
+        (f"{ROOT} y = Mul(x, f) z = Exp(f)", ["axes", "epsilon"]),
+        ("s = Sqrt(x) f = Reciprocal(s) y = Mul(x, f)", []),
+        ("s = Exp(x) f = Reciprocal(s) y = Mul(x, f)", []),
+    ],
+    ids=["read twice", "no mean", "no root"],
+)
+def test_other_reciprocals_stay(body: str, constants: list[str]) -> None:
+    outputs = "float[2,3,8] y, float[2,3,1] z" if "z =" in body else "float[2,3,8] y"
+    model = model_of(f"(float[2,3,8] x) => ({outputs})", body, {name: NORM[name] for name in constants})
+    assert divide_by_roots(model) is model
