@@ -1,0 +1,23 @@
+import pytest
+
+from autoquant.graph.rewriting import fast_kernels, rewritten
+from experiments.bench.forms import CASES, Case, measure_form, model_of, render_forms
+from tests.models import op_types
+
+SMALL = Case("a line", (1, 8, 64), "y = Conv<pads = [3, 3]>(x, w)", {"w": (1, 8, 7)}, {})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_each_model_has_another_form(case: Case) -> None:
+    model = model_of(case)
+    assert op_types(rewritten(model, fast_kernels(is_for_cpu=True))) != op_types(model)
+
+
+def test_both_are_measured_together() -> None:
+    found = measure_form(SMALL, 1.0)
+    assert found["snr_db"] > 100
+    assert 0 < found["ratio_low"] <= found["ratio"] <= found["ratio_high"]
+    part = {"ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6, "snr_db": 130.0}
+    rendered = render_forms({"parts": {"a line": part, "another": part | {"snr_db": None}}})
+    assert "| a line | 0.50 (0.40 to 0.60) | 130 |" in rendered
+    assert "| another | 0.50 (0.40 to 0.60) | equal |" in rendered
