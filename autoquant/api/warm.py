@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,7 +68,7 @@ class EarlierRun:
             assignment = {}
             for region, old in ((here, member[other]) for here, other in home.items() if other in member):
                 new = self._translated(old, space, region, is_linear_alone=region in alone)
-                if new != old or self._meant(old, space) != space.schemes.get(new):
+                if new != old or not _is_alike(self._meant(old, space), space.schemes.get(new)):
                     became.setdefault(old, set()).add(f"what {new} is here" if new == old else new)
                 if new != FLOAT:
                     assignment[region] = new
@@ -95,6 +95,11 @@ class EarlierRun:
     def _meant(self, name: str, space: SearchSpace) -> Scheme | None:
         """The scheme of that name in the run; of a run that did not write its schemes, that of the space."""
         return self.schemes.get(name, space.schemes.get(name))
+
+
+def _is_alike(old: Scheme | None, new: Scheme | None) -> bool:
+    """Whether they differ at most in whether biases are corrected, which each run decides for its model."""
+    return old == new or (old is not None and new is not None and replace(old, bias=new.bias) == new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,13 @@ def test_a_scheme_that_is_another_one_is_told_where_none_is_nearer() -> None:
     assert found.note.endswith("; of its schemes a became what a is here")
 
 
+def test_biases_that_a_run_corrected_are_no_change_as_each_run_decides_that() -> None:
+    schemes = {name: replace(scheme, bias=BiasCorrection.MEAN) for name, scheme in SCHEMES.items()}
+    found = a_run({"r0": "a"}, schemes=schemes).assignments(REGIONS, SPACE, GRAPH)
+    assert found.assignments == ({"r0": "a"},)
+    assert "became" not in found.note
+
+
 def test_schemes_that_a_run_has_as_the_space_has_them_are_no_change() -> None:
     found = a_run({"r0": "a", "r1": "b"}, schemes=SCHEMES).assignments(REGIONS, SPACE, GRAPH)
     assert found.assignments == ({"r0": "a", "r1": "b"},)
