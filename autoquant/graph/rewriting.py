@@ -27,6 +27,7 @@ from autoquant.model.rewrite import infer_shapes
 from autoquant.model.slopes import fuse_prelu
 from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
+from autoquant.model.trimmed import trim_kernels
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 
@@ -54,6 +55,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         crop,
         fold_pads,
         concatenate_zeros,
+        trim_kernels,
         transpose_upsampled,
         fold_affine,
         lower_conv_transpose,

@@ -16,6 +16,9 @@ from autoquant.model.names import NewNames
 
 __all__ = ["Chain", "rewritten"]
 
+_SPATIAL = 2
+"""The first axis of the places of an image or a line."""
+
 
 @dataclass(slots=True)
 class Chain:
@@ -65,6 +68,13 @@ class Chain:
     def reshape(self, shape: Sequence[int], part: str) -> None:
         """Another shape; as in a Reshape 0 stands for the size that there was, -1 for what is left."""
         self.add("Reshape", {"shape": np.array(shape, np.int64)}, part=part)
+
+    def crop(self, before: Sequence[int], behind: Sequence[int], part: str) -> None:
+        """So many places less along each axis of images or lines, before the first ones and behind the last ones."""
+        axes = range(_SPATIAL, _SPATIAL + len(before))
+        ends = [-n if n else np.iinfo(np.int64).max for n in behind]
+        numbers = {"starts": before, "ends": ends, "axes": axes}
+        self.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part=part)
 
     def interleave(self, shape: Sequence[int], block: Sequence[int], *, is_in_a_row: bool) -> None:
         """What a DepthToSpace does, by Transposes that move one axis each: those have fast kernels, and it has none.

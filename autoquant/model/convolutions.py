@@ -24,7 +24,6 @@ __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_mea
 
 _SLICE_HAS_INPUTS = 10
 """The opset from which on they are no attributes."""
-_MOST = np.iinfo(np.int64).max
 _SPATIAL = 2
 """The first axis of the places of an image or a line."""
 _RANKS = (3, 4)
@@ -264,9 +263,7 @@ def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
         whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
         chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride, stride), is_in_a_row=True)
     if any(phases.cut):
-        ends = [-cut if cut else _MOST for cut in phases.cut[n_axes:]]
-        numbers = {"starts": phases.cut[:n_axes], "ends": ends, "axes": range(_SPATIAL, _SPATIAL + n_axes)}
-        chain.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part="cut")
+        chain.crop(phases.cut[:n_axes], phases.cut[n_axes:], "cut")
 
 
 def _weight_of_phases(weight: Floats, stride: int, group: int) -> Floats:

@@ -149,10 +149,9 @@ def _pack(graph: Graph, chain: Chain, window: _Window, packing: tuple[int, ...])
     n_images, n_channels = (graph.shape(node.outputs[0]) or ())[:_SPATIAL]
     blocks = window.blocks_of(packing)
     chain.interleave((n_images, n_channels * math.prod(packing), *blocks), packing, is_in_a_row=True)
-    if any(n_blocks * n > size for n_blocks, n, size in zip(blocks, packing, window.written, strict=True)):
-        axes = range(_SPATIAL, _SPATIAL + len(packing))
-        numbers = {"starts": [0] * len(packing), "ends": window.written, "axes": axes}
-        chain.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part="cut")
+    left = [n_blocks * n - size for n_blocks, n, size in zip(blocks, packing, window.written, strict=True)]
+    if any(left):
+        chain.crop([0] * len(packing), left, "cut")
 
 
 def _packed(weight: Floats, window: _Window, packing: tuple[int, ...]) -> Floats:

@@ -216,7 +216,7 @@ def test_a_convolution_of_other_values_stays(body: str, size: str) -> None:
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_depth_becomes_space_by_transposes_of_one_axis_each(mode: str, block: int) -> None:
     model = model_with(f"y = DepthToSpace<blocksize={block}{mode}>(x)", size="2,36,3,5")
-    found = assert_becomes(interleave_depth, model, IMAGE)
+    found = assert_becomes(interleave_depth, model, IMAGE if block > 1 else ["Reshape"])
     (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
     np.testing.assert_array_equal(one, other)
 
