@@ -22,7 +22,7 @@ import onnx
 from onnx import numpy_helper, parser
 
 from autoquant import build, calibrate, compare, find_regions, prepare, read_data
-from autoquant.graph import preprocess
+from autoquant.graph import rewriting
 from autoquant.qdq import planner
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.results import seconds_of
@@ -42,7 +42,7 @@ REWRITES = (
     "lower_affine",
     "interleave_depth",
 )
-"""Of ``autoquant.graph.preprocess``, in the order in which they are done there."""
+"""Of ``autoquant.graph.rewriting``, in the order in which they are done there."""
 BEFORE = "c = Conv<pads=[1,1,1,1]>(x, first) r = Relu(c)"
 LINE = "c = Conv<pads=[1,1]>(x, first) r = Relu(c)"
 BEHIND = "z = Conv(t, last) y = Relu(z)"
@@ -185,7 +185,7 @@ def left_as_given() -> Iterator[None]:
     """None of the rewrites is done inside, and a HardSigmoid stays one."""
     with ExitStack() as stack:
         for name in REWRITES:
-            stack.enter_context(mock.patch.object(preprocess, name, lambda model: model))
+            stack.enter_context(mock.patch.object(rewriting, name, lambda model: model))
         stack.enter_context(mock.patch.object(planner, "hard_sigmoid_factors", return_value=None))
         stack.enter_context(mock.patch.object(planner, "clipping_hard_sigmoids", return_value={}))
         yield

@@ -1,7 +1,7 @@
 import onnx
 import pytest
 
-from autoquant.graph import preprocess
+from autoquant.graph import rewriting
 from experiments.bench.lowered import MODELS, REWRITES, measure_lowered, render_lowered, small_model
 from tests.models import feed_of, op_types, outputs_of
 
@@ -13,7 +13,7 @@ def test_every_model_runs_and_is_written_otherwise(name: str) -> None:
     assert outputs_of(model, feed_of(model))[0].any()
     found = model
     for rewrite in REWRITES:
-        found = onnx.shape_inference.infer_shapes(getattr(preprocess, rewrite)(found))
+        found = onnx.shape_inference.infer_shapes(getattr(rewriting, rewrite)(found))
     assert op_types(found) != op_types(model) or "HardSwish" in op_types(model)
 
 
