@@ -247,14 +247,26 @@ def divide_by_roots(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     for node in graph.nodes:
-        for value, factor in (node.inputs, node.inputs[::-1]) if node.op_type == "Mul" else ():
-            chain = _makers(graph, factor, ("Reciprocal", "Sqrt", "Add"))
-            summands = chain[-1].inputs if chain else ()
-            if any(_makers(graph, name, ("ReduceMean",)) for name in summands) and graph.only_reader(factor):
-                read = [value, chain[0].inputs[0]]
-                replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
-                replaced[chain[0].index] = ()
+        found = [(value, made) for value, factor in _turns(node) if (made := _reciprocal(graph, factor)) is not None]
+        if len(found) == 1:
+            ((value, reciprocal),) = found
+            read = [value, reciprocal.inputs[0]]
+            replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
+            replaced[reciprocal.index] = ()
     return with_nodes(model, replaced, ())
+
+
+def _turns(node: Node) -> Sequence[Sequence[TensorName]]:
+    """The inputs of a Mul in both orders; none of any other node."""
+    return (node.inputs, node.inputs[::-1]) if node.op_type == "Mul" else ()
+
+
+def _reciprocal(graph: Graph, factor: TensorName) -> Node | None:
+    """Of the root of a mean and an epsilon, where one node reads it alone."""
+    chain = _makers(graph, factor, ("Reciprocal", "Sqrt", "Add"))
+    summands = chain[-1].inputs if chain else ()
+    is_norm = any(_makers(graph, name, ("ReduceMean",)) for name in summands)
+    return chain[0] if is_norm and graph.only_reader(factor) is not None else None
 
 
 def _makers(graph: Graph, tensor: TensorName, op_types: Sequence[str]) -> list[Node]:

@@ -341,10 +341,12 @@ def test_a_norm_by_a_reciprocal_becomes_one_by_a_division(end: str) -> None:
     ("body", "constants"),
     [
         (f"{ROOT} y = Mul(x, f) z = Exp(f)", ["axes", "epsilon"]),
+        (f"{ROOT} y = Mul(f, f)", ["axes", "epsilon"]),
+        (f"{ROOT} t = Sqrt(v) g = Reciprocal(t) y = Mul(f, g)", ["axes", "epsilon"]),
         ("s = Sqrt(x) f = Reciprocal(s) y = Mul(x, f)", []),
         ("s = Exp(x) f = Reciprocal(s) y = Mul(x, f)", []),
     ],
-    ids=["read twice", "no mean", "no root"],
+    ids=["read twice", "squared", "two of them", "no mean", "no root"],
 )
 def test_other_reciprocals_stay(body: str, constants: list[str]) -> None:
     outputs = "float[2,3,8] y, float[2,3,1] z" if "z =" in body else "float[2,3,8] y"
