@@ -104,7 +104,8 @@ def kept_rewrites(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite
         except ModelError as error:
             if not kept:
                 raise
-            apply([])
+            if not left_out:
+                apply([])  # raises where it is no rewrite's fault
             n, reason = _first_fault(kept, apply, str(error))
         left_out[_name(kept.pop(n - 1))] = reason
 

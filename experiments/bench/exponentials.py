@@ -9,17 +9,15 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from autoquant import compare
 from autoquant.model import exponentials
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import measure_beside
 from experiments.results import seconds_of
 
 __all__ = ["chain", "main", "measure_exponentials", "render_exponentials"]
@@ -32,7 +30,7 @@ ACTIVATIONS: Mapping[str, Sequence[str]] = {
     "Mish": ("Softplus", "Tanh", "Mul"),
 }
 """Operators in a row; a product is one with what the first of them reads."""
-N_ACTIVATIONS, N_SAMPLES = 4, 8
+N_ACTIVATIONS = 4
 
 
 def chain(activation: str, shape: Sequence[int]) -> onnx.ModelProto:
@@ -52,22 +50,10 @@ def chain(activation: str, shape: Sequence[int]) -> onnx.ModelProto:
 
 def measure_exponentials(activation: str, shape: Sequence[int], seconds: float) -> dict[str, Any]:
     """The ratio of what is written with other operators to what is given, with the interval of a further process."""
-    samples = np.random.default_rng(1).standard_normal((N_SAMPLES, *shape)).astype(np.float32)
-    with TemporaryDirectory() as folder:
-        given, split, data = (Path(folder) / name for name in ("given.onnx", "split.onnx", "data.npz"))
-        model = chain(activation, shape)
-        onnx.save(model, given)
-        with mock.patch.object(exponentials, "FEWEST_ELEMENTS", 0):
-            onnx.save(exponentials.split_exponentials(model), split)
-        np.savez(data, x=samples)
-        table = compare([given, split], data, seconds=seconds).table
-    (row,) = table[table["model"] == str(split)].itertuples()
-    return {
-        "snr_db": row.snr_db,
-        "ratio": row.ratio,
-        "ratio_low": row.ratio_low,
-        "ratio_high": row.ratio_high,
-    }
+    model = chain(activation, shape)
+    with mock.patch.object(exponentials, "FEWEST_ELEMENTS", 0):
+        split = exponentials.split_exponentials(model)
+    return measure_beside(model, split, shape, seconds)
 
 
 def render_exponentials(document: Mapping[str, Any]) -> str:

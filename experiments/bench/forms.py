@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,12 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper, parser, shape_inference
 
-from autoquant import compare
 from autoquant.graph.rewriting import fast_kernels, rewritten
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import measure_beside
 from experiments.results import seconds_of
 
 __all__ = ["CASES", "Case", "main", "measure_form", "model_of", "render_forms"]
-
-N_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +93,9 @@ def model_of(case: Case) -> onnx.ModelProto:
 
 def measure_form(case: Case, seconds: float) -> dict[str, Any]:
     """The ratio of the other form to what is given, with the interval of a further process."""
-    samples = np.random.default_rng(1).standard_normal((N_SAMPLES, *case.given[1:])).astype(np.float32)
-    with TemporaryDirectory() as folder:
-        given, other, data = (Path(folder) / name for name in ("given.onnx", "other.onnx", "data.npz"))
-        model = model_of(case)
-        onnx.save(model, given)
-        onnx.save(rewritten(model, fast_kernels(is_for_cpu=True)), other)
-        np.savez(data, x=samples)
-        table = compare([given, other], data, seconds=seconds).table
-    (row,) = table[table["model"] == str(other)].itertuples()
-    return {"snr_db": row.snr_db, "ratio": row.ratio, "ratio_low": row.ratio_low, "ratio_high": row.ratio_high}
+    model = model_of(case)
+    other = rewritten(model, fast_kernels(is_for_cpu=True))
+    return measure_beside(model, other, case.given[1:], seconds)
 
 
 def render_forms(document: Mapping[str, Any]) -> str:

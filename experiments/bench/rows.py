@@ -10,21 +10,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autoquant import compare
 from autoquant.model.lines import lay_lines
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import measure_beside
 from experiments.results import seconds_of
 
 __all__ = ["Shape", "chain", "main", "measure_rows", "render_rows"]
 
-N_CONVOLUTIONS, N_SAMPLES = 4, 8
+N_CONVOLUTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +72,8 @@ def chain(shape: Shape) -> onnx.ModelProto:
 
 def measure_rows(shape: Shape, seconds: float) -> dict[str, Any]:
     """The ratio of what is laid out as images to what is given, with the interval of a further process."""
-    samples = np.random.default_rng(1).standard_normal((N_SAMPLES, shape.channels, shape.length)).astype(np.float32)
-    with TemporaryDirectory() as folder:
-        given, laid, data = (Path(folder) / name for name in ("given.onnx", "laid.onnx", "data.npz"))
-        model = chain(shape)
-        onnx.save(model, given)
-        onnx.save(lay_lines(model), laid)
-        np.savez(data, x=samples)
-        table = compare([given, laid], data, seconds=seconds).table
-    (row,) = table[table["model"] == str(laid)].itertuples()
-    return {"snr_db": row.snr_db, "ratio": row.ratio, "ratio_low": row.ratio_low, "ratio_high": row.ratio_high}
+    model = chain(shape)
+    return measure_beside(model, lay_lines(model), (shape.channels, shape.length), seconds)
 
 
 def render_rows(document: Mapping[str, Any]) -> str:
