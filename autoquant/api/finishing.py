@@ -123,4 +123,5 @@ def _record(run: Run, front: Front, opened: Opened, trials: Trials) -> RunRecord
         notes=tuple(run.notes),
         ledger=ledger_of(run.sampler, float_us),
         seconds_saved=trials.seconds_saved,
+        n_earlier=run.n_learned_from,
     )

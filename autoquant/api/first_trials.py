@@ -1,6 +1,6 @@
 """What is tried before the sampler proposes: the uniform recipes, a warm start, one-region probes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from autoquant.domain.measurement import Evaluation, Measurement
 from autoquant.domain.region import Assignment, Region, RegionId
@@ -19,35 +19,42 @@ def key_of(assignment: Assignment, space: SearchSpace) -> Key:
     return tuple(assignment.get(region, FLOAT) for region in space.choices)
 
 
-def recipes_and_warm_start(space: SearchSpace, warm: Iterable[Assignment], *, is_short: bool) -> Sequence[Assignment]:
+def recipes_and_warm_start(
+    space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment], *, is_short: bool
+) -> Sequence[Assignment]:
     """The preprocessed model, uniform recipes, a warm start.
 
     Where time ``is_short`` a recipe comes first, as there may be no other, and those whose kernels one before them has
     come after all that differ more. The preprocessed model takes as long as two or three of them, and its outputs are
-    known: it comes between.
+    known: it comes between. Recipes that are nearly float are left to the sampler then.
     """
     recipes = [recipe for recipe in map(space.uniform, space.schemes) if recipe]
     if not is_short:
         return [{}, *recipes, *warm]
-    twins = with_known_kernels(space)
-    different = [recipe for recipe in recipes if recipe not in twins]
-    return [*different, {}, *twins, *warm]
+    worthy, twins = _of_much_work(recipes, regions), with_known_kernels(space)
+    different = [recipe for recipe in worthy if recipe not in twins]
+    return [*different, {}, *(twin for twin in twins if twin in worthy), *warm]
 
 
 def one_of_each_kind(space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment]) -> Sequence[Assignment]:
     """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next.
 
-    Of these only what quantizes half of what the one with most work quantizes: the others are nearly float.
+    Those that are nearly float are left to it too.
     """
-    work = {region.id: region.work for region in regions}
     found: dict[tuple[bool, bool], Assignment] = {}
     for name, scheme in space.schemes.items():
         recipe = space.uniform(name)
         if recipe and recipe not in found.values():
             found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
-    shares = [sum(work[region] for region in recipe) for recipe in found.values()]
+    return [*_of_much_work(found.values(), regions), *warm]
+
+
+def _of_much_work(recipes: Collection[Assignment], regions: Iterable[Region]) -> list[Assignment]:
+    """Those that quantize half of what the one with most work quantizes."""
+    work = {region.id: region.work for region in regions}
+    shares = [sum(work[region] for region in recipe) for recipe in recipes]
     least = _LEAST_WORK * max(shares, default=0.0)
-    return [*(recipe for recipe, share in zip(found.values(), shares, strict=True) if share >= least), *warm]
+    return [recipe for recipe, share in zip(recipes, shares, strict=True) if share >= least]
 
 
 def with_known_kernels(space: SearchSpace) -> list[Assignment]:

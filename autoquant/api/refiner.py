@@ -85,6 +85,7 @@ class Refiner:
     judging_s: float = 0.0
     once_s: float = 0.0
     _failed: set[Rounding] = field(default_factory=set)
+    _late: set[Rounding] = field(default_factory=set)
     _rounded: dict[Rounding, RoundedWeights] = field(default_factory=dict)
     _builders: dict[Rounding, Builder] = field(default_factory=dict)
     _bench: Bench | None = None
@@ -115,8 +116,10 @@ class Refiner:
         best, best_db, source = first, math.nan, self.setup.ingredients.prepared.source
         for rounding in self._costly:
             needed_s = 0.0 if rounding in self._builders else _COSTLY_TIMES * self.first_s
-            is_late = end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds
-            if is_late or rounding in self._failed:
+            if rounding in self._failed:
+                continue
+            if end - time.perf_counter() - needed_s - self.judging_s < _LEFT_SHARE * self.setup.seconds:
+                self._say_late(rounding)
                 continue
             try:
                 with steps.running(source):
@@ -132,6 +135,12 @@ class Refiner:
             if other_db > best_db:
                 best, best_db = other, other_db
         return best
+
+    def _say_late(self, rounding: Rounding) -> None:
+        """Once for each that no finalist had."""
+        if rounding not in self._builders and rounding not in self._late:
+            self._late.add(rounding)
+            self._notes.append(f"refinement: there was no time to try {rounding}; give more --time")
 
     @property
     def _costly(self) -> Sequence[Rounding]:

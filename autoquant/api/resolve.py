@@ -134,6 +134,7 @@ class _Resolution:
             with self.run.deadline.phase("solve"):
                 trials = self.run.open_trials(folder, opened)
                 trials.finish = replace(trials.finish, n_finalists=1)
+                self.run.n_learned_from = len(trials.study.evaluations)
                 layout = self._layout(opened, trials)
             attempts = self._attempts(trials, layout)
             best = max(attempts, key=lambda attempt: attempt.snr_db)

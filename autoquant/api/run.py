@@ -71,6 +71,7 @@ class Run:
         notes: Sentences that the user should read.
         earlier: The run whose study is gone on with or learned from.
         resolved: For ``run.json``, where the trials of this run were solved for.
+        n_learned_from: Evaluations of the run that it was solved from.
     """
 
     configuration: Configuration
@@ -85,6 +86,7 @@ class Run:
     prior: LatencyPrior | None = None
     sampler: BaseSampler | None = None
     resolved: Mapping[str, object] | None = None
+    n_learned_from: int = 0
 
     def __post_init__(self) -> None:
         self.notes.extend(self.checked.notes)

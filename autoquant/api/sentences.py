@@ -50,6 +50,7 @@ _ENDINGS = {
     "sampler": "the sampler could not go on, see log.txt, which ended the search",
 }
 """By what ``Trials.run`` returns."""
+_FEW_EVALUATIONS = 20
 _MUCH_SMALLER = 10.0
 """What is smaller by this factor has a hundredth of the power."""
 
@@ -65,6 +66,8 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: fl
     if ended == "time" and not any(evaluation.is_quantized for evaluation in evaluations):
         more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"
         return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} --time"
+    if ended == "time" and len(evaluations) < _FEW_EVALUATIONS:
+        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more --time"
     return _ENDINGS[ended]
 
 

@@ -112,17 +112,22 @@ class Front:
         member = self.best_member_at(demand_db, target)
         return 1.0 if member.id == FLOAT_ID else member.latency[self._target_name(target)].ratio
 
-    def best_members(self, target: str | None = None) -> dict[str, Member]:
+    def best_members(self, target: str | None = None, *, asked_db: float | None = None) -> dict[str, Member]:
         """The fastest member at each of some demands, by the demand in words.
 
         They are of SNR or, where that is no objective, of the metric that is one.
+
+        Args:
+            target: Name; the first one by default.
+            asked_db: The SNR that was demanded; it is the only demand then.
 
         Raises:
             UsageError: The front has no such target.
         """
         metric = self.quality_metric
         if metric is None:
-            return {f"{demand} dB": self.best_member_at(demand, target) for demand in DEMANDS_DB}
+            demands_db = DEMANDS_DB if asked_db is None else (asked_db,)
+            return {f"{demand:g} dB": self.best_member_at(demand, target) for demand in demands_db}
         name = self._target_name(target)
         found = {}
         for drop in _DROPS:
@@ -154,6 +159,7 @@ class RunRecord:
         notes: Sentences that the user should read.
         ledger: What regions and borders cost; None where the sampler had no model of it.
         seconds_saved: By stopping candidates early, roughly; None where that is unknown.
+        n_earlier: Of the evaluations, those of another run, which this one learned from; they come first.
     """
 
     front: Front
@@ -165,3 +171,4 @@ class RunRecord:
     notes: tuple[str, ...]
     ledger: Ledger | None = None
     seconds_saved: float | None = None
+    n_earlier: int = 0

@@ -16,6 +16,8 @@ from autoquant.report.ledger import ledger_view, signed_text
 from autoquant.report.plot import plot_of
 from autoquant.report.prices import decibel_prices
 from autoquant.report.summary import (
+    asked_db,
+    bytes_text,
     evaluations_sentence,
     headline,
     interval_text,
@@ -76,7 +78,7 @@ def report_html(record: RunRecord) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "allow_nan": False}
     environment.filters |= {
-        "bytes": _bytes_text,
+        "bytes": bytes_text,
         "file_name": lambda path: PurePath(path).name,
         "interval": interval_text,
         "number": _number_text,
@@ -94,7 +96,7 @@ def report_html(record: RunRecord) -> str:
         front=front,
         headline=headline(record),
         objectives=objectives_sentence(front),
-        demands=front.best_members(),
+        demands=front.best_members(asked_db=asked_db(record)),
         quantized=[member for member in front.members if member.quality is not None],
         ms_digits={target.name: _ms_digits(front, target) for target in front.targets},
         metrics=list(front.members[-1].metrics),
@@ -103,7 +105,7 @@ def report_html(record: RunRecord) -> str:
         prices=decibel_prices(front),
         ledger=ledger_view(record),
         n_shown=_N_SHOWN,
-        evaluations=evaluations_sentence(record.evaluations),
+        evaluations=evaluations_sentence(record.evaluations, record.n_earlier),
         failures=_failures(record.evaluations),
         most_work=max((region.work for region in record.regions), default=0.0) or 1.0,
         seconds=sum(record.phases.values()),
@@ -154,12 +156,6 @@ def _number_text(found: MetricValue, scale: float = 1, form: str = ".4g") -> str
     """Like ``0.983 (0.96 to 0.99)``."""
     value, low, high = (format(scale * number + 0.0, form) for number in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})" if found.has_interval else value
-
-
-def _bytes_text(size: int) -> str:
-    if size < 1_000_000:
-        return f"{size / 1e3:.1f} kB"
-    return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
 
 
 def _ms_digits(front: Front, target: Target) -> int:

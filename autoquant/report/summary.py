@@ -12,6 +12,8 @@ from autoquant.domain.region import Assignment
 from autoquant.domain.scheme import FLOAT
 
 __all__ = [
+    "asked_db",
+    "bytes_text",
     "evaluations_sentence",
     "foresight_sentence",
     "headline",
@@ -55,10 +57,10 @@ def headline(record: RunRecord) -> str:
     drops = record.configuration.get("max_drop")
     if isinstance(drops, Mapping) and drops:
         return _fastest_within(record, fastest, drops)
-    asked, metric = record.configuration.get("min_snr_db"), front.quality_metric
+    asked, metric = asked_db(record), front.quality_metric
     if metric is not None and asked is None:
         return _fastest(record, fastest, metric)
-    demand = float(asked) if isinstance(asked, int | float) else _HEADLINE_DEMAND_DB
+    demand = _HEADLINE_DEMAND_DB if asked is None else asked
     member = front.best_member_at(demand)
     start = f"Fastest model that keeps {demand:g} dB"
     if member.id == FLOAT_ID:
@@ -73,8 +75,8 @@ def headline(record: RunRecord) -> str:
 def run_sentences(record: RunRecord) -> list[str]:
     """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
 
-    A largest drop that was demanded comes first, and objectives that are not SNR and latency; how well evaluations were
-    predicted comes last, where a model did.
+    Where an SNR was demanded, that is the only demand. A largest drop that was demanded comes first, and objectives
+    that are not SNR and latency; how well evaluations were predicted comes last, where a model did.
     """
     usual = record.front.objectives == DEFAULT_OBJECTIVES.goals
     objectives = [] if usual else [objectives_sentence(record.front)]
@@ -84,17 +86,37 @@ def run_sentences(record: RunRecord) -> list[str]:
     lines = [
         (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
         for target in record.front.targets
-        for demand, member in record.front.best_members(target.name).items()
+        for demand, member in record.front.best_members(target.name, asked_db=asked_db(record)).items()
     ]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
     return [*objectives, *asked, *lines, *_evaluations_lines(record)]
 
 
-def evaluations_sentence(evaluations: Sequence[Evaluation]) -> str:
-    """How many evaluations there are and what became of them."""
-    states = Counter(evaluation.outcome.state for evaluation in evaluations)
+def asked_db(record: RunRecord) -> float | None:
+    """The SNR that was demanded; None where none was."""
+    found = record.configuration.get("min_snr_db")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def bytes_text(size: int) -> str:
+    """Like ``27.5 kB``, ``1.2 MB`` or ``3.05 GB``."""
+    if size < 1_000_000:
+        return f"{size / 1e3:.1f} kB"
+    return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
+
+
+def evaluations_sentence(evaluations: Sequence[Evaluation], n_earlier: int = 0) -> str:
+    """How many evaluations there are and what became of them.
+
+    Args:
+        evaluations: All.
+        n_earlier: The first ones, which are of another run.
+    """
+    states = Counter(evaluation.outcome.state for evaluation in evaluations[n_earlier:])
     parts = [f"{states[state]} {words}" for state, words in _STATES.items() if states[state]]
-    return f"{counted(len(evaluations), 'evaluation')}: {', '.join(parts)}." if parts else "No evaluations."
+    beside = f", beside {n_earlier} of the run before" if n_earlier else ""
+    n = counted(len(evaluations) - n_earlier, "evaluation")
+    return f"{n}{beside}: {', '.join(parts)}." if parts else "No evaluations."
 
 
 def foresight_sentence(found: Foresight) -> str:
@@ -171,8 +193,8 @@ def _nothing_pays(record: RunRecord) -> str:
         largest, smallest = record.configuration.get("max_size_bytes"), min(found.size_bytes for found in measured)
         if isinstance(largest, int) and smallest > largest:
             return (
-                f"No candidate is as small as demanded: the smallest file takes {smallest / 1e6:.2f} MB, not"
-                f" {largest / 1e6:.2f} MB."
+                f"No candidate is as small as demanded: the smallest file takes {bytes_text(smallest)}, not"
+                f" {bytes_text(largest)}."
             )
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
@@ -186,7 +208,7 @@ def _nothing_pays(record: RunRecord) -> str:
 
 
 def _evaluations_lines(record: RunRecord) -> list[str]:
-    lines = [evaluations_sentence(record.evaluations)] if record.evaluations else []
+    lines = [evaluations_sentence(record.evaluations, record.n_earlier)] if record.evaluations else []
     if record.seconds_saved and record.seconds_saved >= _LEAST_SAVED_S:
         lines.append(f"Stopping candidates early saved about {record.seconds_saved:.1f} s.")
     foresight = None if record.ledger is None else record.ledger.foresight

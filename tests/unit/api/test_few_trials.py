@@ -78,6 +78,19 @@ def test_what_a_recipe_leaves_float_is_part_of_its_kernels(
         assert quantized == expected
 
 
+@pytest.mark.parametrize(("seconds", "has_it"), [(60.0, False), (1200.0, True)])
+def test_where_time_is_short_a_recipe_that_is_nearly_float_is_left_to_the_sampler(
+    tmp_path: Path, seconds: float, *, has_it: bool
+) -> None:
+    ids = tuple(RegionId(f"r{i}") for i in range(4))
+    choices = dict.fromkeys(ids, ("float", "a")) | {ids[0]: ("float", "a", "d")}
+    space = SearchSpace(choices=choices, schemes={"a": WITH_DYNAMIC["a"], "d": WITH_DYNAMIC["d"]})
+    answers = Answers(n_most=12)
+    first_trials(tmp_path, answers, seconds, space=space).run(None)
+    nearly_float = dict.fromkeys(ids, "float") | {ids[0]: "d"}
+    assert (nearly_float in answers.seen[:3]) is has_it
+
+
 @pytest.mark.parametrize(("seconds", "first"), [(7.5, "a"), (120.0, "a"), (1200.0, "float")])
 def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
     answers = Answers(n_most=2)

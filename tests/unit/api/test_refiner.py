@@ -78,7 +78,9 @@ def test_the_version_with_the_highest_snr_is_given(setup: RefinerSetup) -> None:
 def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: RefinerSetup) -> None:
     found, notes = replace(setup, seconds=1000.0)().refine(uniform(setup), 499.0)
     assert found.algorithms == ("rounding gptq", "bias observed")
-    assert notes == []
+    assert notes == [
+        f"refinement: there was no time to try {rounding}; give more --time" for rounding in ("adaquant", "adaround")
+    ]
 
 
 @pytest.mark.parametrize(("first_s", "n_tried"), [(80.0, 3), (90.0, 1)])
@@ -104,7 +106,11 @@ def test_weights_that_there_is_no_time_for_are_said_once(setup: RefinerSetup) ->
     refiner = replace(setup, seconds=1000.0)()
     (found, notes), (_, later) = (refiner.refine(uniform(setup), 1e-9) for _ in range(2))
     assert found.algorithms == ("bias observed",)
-    assert notes == ["refinement: there was no time to round 4 weights by gptq"]
+    assert notes == [
+        "refinement: there was no time to round 4 weights by gptq",
+        "refinement: there was no time to try adaquant; give more --time",
+        "refinement: there was no time to try adaround; give more --time",
+    ]
     assert later == []
 
 

@@ -33,13 +33,15 @@ from tests.models import floats, model_of
 from tests.records import a_failure, a_measured, a_region
 from tests.unit.api.answers import Answers, some_trials
 
+FEW = ", which are few; give more --time"
 NOTHING = "before any quantized candidate was evaluated; give"
 
 
 @pytest.mark.parametrize(
     ("ended", "evaluations", "missing_s", "said"),
     [
-        ("time", [a_measured(0)], 9.0, "the time budget ended the search"),
+        ("time", [a_measured(0)] * 20, 9.0, "the time budget ended the search"),
+        ("time", [a_measured(0)] * 19, 9.0, f"the time budget ended the search after 19 evaluations{FEW}"),
         ("time", [], 0.0, f"the time budget ended the search {NOTHING} more --time"),
         ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more --time"),
         (
@@ -48,7 +50,7 @@ NOTHING = "before any quantized candidate was evaluated; give"
             -1.0,
             f"the time budget ended the search {NOTHING} more --time",
         ),
-        ("time", [a_failure(0)], 9.0, "the time budget ended the search"),
+        ("time", [a_failure(0)], 9.0, f"the time budget ended the search after 1 evaluation{FEW}"),
         ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),
         ("sampler", [a_measured(0)], 9.0, "the sampler could not go on, see log.txt, which ended the search"),
     ],

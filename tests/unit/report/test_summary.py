@@ -85,6 +85,17 @@ def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
     ]
 
 
+def test_a_run_that_was_asked_for_an_snr_tells_of_no_other() -> None:
+    lines = run_sentences(a_record(FRONT, configuration={"min_snr_db": 41}))
+    assert lines[0].startswith("At 41 dB: 0.55 of float's latency")
+    assert [line for line in lines if line.startswith("At")] == lines[:1]
+
+
+def test_evaluations_of_another_run_are_not_counted_as_its_own() -> None:
+    record = a_record(FRONT, evaluations=(a_measured(0), a_measured(1), a_measured(2, ratio=None)))
+    assert run_sentences(replace(record, n_earlier=2))[-1] == "1 evaluation, beside 2 of the run before: 1 not timed."
+
+
 def test_a_run_says_what_was_not_timed_and_the_time_that_was_saved() -> None:
     record = a_record(FRONT, evaluations=(a_measured(0), a_measured(1, ratio=None)))
     assert run_sentences(record)[-1] == "2 evaluations: 1 complete, 1 not timed."
@@ -116,6 +127,7 @@ def test_a_size_that_no_candidate_has_is_told_with_that_of_the_smallest() -> Non
         return headline(a_record(a_front(), evaluations=(a_measured(0),), configuration=configuration))
 
     assert said(1).startswith("No candidate is as small as demanded: the smallest file takes ")
+    assert said(1234).endswith(", not 1.2 kB.")
     assert said(10**9) == "Nothing better than float was found that keeps what is demanded."
 
 
