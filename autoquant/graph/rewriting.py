@@ -63,8 +63,9 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         lower_affine,
         interleave_depth,
         multiply_resizes,
+        *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
         clip_first,
-        *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places, lay_lines) if is_for_cpu else ()),
+        *((lay_lines,) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )

@@ -127,3 +127,14 @@ def test_most_of_these_are_packed() -> None:
 def test_other_providers_get_the_convolution_as_it_is(is_for_cpu: bool, is_packed: bool) -> None:
     found = rewritten(a_conv(64, 1, (3, 3), (34, 34)), fast_kernels(is_for_cpu=is_for_cpu))
     assert ("Transpose" in op_types(found)) == is_packed
+
+
+def test_a_relu_stays_beside_its_convolution() -> None:
+    constants = {"w": floats(4, 64, 3, 3, scale=0.2)}
+    body = "c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c)"
+    model = model_of("(float[1,64,32,48] x) => (float[] y)", body, constants)
+    found = rewritten(model, fast_kernels(is_for_cpu=True))
+    assert op_types(found)[:3] == ["Conv", "Relu", "Reshape"]
+    feed = feed_of(model)
+    for was, now in zip(outputs_of(model, feed), outputs_of(found, feed), strict=True):
+        np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-4)
