@@ -28,6 +28,7 @@ from autoquant.model.slopes import fuse_prelu
 from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
 from autoquant.model.trimmed import trim_kernels
+from autoquant.model.unfused import undo_fusions
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 
@@ -43,6 +44,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         is_for_cpu: Whether the CPU provider alone runs the model: others have kernels of their own for activations.
     """
     return (
+        undo_fusions,
         lower_einsum,
         reduce_stacked,
         merge_clips,
