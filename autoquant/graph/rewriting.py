@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
+from autoquant.graph.tables import look_up_rows
 from autoquant.model.affine import fold_affine
 from autoquant.model.convolutions import (
     interleave_depth,
@@ -19,11 +20,13 @@ from autoquant.model.exponentials import split_exponentials
 from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from autoquant.model.lines import lay_lines
 from autoquant.model.packed import pack_places
-from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
+from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.pools import lower_average_pool
+from autoquant.model.recognised import recognise_activations
 from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import infer_shapes
+from autoquant.model.scatters import scatter_rows
 from autoquant.model.slopes import fuse_prelu
 from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
@@ -46,12 +49,16 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
     return (
         undo_fusions,
         lower_einsum,
+        recognise_activations,
+        look_up_rows,
+        scatter_rows,
         reduce_stacked,
         merge_clips,
         fuse_hard_swish,
         divide_by_roots,
         fuse_prelu,
         _transpose_first,
+        drop_pads,
         spell_pads,
         lower_average_pool,
         crop,

@@ -16,8 +16,9 @@ from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
+from autoquant.model.sources import with_sources
 
-__all__ = ["concatenate_zeros", "crop", "fold_pads", "spell_pads"]
+__all__ = ["concatenate_zeros", "crop", "drop_pads", "fold_pads", "spell_pads"]
 
 _AXES = 2
 """The input that names axes, counted from the pads."""
@@ -31,6 +32,17 @@ _MOST = np.iinfo(np.int64).max
 _UNPADDED = (b"NOTSET", b"VALID")
 Pads = npt.NDArray[np.int64]
 """Before and behind along each axis, shape (2, rank)."""
+
+
+def drop_pads(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Pad that puts nothing anywhere, as UNets have where sizes fit, is left out."""
+    graph = Graph(model)
+    idle = [
+        node
+        for node in graph.nodes
+        if (pads := _pads(graph, node)) is not None and not pads.any() and node.outputs[0] not in graph.pinned
+    ]
+    return with_sources(model, {node.outputs[0]: node.inputs[0] for node in idle})
 
 
 def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:

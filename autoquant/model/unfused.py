@@ -80,7 +80,7 @@ class _Parts:
     def constant(self, values: npt.ArrayLike) -> TensorName:
         """A new one of float32."""
         name = self.names.new(f"{self.node.name}_constant_{len(self.constants)}")
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values, np.float32), name))
+        self.constants.append(numpy_helper.from_array(np.asarray(values, np.float32), name))
         return name
 
     def activate(self, source: TensorName, parameters: Sequence[float]) -> None:

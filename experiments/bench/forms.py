@@ -1,14 +1,15 @@
 """What some forms that preprocessing writes models in are worth.
 
-``python -m experiments.bench.forms OUT.json [--time 5s]`` measures convolutions that write few channels, and Softmax
-along an axis that is not the last, each beside what ``autoquant.graph.rewriting`` makes of it, float, one thread, in
-rounds that both share. OUT.json has a part for each model.
+``python -m experiments.bench.forms OUT.json [--time 5s]`` measures convolutions that write few channels, Softmax
+along an axis that is not the last, activations spelled by arithmetic, and what is computed of tokens, each beside what
+``autoquant.graph.rewriting`` makes of it, float, one thread, in rounds that both share. OUT.json has a part for each
+model.
 """
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Case:
         body: Its nodes, in ONNX's textual syntax.
         weights: Sizes of constants of random values by name.
         numbers: Constants of integers by name.
+        scalars: Constants of one number by name.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Case:
     body: str
     weights: Mapping[str, tuple[int, ...]]
     numbers: Mapping[str, tuple[int, ...]]
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 def _conv(given: tuple[int, ...], n_written: int, kernel: tuple[int, ...]) -> Case:
@@ -59,6 +62,21 @@ def _distances(n: int) -> Case:
     return Case(f"distances of {n} boxes", (1, 64, n), body, {"w": (1, 16, 1, 1)}, {"s": (1, 4, 16, n), "z": (1, 4, n)})
 
 
+_NUMBERS = {"half": 0.5, "one": 1.0, "three": 3.0, "root": 2**0.5, "k": 0.044715, "c": (2 / np.pi) ** 0.5}
+_BY_TANH = "e = Mul(d, c) t = Tanh(e) u = Add(t, one) v = Mul(z, half)"
+_GELU_BY_POW = f"a = Pow(z, three) b = Mul(a, k) d = Add(z, b) {_BY_TANH}"
+_GELU_BY_MUL = f"a = Mul(k, z) p = Mul(z, a) b = Mul(z, p) d = Add(z, b) {_BY_TANH}"
+_GELU_BY_ERF = "a = Div(z, root) b = Erf(a) u = Add(b, one) v = Mul(u, half)"
+
+
+def _spelled(name: str, body: str, last: str, given: tuple[int, ...] = (1, 512, 508)) -> Case:
+    """Of ``z``, which is read from ``x``."""
+    return Case(f"{name}, {given[1]} x {given[2]}", given, f"{body} y = {last}".replace("z", "x"), {}, {}, _NUMBERS)
+
+
+_OF_TOKENS = "i = Cast<to = 7>(x) g = Gather(table, i) z = MatMul(g, w)"
+
+
 CASES = (
     _conv((1, 64, 192, 192), 3, (3, 3)),
     _conv((1, 32, 128, 128), 3, (9, 9)),
@@ -70,6 +88,32 @@ CASES = (
     _distances(2100),
     Case("Softmax of 19 channels, 128 x 128 places", (1, 19, 128, 128), "y = Softmax<axis = 1>(x)", {}, {}),
     Case("Softmax of 2 channels, 160 x 160 places", (1, 2, 160, 160), "y = Softmax<axis = 1>(x)", {}, {}),
+    _spelled("GELU by Pow and Tanh", _GELU_BY_POW, "Mul(v, u)"),
+    _spelled("GELU by Mul and Tanh", _GELU_BY_MUL, "Mul(v, u)"),
+    _spelled("GELU by Erf, halved before", _GELU_BY_ERF, "Mul(z, v)"),
+    _spelled("SiLU by Exp and Div", "n = Neg(z) e = Exp(n) d = Add(e, one)", "Div(z, d)"),
+    _spelled("GELU by Pow and Tanh", _GELU_BY_POW, "Mul(v, u)", (1, 64, 64)),
+    Case(
+        "MatMul of 2048 embedded tokens, 64 to 64 values",
+        (1, 2048),
+        f"{_OF_TOKENS} y = Identity(z)",
+        {"table": (256, 64), "w": (64, 64)},
+        {},
+    ),
+    Case(
+        "MatMul and GELU of 2048 embedded tokens, 64 to 64 values",
+        (1, 2048),
+        f"{_OF_TOKENS} y = Gelu(z)",
+        {"table": (256, 64), "w": (64, 64)},
+        {},
+    ),
+    Case(
+        "sums over 576 edges at 256 nodes, 336 values",
+        (576, 336),
+        'c = Reshape(nodes, column) e = Expand(c, all) y = ScatterElements<axis = 0, reduction = "add">(first, e, x)',
+        {"first": (256, 336)},
+        {"nodes": tuple(7 * i % 256 for i in range(576)), "column": (-1, 1), "all": (576, 336)},
+    ),
 )
 
 
@@ -85,6 +129,7 @@ def model_of(case: Case) -> onnx.ModelProto:
         for name, size in case.weights.items()
     }
     constants |= {name: np.array(values, np.int64) for name, values in case.numbers.items()}
+    constants |= {name: np.array(value, np.float32) for name, value in case.scalars.items()}
     model.graph.initializer.extend(numpy_helper.from_array(values, name) for name, values in constants.items())
     for i, node in enumerate(model.graph.node):
         node.name = f"n{i}"

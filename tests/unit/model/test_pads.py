@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.pads import concatenate_zeros, crop, fold_pads, spell_pads
+from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 CONSTANTS = {
@@ -179,3 +179,19 @@ def test_a_pad_that_names_axes_says_the_same_of_all(call: str, size: str) -> Non
 def test_a_pad_of_all_axes_or_of_computed_ones_stays(call: str) -> None:
     model = padded(f"a = Abs(columns) y = {call}")
     assert spell_pads(model) is model
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect"])
+def test_a_pad_of_nothing_is_left_out(mode: str) -> None:
+    body = f'p = Pad<mode = "{mode}">(x, none) a = Relu(p) q = Pad<mode = "{mode}">(p, none) y = Add(a, q)'
+    model = model_of("(float[1,3,4,4] x) => (float[] y)", body, {"none": np.zeros(8, np.int64)})
+    found = drop_pads(model)
+    assert op_types(found) == ["Relu", "Add"]
+    np.testing.assert_array_equal(outputs_of(found, feed_of(model))[0], outputs_of(model, feed_of(model))[0])
+
+
+def test_a_pad_of_something_or_that_writes_an_output_stays() -> None:
+    constants = {"none": np.zeros(8, np.int64), "some": np.array([0, 0, 1, 0, 0, 0, 0, 0])}
+    for body in ("r = Relu(x) y = Pad(r, none)", "p = Pad(x, some) y = Relu(p)"):
+        model = model_of("(float[1,3,4,4] x) => (float[] y)", body, constants)
+        assert drop_pads(model) is model

@@ -1,0 +1,307 @@
+"""What networks compute of integers one by one, as of the tokens of a text before they meet."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.affine import with_nodes
+from autoquant.model.copies import Model, opset_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
+from autoquant.model.unread import drop_unread
+
+__all__ = ["RowFunction", "row_functions", "with_tables"]
+
+_CLIP_TAKES_INTEGERS = 12
+"""The opset from which on it does."""
+_MATRIX = 2
+_MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_UNARY = frozenset(
+    {
+        *("Abs", "Cast", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Neg"),
+        *("Not", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"),
+    }
+)
+_BROADCASTING = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub"})
+_ALONG_LAST = frozenset({"LayerNormalization", "LogSoftmax", "Softmax"})
+_FREE = _MOVING | {"Cast", "Equal", "Gather", "OneHot"}
+"""Nodes of which a Gather takes as long as they do."""
+_INTEGERS = ("int32", "int64")
+_MOST_VALUES, _MOST_RUNS, _MOST_BYTES = 1 << 18, 4096, 1 << 20
+"""The last one of a table, unless the constants that it is made of take more."""
+Table = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFunction:
+    """Tensors of which each row depends on one integer alone.
+
+    Attributes:
+        root: Integers.
+        written: Tensors of floats that others read, by the number of their axes that tell rows apart, so many as there
+            are integers.
+        values: Integers that are told apart.
+        has_others: Whether others may come, which all give the same.
+        model: From ``root`` to ``written``.
+    """
+
+    root: TensorName
+    written: Mapping[TensorName, int]
+    values: range
+    has_others: bool
+    model: Model
+
+    def tables(self, run: Callable[[npt.NDArray[np.generic]], Sequence[Table]]) -> list[Table]:
+        """What there is to look up, of each that is ``written`` a table with a row for each value, others behind it.
+
+        Args:
+            run: The model, given integers of the shape of ``root``.
+        """
+        root = self.model.graph.input[0].type.tensor_type
+        shape = [dim.dim_value for dim in root.shape.dim]
+        wanted = np.arange(self.values.start, self.values.stop + self.has_others)
+        n_rows = math.prod(shape)
+        found: list[list[Table]] = [[] for _ in self.written]
+        for start in range(0, len(wanted), n_rows):
+            part = np.resize(wanted[start : start + n_rows], n_rows)
+            outputs = run(part.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(root.elem_type)))
+            for rows, output, lead in zip(found, outputs, self.written.values(), strict=True):
+                rows.append(output.reshape(n_rows, *output.shape[lead:])[: len(wanted) - start])
+        return [np.concatenate(rows) for rows in found]
+
+
+def row_functions(model: Model) -> list[RowFunction]:
+    """Of integers that a Gather takes rows of a constant by, or of which Equal or OneHot makes rows.
+
+    Rows are followed through Gemm, activations, arithmetic with constants and what else keeps them apart. Only what
+    computes more than a Gather does counts, and tables that are not much larger than the constants they are made of.
+    """
+    graph = Graph(model)
+    roots = dict.fromkeys(name for node in graph.nodes if (name := _looked_up_by(graph, node)) is not None)
+    found = (_row_function(graph, root) for root in roots)
+    return [function for function in found if function is not None]
+
+
+def with_tables(model: Model, found: Sequence[tuple[RowFunction, Sequence[Table]]]) -> Model:
+    """The model with Gathers of tables in place of what computes them; the argument stays as it is."""
+    graph = Graph(model)
+    edit = _Edit(graph, NewNames(graph))
+    for function, tables in found:
+        edit.look_up(function, tables)
+    return drop_unread(with_nodes(model, edit.replaced, edit.constants)) if found else model
+
+
+def _looked_up_by(graph: Graph, node: Node) -> TensorName | None:
+    """The integers, where it is such a node."""
+    read = [name for name in node.inputs if name]
+    free = [name for name in read if not graph.is_constant(name)]
+    if len(free) != 1 or graph.dtype(free[0]) not in _INTEGERS or not graph.shape(free[0]):
+        return None
+    if node.op_type == "Gather":
+        is_table = free[0] == node.inputs[1] and node.attributes.get("axis", 0) == 0
+        return free[0] if is_table and graph.rank(node.inputs[0]) == _MATRIX else None
+    is_last = node.op_type == "OneHot" and node.attributes.get("axis", -1) in (-1, graph.rank(free[0]))
+    return free[0] if node.op_type == "Equal" or (is_last and free[0] == node.inputs[0]) else None
+
+
+def _row_function(graph: Graph, root: TensorName) -> RowFunction | None:
+    rows = _Rows(graph, root, math.prod(graph.shape(root) or ()))
+    inside = [node for node in graph.nodes if rows.take(node)]
+    values, has_others = _values(graph, inside)
+    if not 0 < len(values) <= min(_MOST_VALUES, _MOST_RUNS * rows.n):
+        return None
+    if has_others and opset_of(graph.model) < _CLIP_TAKES_INTEGERS:
+        return None
+    places = {node.index for node in inside}
+    written = {
+        name: rows.leads[name]
+        for node in inside
+        if (name := node.outputs[0]) in graph.float_tensors
+        and (name in graph.pinned or any(reader.index not in places for reader in graph.consumers.get(name, ())))
+    }
+    needed = {name: _needed(inside, name) for name in written}
+    written = {
+        name: lead
+        for name, lead in written.items()
+        if any(node.op_type not in _FREE for node in needed[name])
+        and _table_bytes(graph, name, lead, len(values)) <= max(_MOST_BYTES, _constant_bytes(graph, needed[name]))
+    }
+    if not written:
+        return None
+    kept = {node.index for name in written for node in needed[name]}
+    nodes = [node for node in inside if node.index in kept]
+    model = _sub_model(graph, root, nodes, written)
+    return RowFunction(root=root, written=written, values=values, has_others=has_others, model=model)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Tensors of which each row depends on one of the integers.
+
+    Attributes:
+        graph: They are in.
+        root: The integers.
+        n: How many there are.
+        leads: By tensor, how many axes tell rows apart.
+    """
+
+    graph: Graph
+    root: TensorName
+    n: int
+    leads: dict[TensorName, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lead = self._lead(self.root)
+        self.leads = {} if lead is None else {self.root: lead}
+
+    def take(self, node: Node) -> bool:
+        """Whether the output of a node has such rows, which is remembered."""
+        read = [name for name in node.inputs if name in self.leads]
+        others = [name for name in node.inputs if name and name not in self.leads]
+        if not read or any(node.outputs[1:]) or not all(map(self.graph.is_constant, others)):
+            return False
+        lead = self._lead(node.outputs[0])
+        if lead is None or not self._keeps_rows(node, read, lead):
+            return False
+        self.leads[node.outputs[0]] = lead
+        return True
+
+    def _lead(self, tensor: TensorName) -> int | None:
+        """The fewest first axes whose sizes make as many rows; None where rows begin inside of an axis."""
+        shape = self.graph.shape(tensor)
+        if shape is None or 0 in shape:
+            return None
+        return next((k for k in range(len(shape) + 1) if math.prod(shape[:k]) == self.n), None)
+
+    def _keeps_rows(self, node: Node, read: Sequence[TensorName], lead: int) -> bool:
+        graph, first = self.graph, node.inputs[0]
+        if _looked_up_by(graph, node) is not None:
+            return node.op_type != "Equal" or self._is_alike(node, lead)
+        if node.op_type in _MOVING:
+            return read == [first]
+        if graph.dtype(read[0]) in _INTEGERS:  # what is computed of them may not tell the same values apart
+            return node.op_type == "Cast" and graph.dtype(node.outputs[0]) in _INTEGERS
+        if node.op_type in _UNARY:
+            return read == [first]
+        if node.op_type in _BROADCASTING:
+            return self._is_alike(node, lead)
+        rank = graph.rank(first)
+        if node.op_type in _ALONG_LAST:
+            return read == [first] and lead < rank and node.attributes.get("axis", -1) in (-1, rank - 1)
+        if node.op_type not in ("Gemm", "MatMul") or read != [first] or self.leads[first] >= rank:
+            return False
+        bias = node.inputs[2:]
+        is_shared = all(math.prod((graph.shape(name) or (0,))[:-1]) == 1 for name in bias)
+        return graph.rank(node.inputs[1]) == _MATRIX and not node.attributes.get("transA", 0) and is_shared
+
+    def _is_alike(self, node: Node, lead: int) -> bool:
+        """Whether what is read has the rows of what is written, and constants are the same for all of them."""
+        written = self.graph.shape(node.outputs[0]) or ()
+        for name in node.inputs:
+            shape = self.graph.shape(name) or ()
+            if name in self.leads:
+                if len(shape) != len(written) or shape[:lead] != written[:lead]:
+                    return False
+            elif math.prod(shape[: max(0, len(shape) - len(written) + lead)]) != 1:
+                return False
+        return True
+
+
+def _values(graph: Graph, inside: Sequence[Node]) -> tuple[range, bool]:
+    """Integers that are told apart, none where that is not known; and whether there may be others."""
+    gathered = [graph.shape(node.inputs[0]) or (0,) for node in inside if node.op_type == "Gather"]
+    bounds = list[tuple[int, int]]()
+    for node in inside:
+        if node.op_type == "Equal":
+            constants = [graph.constant(name) for name in node.inputs if graph.is_constant(name)]
+            bounds += [(int(values.min()), int(values.max())) for values in constants if values.size]
+        elif node.op_type == "OneHot":
+            depth = int(graph.constant(node.inputs[1]).reshape(()))
+            bounds.append((-depth, depth - 1))
+    if gathered:
+        return range(0 if bounds else min(shape[0] for shape in gathered)), False
+    if not bounds:
+        return range(0), False
+    return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1), True
+
+
+def _needed(inside: Sequence[Node], tensor: TensorName) -> list[Node]:
+    """Of the nodes, those that a tensor is computed by."""
+    wanted, found = {tensor}, list[Node]()
+    for node in reversed(inside):
+        if wanted.intersection(node.outputs):
+            found.append(node)
+            wanted.update(node.inputs)
+    return found
+
+
+def _table_bytes(graph: Graph, tensor: TensorName, lead: int, n_values: int) -> int:
+    return 4 * (1 + n_values) * math.prod((graph.shape(tensor) or ())[lead:])
+
+
+def _constant_bytes(graph: Graph, nodes: Sequence[Node]) -> int:
+    names = {name for node in nodes for name in node.inputs if name and graph.is_constant(name)}
+    return sum(4 * math.prod(graph.shape(name) or ()) for name in names)
+
+
+def _sub_model(graph: Graph, root: TensorName, nodes: Sequence[Node], written: Mapping[TensorName, int]) -> Model:
+    protos = [graph.model.graph.node[node.index] for node in nodes]
+    names = dict.fromkeys(name for node in nodes for name in node.inputs if name and graph.is_constant(name))
+    integers = onnx.TensorProto.INT32 if graph.dtype(root) == "int32" else onnx.TensorProto.INT64
+    ends = (
+        [helper.make_tensor_value_info(root, integers, graph.shape(root))],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, graph.shape(name)) for name in written],
+    )
+    made = helper.make_graph(protos, "rows", *ends, [graph.constants[name] for name in names])
+    given = graph.model
+    return helper.make_model(made, opset_imports=list(given.opset_import), ir_version=given.ir_version)
+
+
+@dataclass(slots=True)
+class _Edit:
+    """Nodes and constants that come in place of others."""
+
+    graph: Graph
+    names: NewNames
+    replaced: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def look_up(self, function: RowFunction, tables: Sequence[Table]) -> None:
+        """Gathers in place of what writes the tensors."""
+        before, rows = [], function.root
+        if function.has_others:
+            before = list(self._numbered(function))
+            rows = TensorName(before[-1].output[0])
+        root = self.graph.shape(function.root) or ()
+        for (tensor, lead), table in zip(function.written.items(), tables, strict=True):
+            node, shape = self.graph.producer[tensor], self.graph.shape(tensor) or ()
+            gathered = tensor if (*root, *shape[lead:]) == shape else self.names.new(f"{tensor}_rows")
+            name = self._constant(f"{tensor}_table", table)
+            nodes = [*before, helper.make_node("Gather", [name, rows], [gathered], name=f"{node.name}_Gather", axis=0)]
+            if gathered != tensor:
+                wanted = self._constant(f"{tensor}_shape", np.array(shape, np.int64))
+                nodes.append(helper.make_node("Reshape", [gathered, wanted], [tensor], name=f"{node.name}_Reshape"))
+            self.replaced[node.index], before = nodes, []
+
+    def _numbered(self, function: RowFunction) -> Iterator[onnx.NodeProto]:
+        """Of the rows of a table; -1 is the last one, as is that of any other value."""
+        root, dtype = function.root, np.dtype(self.graph.dtype(function.root))
+        if function.values.start:
+            first = self._constant(f"{root}_first", np.array(function.values.start, dtype))
+            moved = self.names.new(f"{root}_moved")
+            yield helper.make_node("Sub", [root, first], [moved], name=moved)
+            root = moved
+        ends = [self._constant(f"{root}_{end}", np.array(end, dtype)) for end in (-1, len(function.values))]
+        numbers = self.names.new(f"{root}_numbers")
+        yield helper.make_node("Clip", [root, *ends], [numbers], name=numbers)
+
+    def _constant(self, wanted: str, values: npt.NDArray[np.generic]) -> TensorName:
+        name = self.names.new(wanted)
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
