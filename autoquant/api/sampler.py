@@ -57,9 +57,9 @@ class StructureSampler(sampler.StructureSampler):
     Raises:
         ModelError: No scheme of the space can be written at the opset of the model.
         SpaceError: The space cannot be read.
-        UsageError: There is no region, or the statistics are of another space; or, when a proposal is asked for, the
-            study has other directions and a trial does not say its SNR and ratios, or what it says is no ratio, not an
-            error for each, or cannot be read; a demand or the seed is out of its range.
+        UsageError: There is no region, or regions or statistics are of another model or space; or, when a proposal is
+            asked for, the study has other directions and a trial does not say its SNR and ratios, or what it says is no
+            ratio, not an error for each, or cannot be read; a demand or the seed is out of its range.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class StructureSampler(sampler.StructureSampler):
             check_seed(seed)
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
+        _refuse_others(prepared, regions)
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
         own_errors = None
         if statistics is not None:
@@ -107,3 +108,14 @@ class StructureSampler(sampler.StructureSampler):
     def choices(self) -> Mapping[RegionId, tuple[str, ...]]:
         """Names of the schemes that each region may take, float first."""
         return self._layout.choices
+
+
+def _refuse_others(prepared: PreparedModel, regions: Sequence[Region]) -> None:
+    """Regions of another model."""
+    names = {node.name for node in prepared.graph.nodes}
+    for region in regions:
+        for node in region.nodes:
+            if node not in names:
+                raise UsageError(
+                    f"region '{region.id}' is of another model, as here is no node '{node}'; find them anew"
+                )

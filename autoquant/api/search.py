@@ -107,10 +107,11 @@ def search(
     if budget.seconds is None and budget.trials is None:
         budget = replace(budget, seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)
+    path = steps.model_path(model)
     calibration, evaluation = _with_example(model, calibration, evaluation)
     parsed = parse_metrics(metrics)
     configuration = Configuration(
-        model=steps.model_path(model),
+        model=path,
         calibration=calibration,
         evaluation=evaluation,
         targets=tuple(targets),

@@ -17,6 +17,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import Target
+from autoquant.errors import DataError
 from autoquant.model.copies import in_parts
 from autoquant.model.graph import Graph
 from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
@@ -57,9 +58,13 @@ def calibrate(
         n_samples: So many of the samples, evenly spread, e.g. those that an earlier call had time for; all by default.
 
     Raises:
-        DataError: onnxruntime cannot run the float model on a sample, or an output of it holds NaN or infinity.
+        DataError: The samples are of another model, onnxruntime cannot run the float model on one, or an output of it
+            holds NaN or infinity.
         SpaceError: The space cannot be read.
     """
+    names = list(samples.feeds[0])
+    if not set(names).intersection(prepared.graph.inputs):
+        raise DataError(f"the samples are of another model, as this one has no input '{names[0]}'; read its own")
     tensors = _observed(prepared, definition_of(space, ep))
     try:
         return _calibrated(prepared, samples, tensors, cache_folder, on_sample, seconds, n_samples)

@@ -9,7 +9,7 @@ from autoquant.calibration.batches import read_samples
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.reason import one_line
-from autoquant.errors import ModelError
+from autoquant.errors import ModelError, UsageError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 
@@ -21,7 +21,12 @@ def model_path(model: str | os.PathLike[str]) -> Path:
 
     Raises:
         ModelError: There is no such example.
+        UsageError: It is no path.
     """
+    if not isinstance(model, str | os.PathLike):
+        raise UsageError(
+            f"the model is of type {type(model).__name__}, give the path of its file; onnx.save writes one"
+        )
     text = os.fspath(model)
     return example(text.removeprefix("example:")).model if text.startswith("example:") else Path(text)
 

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 import autoquant
 from autoquant.api.steps import definition_of
 from autoquant.domain.measurement import Measurement
-from autoquant.domain.region import Region, RegionId
+from autoquant.domain.region import NodeName, Region, RegionId
 from autoquant.domain.statistics import Statistics
 from autoquant.errors import UsageError
 from autoquant.examples import example
@@ -140,6 +140,12 @@ def test_reseeded_samplers_draw_otherwise(found: tuple[PreparedModel, tuple[Regi
 def test_a_model_without_regions_has_nothing_to_sample(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
     with pytest.raises(UsageError, match="there is no region"):
         autoquant.StructureSampler(found[0], ())
+
+
+def test_regions_of_another_model_are_refused(found: tuple[PreparedModel, tuple[Region, ...]]) -> None:
+    prepared, (region, *others) = found
+    with pytest.raises(UsageError, match=r"region '.*' is of another model, as here is no node 'z'"):
+        autoquant.StructureSampler(prepared, (*others, replace(region, nodes=(*region.nodes, NodeName("z")))))
 
 
 def test_statistics_of_another_space_are_a_usage_error(

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,12 @@ from autoquant.model.rewrite import with_outputs
 from autoquant.runtime.session import open_session
 from autoquant.space.schema import read_space
 from tests.models import floats, model_of, saved
+
+
+def test_samples_of_another_model_are_refused(model: Path, samples: Samples) -> None:
+    feeds = tuple({"z": feed["x"]} for feed in samples.feeds)
+    with pytest.raises(DataError, match="the samples are of another model, as this one has no input 'z'; read its own"):
+        calibrate(prepare(model, samples), replace(samples, feeds=feeds))
 
 
 def test_what_a_rescaled_model_leaves_as_it_was_need_not_be_observed_again(

@@ -1,11 +1,13 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from autoquant.api.steps import model_path, read_data
 from autoquant.domain.feed import Samples
-from autoquant.errors import DataError, ModelError
+from autoquant.errors import DataError, ModelError, UsageError
 from tests.models import floats, model_of, saved
 
 
@@ -14,6 +16,12 @@ def test_a_model_is_a_path_or_an_example(tmp_path: Path) -> None:
     assert model_path("example:digits").is_file()
     with pytest.raises(ModelError, match="example 'letters' is unknown"):
         model_path("example:letters")
+
+
+@pytest.mark.parametrize("model", [onnx.ModelProto(), b"model.onnx", 7])
+def test_what_is_no_path_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=f"the model is of type {type(model).__name__}, give the path"):
+        model_path(model)
 
 
 def test_data_are_checked_against_the_model(model: Path, tmp_path: Path, samples: Samples) -> None:
