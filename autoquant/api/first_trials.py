@@ -7,7 +7,15 @@ from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 
-__all__ = ["Key", "key_of", "one_of_each_kind", "probes", "recipes_and_warm_start", "with_known_kernels"]
+__all__ = [
+    "Key",
+    "key_of",
+    "one_of_each_kind",
+    "probes",
+    "recipes_and_warm_start",
+    "with_known_kernels",
+    "without_ends",
+]
 
 _LEAST_WORK = 0.5
 Key = tuple[str, ...]
@@ -82,13 +90,29 @@ def probes(space: SearchSpace, evaluations: Sequence[Evaluation], *, n_earlier: 
         n_earlier: Of these, those of the search that is gone on with.
         n_most: Of probes.
     """
-    recipes = {key_of(space.uniform(name), space): scheme for name, scheme in space.schemes.items()}
-    best, known = _best_recipes(space, recipes, evaluations), _mixed(space, recipes, evaluations[:n_earlier])
+    recipes, best = _recipes(space), _best_recipes(space, evaluations)
+    known = _mixed(space, recipes, evaluations[:n_earlier])
     quantized = [region for region in space.choices if region in best and region not in known]
     size = max(1, -(-len(quantized) // max(1, n_most)))
     return [
         {region: best[region] for region in quantized[start : start + size]} for start in range(0, len(quantized), size)
     ]
+
+
+def without_ends(
+    space: SearchSpace, evaluations: Iterable[Evaluation], regions: Iterable[Region], ends: Collection[RegionId]
+) -> list[Assignment]:
+    """The uniform recipe with the best SNR, as for ``probes``, without regions at both ends, unless most work is there.
+
+    Noise of the first ones goes through all others, and that of the last ones is not averaged out by any.
+    """
+    best = _best_recipes(space, evaluations)
+    inner = {region: name for region, name in best.items() if region not in ends}
+    return [inner] if inner and inner != best and inner in _of_much_work([best, inner], regions) else []
+
+
+def _recipes(space: SearchSpace) -> dict[Key, Scheme]:
+    return {key_of(space.uniform(name), space): scheme for name, scheme in space.schemes.items()}
 
 
 def _mixed(space: SearchSpace, recipes: Iterable[Key], evaluations: Iterable[Evaluation]) -> set[RegionId]:
@@ -101,12 +125,12 @@ def _mixed(space: SearchSpace, recipes: Iterable[Key], evaluations: Iterable[Eva
     return {region for mix in mixes for region, name in mix.items() if name != FLOAT}
 
 
-def _best_recipes(space: SearchSpace, recipes: dict[Key, Scheme], evaluations: Iterable[Evaluation]) -> Assignment:
+def _best_recipes(space: SearchSpace, evaluations: Iterable[Evaluation]) -> Assignment:
     """The scheme of each region that the best static or dynamic recipe quantizes; blocks where nothing else does.
 
     They are always the most accurate, and tell little of the schemes that save more.
     """
-    best: dict[tuple[bool, bool], tuple[float, Assignment]] = {}
+    recipes, best = _recipes(space), dict[tuple[bool, bool], tuple[float, Assignment]]()
     for evaluation in evaluations:
         key, outcome = key_of(evaluation.trial.assignment, space), evaluation.outcome
         if key not in recipes or not any(name != FLOAT for name in key) or not isinstance(outcome, Measurement):

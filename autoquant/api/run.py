@@ -27,6 +27,7 @@ from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
+from autoquant.graph.regions import ends as ends_of
 from autoquant.runtime.available import available_memory_bytes
 from autoquant.runtime.environment import describe_environment
 from autoquant.space.resolve import resolve
@@ -237,6 +238,7 @@ class Run:
             is_structured=is_structured(self.configuration.sampler),
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
+            ends=ends_of(ingredients.prepared.graph, ingredients.regions),
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
             twins=steps.twins_of(ingredients.prepared, ingredients.regions, space),

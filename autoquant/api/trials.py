@@ -3,13 +3,21 @@
 import logging
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
-from autoquant.api.first_trials import Key, key_of, one_of_each_kind, probes, recipes_and_warm_start, with_known_kernels
+from autoquant.api.first_trials import (
+    Key,
+    key_of,
+    one_of_each_kind,
+    probes,
+    recipes_and_warm_start,
+    with_known_kernels,
+    without_ends,
+)
 from autoquant.api.trial_times import Finish, TrialCosts, TrialTimes
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
@@ -88,6 +96,7 @@ class Trials:
             samplers do so whenever they like: their search ends early only when every assignment was evaluated.
         has_probes: Whether such a sampler gets them.
         first: What is tried right after the uniform recipes.
+        ends: Regions without which the best recipe is tried before probes.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
@@ -108,6 +117,7 @@ class Trials:
     is_structured: bool = True
     has_probes: bool = True
     first: Sequence[Assignment] = ()
+    ends: Collection[RegionId] = ()
     has_prior: bool = False
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
@@ -284,7 +294,9 @@ class Trials:
                 self._untimed.add(self._key(assignment))
 
     def _enqueue_probes(self, n_left: float) -> None:
-        """As many as their share of time and trials allows."""
+        """The best recipe without its ends, and as many probes as their share of time and trials allows."""
+        for inner in without_ends(self.space, self.study.evaluations, self.regions, self.ends):
+            self.study.enqueue(inner)
         each_s = self._costs.untimed_seconds if self.has_prior else self._times.shortest_new(self.first_seconds)
         room = _PROBE_SHARE * min(self._left, 1e6) / max(each_s, 1e-3)
         n_most = int(min(room, _PROBE_SHARE * n_left))

@@ -17,7 +17,7 @@ from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
 
-__all__ = ["borders", "find_regions", "linear_alone"]
+__all__ = ["borders", "ends", "find_regions", "linear_alone"]
 
 _MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
 _MEASURING = frozenset({"Shape", "Size"})
@@ -75,6 +75,23 @@ def find_regions(
     total = sum(unit.work for unit in units.values()) or 1.0
     ordered = sorted(units.values(), key=lambda unit: min(unit.nodes))
     return tuple(_region(graph, unit, i, total, static) for i, unit in enumerate(ordered))
+
+
+def ends(graph: Graph, regions: Sequence[Region]) -> frozenset[RegionId]:
+    """Regions with products that none comes before, or none behind: the first and the last ones of a network."""
+    home = {name: region.id for region in regions for name in region.linear}
+    forwards = [(node.name, node.inputs, node.outputs) for node in graph.nodes]
+    backwards = [(name, outputs, inputs) for name, inputs, outputs in reversed(forwards)]
+    found: set[RegionId] = set()
+    for steps in (forwards, backwards):
+        passed: set[TensorName] = set()
+        for name, read, written in steps:
+            is_beyond = not passed.isdisjoint(filter(None, read))
+            if name in home and not is_beyond:
+                found.add(home[name])
+            if name in home or is_beyond:
+                passed.update(written)
+    return frozenset(found)
 
 
 def linear_alone(graph: Graph, regions: Sequence[Region]) -> frozenset[RegionId]:

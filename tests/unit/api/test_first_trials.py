@@ -137,3 +137,22 @@ def test_probes_take_a_share_of_the_trials(tmp_path: Path) -> None:
     some_trials(tmp_path, answers, is_structured=True, has_prior=True).run(11)
     assert [sum(name != "float" for name in found.values()) for found in answers.seen[3:5]] == [2, 1]
     assert answers.n_rounds[3:6] == [0, 0, 16]
+
+
+def test_the_best_recipe_is_tried_without_the_ends_before_probes(tmp_path: Path) -> None:
+    answers = Answers(n_most=7)
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.ends = {IDS[1]}
+    trials.run(None)
+    quantized = [{r: name for r, name in found.items() if name != "float"} for found in answers.seen[3:]]
+    assert quantized[0] == {IDS[0]: "a", IDS[2]: "a"}
+    assert [len(found) for found in quantized[1:]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("ends", [set(), set(IDS[:2]), set(IDS)], ids=["no ends", "most of it", "all"])
+def test_a_recipe_without_ends_is_none_or_little_is_not_tried(tmp_path: Path, ends: set[RegionId]) -> None:
+    answers = Answers(n_most=6)
+    trials = some_trials(tmp_path, answers, is_structured=True)
+    trials.ends = ends
+    trials.run(None)
+    assert [sum(name != "float" for name in found.values()) for found in answers.seen[3:]] == [1, 1, 1]

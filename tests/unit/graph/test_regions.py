@@ -10,7 +10,7 @@ from onnx import helper
 
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
-from autoquant.graph.regions import _cost, _join, _merge, _neighbours, _units, borders, find_regions
+from autoquant.graph.regions import _cost, _join, _merge, _neighbours, _units, borders, ends, find_regions
 from autoquant.model.graph import Graph
 from autoquant.model.ops import Kind, is_quantizable, kind_of
 from tests.models import a_convnet, a_residual_net, floats, model_of
@@ -366,3 +366,15 @@ def test_where_sizes_are_not_known_weights_say_what_is_much_work() -> None:
     graph = Graph(model_of("(float[1,4,H,W] x) => (float[1,4,H,W] y)", body, constants))
     first, second = find_regions(graph, every_node(graph))
     assert first.work > 0.6 > 0.4 > second.work
+
+
+def test_the_ends_are_products_that_none_comes_before_or_behind() -> None:
+    body = """a = Conv(x, v) b = Relu(a) c = Conv(b, v) d = Conv(b, v) e = Add(c, d) f = Conv(e, v)
+              g = MaxPool<kernel_shape=[2,2]>(f) h = Conv(e, v)"""
+    outputs = "(float[1,4,6,6] g, float[1,4,6,6] h)"
+    graph = Graph(model_of(f"(float[1,4,6,6] x) => {outputs}", body, {"v": floats(4, 4, 1, 1)}))
+    regions = find_regions(graph, [node.name for node in graph.nodes])
+    found = ends(graph, regions)
+    home = {name: region.id for region in regions for name in region.nodes}
+    producers = {name: graph.producer[TensorName(name)].name for name in "acdfh"}
+    assert found == {home[producers[name]] for name in "afh"}
