@@ -119,7 +119,7 @@ class Front:
 
         Args:
             target: Name; the first one by default.
-            asked_db: The SNR that was demanded; it is the only demand then.
+            asked_db: The SNR that was demanded; where SNR is an objective, it is the only demand then.
 
         Raises:
             UsageError: The front has no such target.

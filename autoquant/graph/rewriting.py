@@ -26,7 +26,6 @@ from autoquant.model.pools import lower_average_pool
 from autoquant.model.recognised import recognise_activations
 from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import infer_shapes
-from autoquant.model.scatters import scatter_rows
 from autoquant.model.slopes import fuse_prelu
 from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
@@ -49,9 +48,8 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
     return (
         undo_fusions,
         lower_einsum,
-        recognise_activations,
+        *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
-        scatter_rows,
         reduce_stacked,
         merge_clips,
         fuse_hard_swish,

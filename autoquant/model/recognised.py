@@ -21,13 +21,14 @@ __all__ = ["recognise_activations"]
 _HAS_GELU = 20
 """The opset from which on it is an operator."""
 _FEWEST, _MOST = 3, 12
-"""Nodes of a spelling, at least and at most."""
+"""Nodes on the longest way through a spelling, at least and at most."""
 _TOLERANCE = 1e-5
 """Beside values and 1: constants in files have 6 digits and more."""
 Values = npt.NDArray[np.float64]
-_GRID: Values = np.linspace(-9.0, 9.0, 73)
+_FAR = (12.0, 20.0, 50.0, 100.0, 1000.0)
+_GRID: Values = np.concatenate([np.linspace(-9.0, 9.0, 73), _FAR, np.negative(_FAR)])
+_ONE = int(np.flatnonzero(_GRID == 1.0)[0])
 _UNARY: Mapping[str, Callable[[Values], Values]] = {
-    "Abs": np.abs,
     "Erf": erf,
     "Exp": np.exp,
     "Neg": np.negative,
@@ -52,7 +53,7 @@ _ACTIVATIONS: Mapping[str, Values] = {
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """Of each element of a tensor: its values on the grid, and by how many nodes they are computed."""
+    """Of each element of a tensor: its values on the grid, and how many nodes lie on the longest way to them."""
 
     values: Values
     n_nodes: int
@@ -108,11 +109,14 @@ def _functions(
 
 
 def _is_number(graph: Graph, name: TensorName) -> bool:
-    return graph.dtype(name) == "float32" and graph.constant(name).size == 1
+    return graph.constant(name).size == 1 and graph.constant(name).dtype.kind in "fi"
 
 
 def _recognised(function: _Function) -> str | None:
-    if function.n_nodes < _FEWEST:
+    at_one = function.values[_ONE]
+    if function.n_nodes < _FEWEST or all(
+        abs(at_one - values[_ONE]) > 2 * _TOLERANCE for values in _ACTIVATIONS.values()
+    ):
         return None
     for name, values in _ACTIVATIONS.items():
         if np.allclose(function.values, values, rtol=_TOLERANCE, atol=_TOLERANCE):

@@ -1,5 +1,6 @@
 """What networks compute of integers one by one, as of the tokens of a text before they meet."""
 
+import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ __all__ = ["RowFunction", "row_functions", "with_tables"]
 
 _CLIP_TAKES_INTEGERS = 12
 """The opset from which on it does."""
+_SOFTMAX_OF_ONE_AXIS = 13
+"""The opset from which on it is of the last one by default, and of no more than one."""
 _MATRIX = 2
 _MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 _UNARY = frozenset(
@@ -33,8 +36,9 @@ _ALONG_LAST = frozenset({"LayerNormalization", "LogSoftmax", "Softmax"})
 _FREE = _MOVING | {"Cast", "Equal", "Gather", "OneHot"}
 """Nodes of which a Gather takes as long as they do."""
 _INTEGERS = ("int32", "int64")
-_MOST_VALUES, _MOST_RUNS, _MOST_BYTES = 1 << 18, 4096, 1 << 20
-"""The last one of a table, unless the constants that it is made of take more."""
+_MOST_VALUES, _MOST_RUNS = 1 << 18, 4096
+_MOST_BYTES = 1 << 20
+"""Of the tables of one function, unless the constants that they replace take more."""
 Table = npt.NDArray[np.float32]
 
 
@@ -83,9 +87,15 @@ def row_functions(model: Model) -> list[RowFunction]:
     computes more than a Gather does counts, and tables that are not much larger than the constants they are made of.
     """
     graph = Graph(model)
-    roots = dict.fromkeys(name for node in graph.nodes if (name := _looked_up_by(graph, node)) is not None)
-    found = (_row_function(graph, root) for root in roots)
-    return [function for function in found if function is not None]
+    roots = dict.fromkeys(
+        (name, node.op_type == "Gather") for node in graph.nodes if (name := _looked_up_by(graph, node)) is not None
+    )
+    found: dict[TensorName, RowFunction] = {}
+    for root, is_gathered in roots:
+        function = _row_function(graph, root, is_gathered=is_gathered)
+        if function is not None and found.keys().isdisjoint(function.written):  # else of integers that are others' copy
+            found |= dict.fromkeys(function.written, function)
+    return list({id(function): function for function in found.values()}.values())
 
 
 def with_tables(model: Model, found: Sequence[tuple[RowFunction, Sequence[Table]]]) -> Model:
@@ -110,34 +120,42 @@ def _looked_up_by(graph: Graph, node: Node) -> TensorName | None:
     return free[0] if node.op_type == "Equal" or (is_last and free[0] == node.inputs[0]) else None
 
 
-def _row_function(graph: Graph, root: TensorName) -> RowFunction | None:
-    rows = _Rows(graph, root, math.prod(graph.shape(root) or ()))
-    inside = [node for node in graph.nodes if rows.take(node)]
-    values, has_others = _values(graph, inside)
-    if not 0 < len(values) <= min(_MOST_VALUES, _MOST_RUNS * rows.n):
-        return None
-    if has_others and opset_of(graph.model) < _CLIP_TAKES_INTEGERS:
-        return None
+def _row_function(graph: Graph, root: TensorName, *, is_gathered: bool) -> RowFunction | None:
+    """Through products of matrices where tables are small enough then, or else up to them."""
+    for is_through in (True, False):
+        rows = _Rows(graph, root, math.prod(graph.shape(root) or ()), is_gathered, is_through)
+        inside = rows.taken()
+        values, has_others = _values(graph, inside), not is_gathered
+        if not 0 < values.stop - values.start <= min(_MOST_VALUES, _MOST_RUNS * rows.n) or (
+            has_others and not _may_have_others(graph, root, values)
+        ):
+            return None
+        written = _written(graph, inside, rows.leads)
+        kept = {node.index for name in written for node in _needed(inside, name)}
+        nodes = [node for node in inside if node.index in kept]
+        n_bytes = sum(_table_bytes(graph, name, lead, len(values)) for name, lead in written.items())
+        if 0 < n_bytes <= max(_MOST_BYTES, _constant_bytes(graph, nodes)):
+            model = _sub_model(graph, root, nodes, written)
+            return RowFunction(root=root, written=written, values=values, has_others=has_others, model=model)
+    return None
+
+
+def _may_have_others(graph: Graph, root: TensorName, values: range) -> bool:
+    """Whether Clip takes integers, and there is one behind the values."""
+    most = np.iinfo(graph.dtype(root) or "int32").max
+    return values.stop <= most and opset_of(graph.model) >= _CLIP_TAKES_INTEGERS
+
+
+def _written(graph: Graph, inside: Sequence[Node], leads: Mapping[TensorName, int]) -> dict[TensorName, int]:
+    """Tensors that others read, which more is computed of than a Gather takes, by the number of their first axes."""
     places = {node.index for node in inside}
-    written = {
-        name: rows.leads[name]
+    return {
+        name: leads[name]
         for node in inside
         if (name := node.outputs[0]) in graph.float_tensors
         and (name in graph.pinned or any(reader.index not in places for reader in graph.consumers.get(name, ())))
+        and any(each.op_type not in _FREE for each in _needed(inside, name))
     }
-    needed = {name: _needed(inside, name) for name in written}
-    written = {
-        name: lead
-        for name, lead in written.items()
-        if any(node.op_type not in _FREE for node in needed[name])
-        and _table_bytes(graph, name, lead, len(values)) <= max(_MOST_BYTES, _constant_bytes(graph, needed[name]))
-    }
-    if not written:
-        return None
-    kept = {node.index for name in written for node in needed[name]}
-    nodes = [node for node in inside if node.index in kept]
-    model = _sub_model(graph, root, nodes, written)
-    return RowFunction(root=root, written=written, values=values, has_others=has_others, model=model)
 
 
 @dataclass(slots=True)
@@ -148,19 +166,39 @@ class _Rows:
         graph: They are in.
         root: The integers.
         n: How many there are.
+        is_gathered: Whether a Gather takes rows by them, which refuses others, or Equal or OneHot makes rows of them.
+        is_through: Whether rows are followed through products of matrices.
         leads: By tensor, how many axes tell rows apart.
     """
 
     graph: Graph
     root: TensorName
     n: int
+    is_gathered: bool
+    is_through: bool
     leads: dict[TensorName, int] = field(init=False)
 
     def __post_init__(self) -> None:
         lead = self._lead(self.root)
         self.leads = {} if lead is None else {self.root: lead}
 
-    def take(self, node: Node) -> bool:
+    def taken(self) -> list[Node]:
+        """Nodes that write such rows, in their order."""
+        found: list[Node] = []
+        waiting = [(node.index, node) for node in self.graph.consumers.get(self.root, ()) if self.leads]
+        known = {index for index, _ in waiting}
+        heapq.heapify(waiting)
+        while waiting:
+            _, node = heapq.heappop(waiting)
+            if self._takes(node):
+                found.append(node)
+                for reader in self.graph.consumers.get(node.outputs[0], ()):
+                    if reader.index not in known:
+                        known.add(reader.index)
+                        heapq.heappush(waiting, (reader.index, reader))
+        return found
+
+    def _takes(self, node: Node) -> bool:
         """Whether the output of a node has such rows, which is remembered."""
         read = [name for name in node.inputs if name in self.leads]
         others = [name for name in node.inputs if name and name not in self.leads]
@@ -181,23 +219,36 @@ class _Rows:
 
     def _keeps_rows(self, node: Node, read: Sequence[TensorName], lead: int) -> bool:
         graph, first = self.graph, node.inputs[0]
+        is_plain, written = read == [first], graph.dtype(node.outputs[0])
+        if written not in ("float32", "bool"):
+            return is_plain and written in _INTEGERS and self._is_copy(node)
         if _looked_up_by(graph, node) is not None:
-            return node.op_type != "Equal" or self._is_alike(node, lead)
-        if node.op_type in _MOVING:
-            return read == [first]
-        if graph.dtype(read[0]) in _INTEGERS:  # what is computed of them may not tell the same values apart
-            return node.op_type == "Cast" and graph.dtype(node.outputs[0]) in _INTEGERS
-        if node.op_type in _UNARY:
-            return read == [first]
+            is_own = (node.op_type == "Gather") == self.is_gathered
+            return is_own and (node.op_type != "Equal" or self._is_alike(node, lead))
+        if any(graph.dtype(name) in _INTEGERS for name in read):  # of which more may be told apart so
+            return False
+        if node.op_type in _MOVING or node.op_type in _UNARY:
+            return is_plain
         if node.op_type in _BROADCASTING:
             return self._is_alike(node, lead)
         rank = graph.rank(first)
         if node.op_type in _ALONG_LAST:
-            return read == [first] and lead < rank and node.attributes.get("axis", -1) in (-1, rank - 1)
-        if node.op_type not in ("Gemm", "MatMul") or read != [first] or self.leads[first] >= rank:
+            usual = -1 if opset_of(graph.model) >= _SOFTMAX_OF_ONE_AXIS else 1
+            return is_plain and lead < rank and node.attributes.get("axis", usual) in (-1, rank - 1)
+        return is_plain and self.is_through and self._is_product(node)
+
+    def _is_copy(self, node: Node) -> bool:
+        """Whether integers are those that were read, in another shape or, where others are refused, of another type."""
+        if self.graph.dtype(node.inputs[0]) not in _INTEGERS:
             return False
-        bias = node.inputs[2:]
-        is_shared = all(math.prod((graph.shape(name) or (0,))[:-1]) == 1 for name in bias)
+        return node.op_type in _MOVING or (node.op_type == "Cast" and self.is_gathered)
+
+    def _is_product(self, node: Node) -> bool:
+        """Of each row with a constant matrix, and a bias that all rows share."""
+        graph, first = self.graph, node.inputs[0]
+        if node.op_type not in ("Gemm", "MatMul") or self.leads[first] >= graph.rank(first):
+            return False
+        is_shared = all(math.prod((graph.shape(name) or (0,))[:-1]) == 1 for name in node.inputs[2:])
         return graph.rank(node.inputs[1]) == _MATRIX and not node.attributes.get("transA", 0) and is_shared
 
     def _is_alike(self, node: Node, lead: int) -> bool:
@@ -213,9 +264,8 @@ class _Rows:
         return True
 
 
-def _values(graph: Graph, inside: Sequence[Node]) -> tuple[range, bool]:
-    """Integers that are told apart, none where that is not known; and whether there may be others."""
-    gathered = [graph.shape(node.inputs[0]) or (0,) for node in inside if node.op_type == "Gather"]
+def _values(graph: Graph, inside: Sequence[Node]) -> range:
+    """Integers that are told apart; none where nothing tells."""
     bounds = list[tuple[int, int]]()
     for node in inside:
         if node.op_type == "Equal":
@@ -224,11 +274,10 @@ def _values(graph: Graph, inside: Sequence[Node]) -> tuple[range, bool]:
         elif node.op_type == "OneHot":
             depth = int(graph.constant(node.inputs[1]).reshape(()))
             bounds.append((-depth, depth - 1))
-    if gathered:
-        return range(0 if bounds else min(shape[0] for shape in gathered)), False
-    if not bounds:
-        return range(0), False
-    return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1), True
+    gathered = {graph.constants[node.inputs[0]].dims[0] for node in inside if node.op_type == "Gather"}
+    if gathered:  # of unlike tables negative integers take unlike rows
+        return range(gathered.pop() if len(gathered) == 1 else 0)
+    return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1) if bounds else range(0)
 
 
 def _needed(inside: Sequence[Node], tensor: TensorName) -> list[Node]:
@@ -246,8 +295,11 @@ def _table_bytes(graph: Graph, tensor: TensorName, lead: int, n_values: int) -> 
 
 
 def _constant_bytes(graph: Graph, nodes: Sequence[Node]) -> int:
+    """Of constants that these nodes alone read."""
+    places = {node.index for node in nodes}
     names = {name for node in nodes for name in node.inputs if name and graph.is_constant(name)}
-    return sum(4 * math.prod(graph.shape(name) or ()) for name in names)
+    own = [name for name in names if all(reader.index in places for reader in graph.consumers[name])]
+    return sum(4 * math.prod(graph.shape(name) or ()) for name in own if name not in graph.pinned)
 
 
 def _sub_model(graph: Graph, root: TensorName, nodes: Sequence[Node], written: Mapping[TensorName, int]) -> Model:

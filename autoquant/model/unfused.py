@@ -18,7 +18,7 @@ from autoquant.model.rewrite import infer_shapes
 
 __all__ = ["undo_fusions"]
 
-_CLIP_HAS_INPUTS = 11
+_CLIP_HAS_INPUTS = _GEMM_WITHOUT_BIAS = 11
 _ADDEND = 3
 """Place of what a FusedConv adds behind its bias."""
 _PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -78,9 +78,10 @@ class _Parts:
         return written
 
     def constant(self, values: npt.ArrayLike) -> TensorName:
-        """A new one of float32."""
+        """A new one of the type of what the node reads."""
         name = self.names.new(f"{self.node.name}_constant_{len(self.constants)}")
-        self.constants.append(numpy_helper.from_array(np.asarray(values, np.float32), name))
+        dtype = self.graph.dtype(self.node.inputs[0]) or "float32"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
         return name
 
     def activate(self, source: TensorName, parameters: Sequence[float]) -> None:
@@ -107,6 +108,8 @@ def _parts(graph: Graph, names: NewNames, node: Node) -> _Parts | None:
         return parts if _write_matmul(parts) else None
     write = {"com.microsoft:FusedConv": _write_conv, "com.microsoft:FusedGemm": _write_gemm}.get(node.op_type)
     if write is None or _activation(node) not in _PARAMETERS:
+        return None
+    if write is _write_gemm and not any(node.inputs[2:]) and opset_of(graph.model) < _GEMM_WITHOUT_BIAS:
         return None
     write(parts)
     return parts

@@ -116,7 +116,7 @@ def evaluations_sentence(evaluations: Sequence[Evaluation], n_earlier: int = 0) 
     parts = [f"{states[state]} {words}" for state, words in _STATES.items() if states[state]]
     beside = f", beside {n_earlier} of the run before" if n_earlier else ""
     n = counted(len(evaluations) - n_earlier, "evaluation")
-    return f"{n}{beside}: {', '.join(parts)}." if parts else "No evaluations."
+    return f"{n}{beside}: {', '.join(parts)}." if parts else f"No evaluations{beside}."
 
 
 def foresight_sentence(found: Foresight) -> str:

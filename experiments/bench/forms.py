@@ -107,14 +107,6 @@ CASES = (
         {"table": (256, 64), "w": (64, 64)},
         {},
     ),
-    Case(
-        "sums over 576 edges at 256 nodes, 336 values",
-        (1, 576, 336),
-        "c = Reshape(nodes, column) e = Expand(c, all) r = Reshape(x, all)"
-        ' y = ScatterElements<axis = 0, reduction = "add">(first, e, r)',
-        {"first": (256, 336)},
-        {"nodes": tuple(7 * i % 256 for i in range(576)), "column": (-1, 1), "all": (576, 336)},
-    ),
 )
 
 

@@ -14,7 +14,7 @@ def test_each_model_has_another_form(case: Case) -> None:
 
 
 def test_both_are_measured_together() -> None:
-    found = measure_form(SMALL, 1.0)
+    found = measure_form(SMALL, 4.0)
     assert found["snr_db"] > 100
     assert 0 < found["ratio_low"] <= found["ratio"] <= found["ratio_high"]
     part = {"ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6, "snr_db": 130.0}

@@ -63,7 +63,7 @@ def calibrate(
         SpaceError: The space cannot be read.
     """
     names = list(samples.feeds[0])
-    if not set(names).intersection(prepared.graph.inputs):
+    if names and not set(names).intersection(prepared.graph.inputs):
         raise DataError(f"the samples are of another model, as this one has no input '{names[0]}'; read its own")
     tensors = _observed(prepared, definition_of(space, ep))
     try:

@@ -29,6 +29,9 @@ CONSTANTS: dict[str, Array | float] = {
     "depth": np.array(20),
     "off_on": np.array([0.0, 2.0], np.float32),
     "gamma": floats(5, seed=3),
+    "codes": np.arange(20).reshape(20, 1) % 8,
+    "few": floats(8, 6),
+    "small": floats(10, 6),
 }
 ONE_HOT = "u = Unsqueeze(x, last) o = Equal(u, all) h = Cast<to=1>(o)"
 EMBED = "e = Gather(table, x)"
@@ -129,9 +132,60 @@ def test_what_else_is_computed_of_the_integers_tells_more_of_them_apart() -> Non
     assert_looked_up(a_model(body), ["Unsqueeze", "Cast", "Unsqueeze", "Clip", "Gather", "Reshape", "Mul"], -30, 50)
 
 
-def test_integers_that_both_are_told_apart_and_count_from_the_end_stay() -> None:
-    model = a_model(f"{EMBED} {ONE_HOT} m = MatMul(h, table) y = Mul(m, e)")
-    assert_looked_up(model, ["Gather", "Unsqueeze", "Clip", "Gather", "Reshape", "Mul"], 0, 20)
+def test_integers_may_be_told_apart_and_gather_rows() -> None:
+    model = a_model(f"{EMBED} {ONE_HOT} m = MatMul(h, table) n = Mul(e, scale) y = Mul(m, n)")
+    assert_looked_up(model, ["Unsqueeze", "Clip", "Gather", "Reshape", "Gather", "Mul"], 0, 20)
+
+
+def test_copies_of_integers_are_looked_up_once() -> None:
+    body = "c = Cast<to=6>(x) e = Gather(table, c) f = Gather(table, x) a = Mul(e, scale) b = Tanh(f) y = Add(a, b)"
+    assert_looked_up(a_model(body), ["Gather"])
+
+
+@pytest.mark.parametrize(
+    "codes", ["c = Gather(codes, x)", "g = Gather(codes, x) f = Cast<to=1>(g) h = Exp(f) c = Cast<to=7>(h)"]
+)
+def test_integers_that_are_looked_up_are_others(codes: str) -> None:
+    body = f"{codes} d = Squeeze(c, last) e = Gather(few, d) p = Gather(table, x) s = Add(e, p) y = MatMul(s, w)"
+    found = look_up_rows(a_model(body))
+    assert op_types(found)[-4:] == ["Gather", "Gather", "Add", "MatMul"]
+
+
+def test_of_unlike_tables_negative_integers_take_unlike_rows() -> None:
+    model = a_model("p = Gather(small, x) q = Gather(table, x) s = Add(p, q) y = MatMul(s, w)")
+    assert look_up_rows(model) is model
+
+
+def test_what_only_one_operand_is_of_floats_stays() -> None:
+    body = "o = OneHot<axis=-1>(x, depth, off_on) u = Unsqueeze(x, last) p = Pow(o, u) y = Tanh(p)"
+    model = a_model(body)
+    assert look_up_rows(model) is model
+
+
+def test_a_softmax_of_several_axes_stays() -> None:
+    body = f"{EMBED} y = Softmax(e)"
+    model = model_of("(int64[2,7] x) => (float[] y)", body, CONSTANTS, opset=12)
+    assert look_up_rows(model) is model
+
+
+def test_products_stay_where_the_tables_of_all_would_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 0)
+    meeting = "a = Softmax<axis=1>(q) b = Softmax<axis=1>(k) y = Add(a, b)"
+    body = f"{EMBED} s = Mul(e, scale) q = MatMul(s, w) k = MatMul(s, v6) {meeting}"
+    constants = {**CONSTANTS, "table": floats(40, 6), "v6": floats(6, 5, seed=2)}
+    model = model_of("(int64[2,7] x) => (float[] y)", body, constants)
+    assert look_up_rows(model) is model
+    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 41 * 6)
+    assert op_types(look_up_rows(model)) == ["Gather", "MatMul", "MatMul", "Softmax", "Softmax", "Add"]
+    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 41 * 10)
+    assert op_types(look_up_rows(model)) == ["Gather", "Gather", "Softmax", "Softmax", "Add"]
+
+
+def test_far_integers_are_too_many_to_be_told_apart() -> None:
+    ends = np.array([-(2**63), 2**63 - 1]).reshape(1, 1, 2)
+    body = f"{ONE_HOT} y = Exp(h)".replace("all", "ends")
+    model = model_of("(int64[2,7] x) => (float[] y)", body, {**CONSTANTS, "ends": ends})
+    assert look_up_rows(model) is model
 
 
 def test_a_table_much_larger_than_its_constants_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ CONSTANTS = {
     "root": 2**0.5,
     "k": 0.044715,
     "c": (2 / np.pi) ** 0.5,
+    "far": 20.0,
     "wide": floats(1, 4, 1),
 }
 BY_TANH = "e = Mul(d, c) t = Tanh(e) u = Add(t, one) v = Mul(x, half) y = Mul(v, u)"
@@ -43,6 +44,12 @@ def test_whatever_spells_an_activation_becomes_its_operator(body: str, expected:
         np.testing.assert_allclose(now, was, rtol=1e-5, atol=1e-5)
 
 
+def test_an_exponent_may_be_an_integer() -> None:
+    body = next(iter(SPELLINGS)).replace("three", "whole")
+    model = model_of("(float[2,4,8] x) => (float[2,4,8] y)", body, {**CONSTANTS, "whole": np.array(3)})
+    assert op_types(recognise_activations(model)) == ["Gelu"]
+
+
 def test_what_it_reads_may_be_such_a_function_itself() -> None:
     body = next(iter(SPELLINGS)).replace("x", "r")
     assert op_types(recognise_activations(a_model(f"s = Tanh(x) r = Mul(s, wide) {body}"))) == ["Tanh", "Mul", "Gelu"]
@@ -59,6 +66,8 @@ def test_what_else_is_read_stays() -> None:
     "body",
     [
         "s = Sigmoid(x) y = Mul(x, s)",
+        "z = Sub(x, far) m = Mul(z, z) r = Pow(m, half) a = Add(x, far) q = Sub(a, r) c = Mul(q, half)"
+        " n = Neg(c) e = Exp(n) d = Add(e, one) y = Div(c, d)",
         "y = Gelu(x)",
         "a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(d, one) y = Mul(x, e)",
         "a = Div(x, root) b = Erf(a) d = Add(b, one) e = Mul(d, half) s = Sqrt(x) y = Mul(s, e)",

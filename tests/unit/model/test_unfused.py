@@ -90,6 +90,23 @@ def test_what_is_none_of_these_or_not_known_stays(body: str) -> None:
     assert undo_fusions(model) is model
 
 
+def test_numbers_are_of_the_type_that_is_read() -> None:
+    model = model_of(
+        "(double[2,3,4] x) => (double[] y)",
+        "y = com.microsoft.FusedMatMul<alpha = 0.5, transB = 1>(x, w)",
+        {"w": np.ones((2, 5, 4))},
+    )
+    found = undo_fusions(model)
+    assert op_types(found) == ["MatMul", "Mul"]
+    onnx.checker.check_model(found, full_check=True)
+
+
+def test_before_a_gemm_went_without_a_bias_it_stays() -> None:
+    body = 'y = com.microsoft.FusedGemm<activation = "Relu">(x, w)'
+    model = model_of("(float[3,5] x) => (float[] y)", body, {"w": floats(5, 6)}, opset=10)
+    assert undo_fusions(model) is model
+
+
 def test_a_file_that_onnxruntime_optimised_is_as_it_was(tmp_path: Path) -> None:
     body = "c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) d = Conv(r, v) l = LeakyRelu<alpha = 0.1>(d) y = Exp(l)"
     model = saved(model_of(IMAGE, body, {**CONV, "v": floats(2, 4, 3, 3)}), tmp_path / "model.onnx")
