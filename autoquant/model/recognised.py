@@ -113,13 +113,11 @@ def _is_number(graph: Graph, name: TensorName) -> bool:
 
 
 def _recognised(function: _Function) -> str | None:
-    at_one = function.values[_ONE]
-    if function.n_nodes < _FEWEST or all(
-        abs(at_one - values[_ONE]) > 2 * _TOLERANCE for values in _ACTIVATIONS.values()
-    ):
+    if function.n_nodes < _FEWEST:
         return None
     for name, values in _ACTIVATIONS.items():
-        if np.allclose(function.values, values, rtol=_TOLERANCE, atol=_TOLERANCE):
+        is_near = abs(function.values[_ONE] - values[_ONE]) <= 2 * _TOLERANCE  # which is soon seen
+        if is_near and np.allclose(function.values, values, rtol=_TOLERANCE, atol=_TOLERANCE):
             return name
     return None
 

@@ -90,12 +90,14 @@ def row_functions(model: Model) -> list[RowFunction]:
     roots = dict.fromkeys(
         (name, node.op_type == "Gather") for node in graph.nodes if (name := _looked_up_by(graph, node)) is not None
     )
-    found: dict[TensorName, RowFunction] = {}
+    found: list[RowFunction] = []
+    written: set[TensorName] = set()
     for root, is_gathered in roots:
         function = _row_function(graph, root, is_gathered=is_gathered)
-        if function is not None and found.keys().isdisjoint(function.written):  # else of integers that are others' copy
-            found |= dict.fromkeys(function.written, function)
-    return list({id(function): function for function in found.values()}.values())
+        if function is not None and written.isdisjoint(function.written):  # else of integers that are others' copy
+            found.append(function)
+            written.update(function.written)
+    return found
 
 
 def with_tables(model: Model, found: Sequence[tuple[RowFunction, Sequence[Table]]]) -> Model:

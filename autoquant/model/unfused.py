@@ -1,6 +1,6 @@
 """Fusions that onnxruntime wrote into a file, undone: it fuses them again where they stay float."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,16 +103,8 @@ class _Parts:
 
 def _parts(graph: Graph, names: NewNames, node: Node) -> _Parts | None:
     """None where the node stays."""
-    parts = _Parts(graph, names, node)
-    if node.op_type == "com.microsoft:FusedMatMul":
-        return parts if _write_matmul(parts) else None
-    write = {"com.microsoft:FusedConv": _write_conv, "com.microsoft:FusedGemm": _write_gemm}.get(node.op_type)
-    if write is None or _activation(node) not in _PARAMETERS:
-        return None
-    if write is _write_gemm and not any(node.inputs[2:]) and opset_of(graph.model) < _GEMM_WITHOUT_BIAS:
-        return None
-    write(parts)
-    return parts
+    parts, write = _Parts(graph, names, node), _WRITERS.get(node.op_type)
+    return parts if write is not None and write(parts) else None
 
 
 def _activation(node: Node) -> str:
@@ -125,19 +117,28 @@ def _without_activation(node: Node) -> dict[str, Any]:
     return {name: value for name, value in node.attributes.items() if not name.startswith("activation")}
 
 
-def _write_conv(parts: _Parts) -> None:
+def _write_conv(parts: _Parts) -> bool:
+    """False where it stays: its activation is not known."""
     node = parts.node
+    if _activation(node) not in _PARAMETERS:
+        return False
     written = parts.add("Conv", [name for name in node.inputs[:_ADDEND] if name], **_without_activation(node))
     if any(node.inputs[_ADDEND:]):
         written = parts.add("Add", [written, node.inputs[_ADDEND]])
     parts.activate(written, node.attributes.get("activation_params", ()))
+    return True
 
 
-def _write_gemm(parts: _Parts) -> None:
+def _write_gemm(parts: _Parts) -> bool:
+    """False where it stays: its activation is not known, or a Gemm needs a bias."""
     node = parts.node
+    has_bias = any(node.inputs[2:]) or opset_of(parts.graph.model) >= _GEMM_WITHOUT_BIAS
+    if not has_bias or _activation(node) not in _PARAMETERS:
+        return False
     written = parts.add("Gemm", [name for name in node.inputs if name], **_without_activation(node))
     given = [node.attributes.get(f"activation_{name}") for name in ("alpha", "beta")]
     parts.activate(written, [value for value in given if value is not None])
+    return True
 
 
 def _write_matmul(parts: _Parts) -> bool:
@@ -153,3 +154,10 @@ def _write_matmul(parts: _Parts) -> bool:
     if alpha != 1.0:
         parts.add("Mul", [written, parts.constant(alpha)])
     return True
+
+
+_WRITERS: Mapping[str, Callable[[_Parts], bool]] = {
+    "com.microsoft:FusedConv": _write_conv,
+    "com.microsoft:FusedGemm": _write_gemm,
+    "com.microsoft:FusedMatMul": _write_matmul,
+}
