@@ -13,6 +13,7 @@ import numpy as np
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.arguments import check_type
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.sampler import MAX_SEED, SamplerName
@@ -61,6 +62,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         _unwrap(self)
+        _check_numbers(self)
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
         if self.trials is not None and (self.trials < 1 or self.trials != int(self.trials)):
@@ -97,6 +99,7 @@ class Demands:
 
     def __post_init__(self) -> None:
         _unwrap(self)
+        _check_numbers(self)
         if self.min_snr_db is not None and not math.isfinite(self.min_snr_db):
             raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
@@ -161,6 +164,7 @@ class Configuration:
         _unwrap(self)
         check_targets(self.targets)
         check_seed(self.seed)
+        check_type("the number of regions", self.n_regions, numbers.Integral, "a whole number")
         if self.n_regions < 1:
             raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
         if self.metrics and self.batch > 1:
@@ -245,16 +249,6 @@ def parse_accuracy(asked: str | None) -> Accuracy | None:
     return None if asked is None else Accuracy(asked)
 
 
-def check_type(name: str, value: object, wanted: type, example: str) -> None:
-    """Whether an argument is what it should be: not everybody runs a type checker.
-
-    Raises:
-        UsageError: It is of another type.
-    """
-    if not isinstance(value, wanted):
-        raise UsageError(f"{name} is of type '{type(value).__name__}', give {example}")
-
-
 def check_seed(seed: int) -> None:
     """Whether numpy's and Optuna's generators take it.
 
@@ -327,6 +321,14 @@ def _unwrap(arguments: "Budget | Demands | Configuration") -> None:
         elif isinstance(value, Mapping) and any(isinstance(each, np.generic) for each in value.values()):
             plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in value.items()}
             object.__setattr__(arguments, one.name, plain)
+
+
+def _check_numbers(arguments: "Budget | Demands") -> None:
+    for one in fields(arguments):
+        value = getattr(arguments, one.name)
+        for each in value.values() if isinstance(value, Mapping) else (value,):
+            if each is not None:
+                check_type(f"{type(arguments).__name__}.{one.name}", each, numbers.Real, "a number")
 
 
 def _spelled(source: "DataSource | SamplerChoice") -> str:

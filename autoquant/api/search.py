@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from autoquant.api import sentences, steps
 from autoquant.api.checking import check
-from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, check_type, parse_accuracy
+from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands, parse_accuracy
 from autoquant.api.deadline import Deadline
 from autoquant.api.finishing import finish
 from autoquant.api.folder import RunFolder, enough_room
@@ -19,6 +19,7 @@ from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.arguments import check_type
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
@@ -101,6 +102,7 @@ def search(
     budget, demands = budget or Budget(), demands or Demands()
     check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
+    check_type("the run's folder", out, (str, os.PathLike), "its path")
     for name, several in (("metrics", metrics), ("objectives", objectives)):
         if isinstance(several, str):
             raise UsageError(f"{name} are one text, '{several}', give a list: ['{several}']")

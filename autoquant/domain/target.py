@@ -1,9 +1,10 @@
 """Where latency is measured."""
 
-import operator
-from collections.abc import Mapping
+import numbers
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from autoquant.domain.arguments import check_type
 from autoquant.errors import UsageError
 
 __all__ = ["CPU", "MAX_THREADS", "Target"]
@@ -35,11 +36,17 @@ class Target:
     affinity: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        check_type("Target.ep", self.ep, str, "its name, e.g. 'cpu'")
+        check_type("Target.options", self.options, Mapping, "a dict")
+        check_type("Target.affinity", self.affinity, Iterable, "a list of cores")
         object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
         object.__setattr__(self, "options", {str(name): str(value) for name, value in self.options.items()})
+        for core in self.affinity:
+            check_type("a core in Target.affinity", core, numbers.Integral, "its number")
         object.__setattr__(self, "affinity", tuple(map(int, self.affinity)))
         for name in ("threads", "batch", "streams"):
-            count = operator.index(getattr(self, name))
+            check_type(f"Target.{name}", getattr(self, name), numbers.Integral, "a whole number")
+            count = int(getattr(self, name))
             object.__setattr__(self, name, count)
             if count < 1:
                 raise UsageError(f"{name} is {count}, it must be at least 1")

@@ -1,6 +1,6 @@
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,20 @@ def test_a_budget_without_a_whole_number_of_trials_is_refused(trials: Any) -> No
         Budget(trials=trials)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Budget(seconds="60"), "Budget.seconds is of type 'str', give a number"),  # type: ignore[arg-type]
+        (lambda: Demands(min_snr_db="40"), "Demands.min_snr_db is of type 'str', give a number"),  # type: ignore[arg-type]
+        (lambda: Demands(max_drop={"top1": "1 %"}), "Demands.max_drop is of type 'str', give a number"),  # type: ignore[dict-item]
+    ],
+)
+def test_what_is_no_number_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize("ratio", [0.0, -0.1, 1.01, math.nan])
 def test_a_latency_ratio_that_is_no_share_is_refused(ratio: float) -> None:
     with pytest.raises(UsageError, match=r"it must lie in \(0, 1\]"):
@@ -61,6 +75,7 @@ def test_an_snr_that_is_not_finite_is_refused(snr_db: float) -> None:
         ({"targets": (Target(streams=MAX_THREADS + 1),)}, f"has 1025 streams, at most {MAX_THREADS}"),
         ({"n_regions": 0}, "number of regions is 0"),
         ({"seed": -1}, "the seed is -1"),
+        ({"n_regions": 2.5}, "the number of regions is of type 'float', give a whole number"),
         ({"seed": "1"}, "the seed is of type 'str', give a whole number"),
         ({"seed": MAX_SEED + 1}, "it must lie in 0 to"),
     ],

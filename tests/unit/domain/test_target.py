@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,18 @@ def test_numbers_of_numpy_become_plain_ones_and_cores_a_tuple() -> None:
     assert len({target.affinity}) == 1
 
 
-def test_a_number_of_threads_is_whole() -> None:
-    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
-        Target(threads=1.5)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"threads": 1.5}, "Target.threads is of type 'float', give a whole number"),
+        ({"streams": "2"}, "Target.streams is of type 'str', give a whole number"),
+        ({"ep": 1}, "Target.ep is of type 'int', give its name, e.g. 'cpu'"),
+        ({"options": [1]}, "Target.options is of type 'list', give a dict"),
+        ({"affinity": 0}, "Target.affinity is of type 'int', give a list of cores"),
+        ({"affinity": "01"}, "a core in Target.affinity is of type 'str', give its number"),
+    ],
+)
+def test_values_of_another_type_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Target(**given)
+    assert str(caught.value) == message
