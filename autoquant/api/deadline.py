@@ -22,6 +22,8 @@ __all__ = [
 
 _PREPARING_SHARE = 0.4
 """Of the budget: once preparing took more, it leaves out what a search can do without, so that there is one."""
+_N_LONGEST = 3
+"""Phases that are named where preparing was late."""
 _FINISH_SHARE = 0.3
 """Share of the budget for the last measurement and the files, where that many finalists can use it."""
 REFINE_SHARE = 0.2
@@ -75,11 +77,13 @@ class Deadline:
         seconds: The budget; None where only trials count.
         phases: Seconds of each phase so far.
         spent_s: Seconds that were gone before this was made.
+        left_out: What preparing went without, as it was late.
     """
 
     seconds: float | None
     phases: dict[str, float] = field(default_factory=dict)
     spent_s: float = 0.0
+    left_out: list[str] = field(default_factory=list)
     _start: float = field(default_factory=time.perf_counter)
 
     @property
@@ -98,11 +102,31 @@ class Deadline:
         return self.limit_s - self.elapsed
 
     @property
+    def is_late(self) -> bool:
+        """Whether preparing leaves out what a search can do without."""
+        return self.elapsed > _PREPARING_SHARE * self.limit_s
+
+    def leaves_out(self, what: str) -> bool:
+        """The same, and where it is so this is remembered as left out.
+
+        Args:
+            what: In words, for ``hurry``.
+        """
+        if self.is_late:
+            self.left_out.append(what)
+        return self.is_late
+
+    @property
     def hurry(self) -> str | None:
-        """Why preparing leaves out what a search can do without; None where there is time for it."""
-        if self.elapsed <= _PREPARING_SHARE * self.limit_s:
+        """What was left out and where the time went; None where nothing was."""
+        if not self.left_out:
             return None
-        return f"{self.elapsed:.1f} s were gone, more than {_PREPARING_SHARE:.0%} of the budget; give more --time"
+        longest = sorted(self.phases, key=lambda name: -self.phases[name])[:_N_LONGEST]
+        spent = ", ".join(f"{name} {self.phases[name]:.1f} s" for name in longest)
+        return (
+            f"more than {_PREPARING_SHARE:.0%} of the budget was gone before the first candidate ({spent}), so that"
+            f" these were left out: {', '.join(self.left_out)}; give more --time"
+        )
 
     def part(self, share: float) -> float:
         """So much of the budget, but no more than half of what is left of it: a large model may have taken most."""

@@ -131,15 +131,16 @@ class Preparing:
         if not plain.regions or asked.objectives.has_size or asked.demands.max_size_bytes is not None:
             return plain
         with self.deadline.phase("fill"):
-            reason = self.deadline.hurry
-            others = {} if reason else fillings_of(plain, asked.n_regions)
+            if self.deadline.leaves_out("channels filled up to whole blocks"):
+                return plain
+            others = fillings_of(plain, asked.n_regions)
             each_s = 2 * (facts.opening_s + (1 + LEAST_RACED) * sum(facts.float_s.values()))
             expected_s, most_s = 2 * len(others) * each_s, _LONG_SHARE * asked.budget.limit_s
             if expected_s > most_s:
                 reason = f"it should take {expected_s:.1f} s, more than {_LONG_SHARE:.0%} of the budget"
-            if reason:
                 self.notes.append(f"channels are not tried filled up to whole blocks: {reason}")
-            return self._fastest(plain, list(others.values()), evaluator, each_s) if others and not reason else plain
+                return plain
+            return self._fastest(plain, list(others.values()), evaluator, each_s) if others else plain
 
     def _fastest(
         self, plain: Ingredients, others: Sequence[Ingredients], evaluator: IsolatedEvaluator, each_s: float
@@ -206,10 +207,10 @@ class Preparing:
         """
         if not chosen.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return chosen
-        own_errors, reason = None, self.deadline.hurry
-        if reason is None:
-            with self.deadline.phase("errors"):
-                own_errors, reason = self._own_errors(chosen, evaluator)
+        if self.deadline.leaves_out("errors of what regions quantize"):
+            return chosen
+        with self.deadline.phase("errors"):
+            own_errors, reason = self._own_errors(chosen, evaluator)
         if own_errors is None:
             self.notes.append(f"noise is expected from each region's share of the arithmetic alone: {reason}")
         return replace(chosen, own_errors=own_errors)
@@ -226,21 +227,22 @@ class Preparing:
         """Whether there are several, and there is, to compare them by a recipe each."""
         if len(forms) == 1:
             return False
+        others = ", ".join(_name(form) for form in list(forms)[1:])
+        if self.deadline.leaves_out(others):
+            return False
         expected_s = len(forms) * (facts.opening_s + N_FORM_SAMPLES * sum(facts.float_s.values()))
-        reason = self.deadline.hurry
-        if reason is None and expected_s > _FORMS_SHARE * self.configuration.budget.limit_s:
+        if expected_s > _FORMS_SHARE * self.configuration.budget.limit_s:
             reason = f"it should take {expected_s:.1f} s, more than {_FORMS_SHARE:.0%} of the budget"
-        if reason is not None:
-            others = ", ".join(_name(form) for form in list(forms)[1:])
             self.notes.append(f"there is no time to try {others}: {reason}")
-        return reason is None
+            return False
+        return True
 
     def _forms(self, first: Ingredients, loading_s: float) -> dict[_Form, Ingredients]:
         """All that differ; the plain one without corrected biases comes first."""
         models = [first]
         if self.earlier is None or self.earlier.form is Form.EQUALISED:
             other, note = self._equalised(first, loading_s)
-            self.notes.append(f"equalisation: {note}")
+            self.notes.extend([] if note is None else [f"equalisation: {note}"])
             models += [] if other is None else [self.rounded(other)]
         definitions = {False: first.definition.uncorrected(), True: first.definition}
         if definitions[False] == definitions[True]:
@@ -251,14 +253,14 @@ class Preparing:
             for model in models
         }
 
-    def _equalised(self, plain: Ingredients, loading_s: float) -> tuple[Ingredients | None, str]:
-        """The other form and what was done, or none and why."""
+    def _equalised(self, plain: Ingredients, loading_s: float) -> tuple[Ingredients | None, str | None]:
+        """The other form and what was done, or none and why, or neither where that is said elsewhere."""
         budget_s = self.configuration.budget.limit_s
         phases = self.deadline.phases
         expected_s = (1 + _EQUALISING_SHARE) * phases["calibrate"] + phases.get("round", 0.0) + loading_s
         with self.deadline.phase("equalise"):
-            if self.earlier is None and self.deadline.hurry:
-                return None, f"there is no time for it: {self.deadline.hurry}"
+            if self.earlier is None and self.deadline.leaves_out("equalisation"):
+                return None, None
             if self.earlier is None and expected_s > _LONG_SHARE * budget_s:
                 share = f"{_LONG_SHARE:.0%} of the budget"
                 return None, f"there is no time for it: it should take {expected_s:.1f} s, more than {share}"

@@ -44,9 +44,9 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
-_NOT_TRIED = {
-    Rewrite.PLAIN_SUMS: "Add before LayerNormalization is not tried as Sum",
-    Rewrite.JOINED_GROUPS: "groups of Convs are not tried joined",
+_IN_WORDS = {
+    Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
+    Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
 }
 
 
@@ -127,6 +127,7 @@ class Run:
                 with self.deadline.phase("profile"):
                     self.profile(evaluator, plain)
             ingredients = self.expect_noise(preparing, preparing.in_best_form(plain, evaluator, facts), evaluator)
+            self.notes += [] if self.deadline.hurry is None else [self.deadline.hurry]
             if not self.configuration.resume:  # before there is a journal
                 folder.write_json("run.json", self.document(ingredients, facts, None))
             try:
@@ -181,10 +182,10 @@ class Run:
         """How candidates are written; None where that is to be probed."""
         if self.earlier is not None:
             return self.earlier.rewrites
-        if self.deadline.hurry is None:
+        if not self.deadline.is_late:
             return None
         for rewrite in sorted(ingredients.builder().possible):
-            self.notes.append(f"{_NOT_TRIED[rewrite]}: {self.deadline.hurry}")
+            self.deadline.leaves_out(_IN_WORDS[rewrite])
         return frozenset()
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
@@ -195,6 +196,8 @@ class Run:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
         if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return
+        if self.deadline.leaves_out("profiles of kernels"):
+            return
         try:
             self.prior = self._profiled(evaluator)
         except (ModelError, ProfileError) as error:
@@ -203,8 +206,6 @@ class Run:
             evaluator.load(ingredients, rewrites=self.rewrites)  # another process has nothing
 
     def _profiled(self, evaluator: IsolatedEvaluator) -> LatencyPrior:
-        if self.deadline.hurry:
-            raise ProfileError(self.deadline.hurry)
         self.tell("profile")
         seconds = min(_PROFILE_S, _PROFILE_SHARE * self.configuration.budget.limit_s)
         most_s = min(_MOST_PROFILE_S, _MOST_PROFILE_SHARE * self.configuration.budget.limit_s)

@@ -1,6 +1,5 @@
 """What evaluations are believed to be: luck of measurements is taken back as far as the models know better."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -54,15 +53,12 @@ def _share(prior: Floats, noise: Floats) -> Floats:
 def _luck(layout: Layout, found: Observations) -> Floats:
     """Variance of one ratio around the mean of those with the same kernels in every region, by target; shape (T,)."""
     timed = found.of(np.flatnonzero(found.is_timed & ~found.is_quick))
-    groups: defaultdict[bytes, list[int]] = defaultdict(list)
-    for i, kernels in enumerate(_kernels(layout, timed.codes)):
-        groups[kernels.tobytes()].append(i)
-    squares, n = np.zeros(found.ratios.shape[1]), 0
-    for rows in (rows for rows in groups.values() if len(rows) > 1):
-        squares += np.square(timed.ratios[rows] - timed.ratios[rows].mean(axis=0)).sum(axis=0)
-        n += len(rows) - 1
+    _, groups = np.unique(_kernels(layout, timed.codes), axis=0, return_inverse=True)
+    counts = np.bincount(groups)
+    means = [np.bincount(groups, ratios) / counts for ratios in timed.ratios.T]
+    squares = np.square(timed.ratios.T - [mean[groups] for mean in means]).sum(axis=1)
     said = np.square(timed.errors).mean(axis=0) if len(timed) else 0.0
-    return np.asarray((_N_PRIOR * said + squares) / (_N_PRIOR + n))
+    return np.asarray((_N_PRIOR * said + squares) / (_N_PRIOR + len(timed) - len(counts)))
 
 
 def _kernels(layout: Layout, codes: Codes) -> Codes:

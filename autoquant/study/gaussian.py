@@ -40,7 +40,7 @@ class Posterior:
         """Variance of further linear functions of the weights; (m,) for (m, U)."""
         shared = (design @ self.design.T).T  # in the order of LAPACK, which would copy it otherwise
         explained = solve_triangular(self.root, shared, lower=True, overwrite_b=True, check_finite=False)
-        return np.asarray(np.maximum(np.square(design).sum(axis=1) - np.square(explained).sum(axis=0), 0.0))
+        return np.asarray(np.maximum(_squares(design, "nu,nu->n") - _squares(explained, "nm,nm->m"), 0.0))
 
     def left_out(self) -> tuple[Floats, Floats]:
         """How far each observation is from what the others say, and the variance of that without its own noise; (n,).
@@ -64,20 +64,26 @@ class Posterior:
         return np.asarray(self.mean + prior - explained)
 
 
-def condition(design: Floats, observed: Floats, variances: Floats) -> Posterior:
+def condition(design: Floats, observed: Floats, variances: Floats, *, gram: Floats | None = None) -> Posterior:
     """Condition standard normal weights.
 
     Args:
         design: Shape (n, U), n may be 0.
         observed: ``design @ weights`` plus noise; shape (n,).
         variances: Of that noise; shape (n,).
+        gram: ``design @ design.T``, shape (n, n), which is overwritten; None where it is not known.
     """
     if not len(observed):
         empty = np.zeros((0, 0))
         return Posterior(design, variances, empty, observed, observed, np.zeros(design.shape[1]), -math.inf)
-    covariance = design @ design.T
+    covariance = design @ design.T if gram is None else gram
     covariance[np.diag_indices(len(observed))] += variances
     root = cholesky(covariance.T, lower=True, overwrite_a=True, check_finite=False)
     solved = cho_solve((root, True), observed, check_finite=False)
     log_evidence = -0.5 * float(observed @ solved) - float(np.log(np.diag(root)).sum())
     return Posterior(design, variances, root, observed, solved, design.T @ solved, log_evidence)
+
+
+def _squares(values: Floats, axes: str) -> Floats:
+    """Sums of squares, without the array of these."""
+    return np.asarray(np.einsum(axes, values, values))

@@ -58,7 +58,7 @@ class LatencyModel:
         self._error, self._scale = _ERRORS.index(0.01), _SCALES.index(1.0)
         self._n_seen = self._n_tuned = 0
         self._known: dict[bytes, int] = {}
-        self._means, self._rows = np.zeros(0), np.zeros((0, self._mean.size))
+        self._means, self._rows, self._gram = np.zeros(0), np.zeros((0, self._mean.size)), np.zeros((0, 0))
         self._posterior = condition(np.zeros((0, self._mean.size)), np.zeros(0), np.zeros(0))
 
     @property
@@ -91,7 +91,7 @@ class LatencyModel:
         known = slice(len(codes) - n_new)
         squares = np.square(observed - believed)[known] / variances[known]
         variances[known] *= np.maximum(1.0, (_FREEDOM + squares) / (_FREEDOM + 1))
-        self._posterior = condition(scaled, observed, variances)
+        self._posterior = condition(scaled, observed, variances, gram=self._gram_at(self._scale))
 
     def predict(self, codes: Codes) -> tuple[Floats, Floats]:
         """Mean and variance of the ratio that would be observed without error; shapes (n,)."""
@@ -132,27 +132,35 @@ class LatencyModel:
     def _tune(self, spread: Floats, observed: Floats, errors: Floats) -> None:
         """Move the error and the prior's scale one step where that makes the observations more likely."""
         near = itertools.product(_near(self._error, len(_ERRORS)), _near(self._scale, len(_SCALES)))
-        evidence = {
-            (error, scale): condition(spread * _SCALES[scale], observed, _ERRORS[error] ** 2 + errors**2).log_evidence
-            for error, scale in near
-        }
+        evidence = {}
+        for error, scale in near:
+            scaled, variances, gram = spread * _SCALES[scale], _ERRORS[error] ** 2 + errors**2, self._gram_at(scale)
+            evidence[error, scale] = condition(scaled, observed, variances, gram=gram).log_evidence
         self._error, self._scale = max(evidence, key=lambda pair: evidence[pair])
+
+    def _gram_at(self, scale: int) -> Floats:
+        return self._gram * _SCALES[scale] ** 2
 
     def _known_rows(self, codes: Codes) -> tuple[Floats, Floats]:
         """Ratios by the prior alone, (n,), and their derivatives by the weights at its own scale, (n, U); n may be 0.
 
-        Those of the last call are known: correlating borders takes longer than all else where regions touch many.
+        Those of the last call are known, and so are the products of all with all: correlating borders takes longer than
+        all else where regions touch many.
         """
         keys = [row.tobytes() for row in codes]
         new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
             design, n_before = self._features(codes[new]), len(self._rows)
+            rows = self._alike(design * self._spread)
+            crossed = self._rows @ rows.T
             self._means = np.concatenate([self._means, design @ self._mean])
-            self._rows = np.concatenate([self._rows, self._alike(design * self._spread)])
+            self._gram = np.block([[self._gram, crossed], [crossed.T, rows @ rows.T]])
+            self._rows = np.concatenate([self._rows, rows])
             self._known |= {keys[i]: n_before + number for number, i in enumerate(new)}
         places = [self._known[key] for key in keys]
         if places != list(range(len(self._rows))):
             self._means, self._rows = self._means[places], self._rows[places]
+            self._gram = self._gram[np.ix_(places, places)]
             self._known = {key: i for i, key in enumerate(keys)}
         return self._means, self._rows
 

@@ -34,9 +34,22 @@ def test_a_part_of_the_budget_leaves_as_much_for_what_follows(
 def test_preparing_leaves_things_out_once_much_of_the_budget_is_gone(
     seconds: float | None, elapsed: float, *, is_in_a_hurry: bool
 ) -> None:
-    hurry = a_deadline(seconds, elapsed).hurry
-    assert (hurry is not None) is is_in_a_hurry
-    assert hurry is None or hurry.endswith("s were gone, more than 40% of the budget; give more --time")
+    deadline = a_deadline(seconds, elapsed)
+    assert deadline.is_late is is_in_a_hurry
+    assert deadline.leaves_out("profiles") is is_in_a_hurry
+    assert deadline.left_out == ["profiles"] * is_in_a_hurry
+
+
+def test_what_was_left_out_is_told_once_with_where_the_time_went() -> None:
+    deadline = a_deadline(60, 30)
+    assert deadline.hurry is None
+    deadline.phases |= {"read": 0.5, "calibrate": 14.2, "preprocess": 3.0, "open": 12.1}
+    for what in ("profiles", "equalisation"):
+        deadline.leaves_out(what)
+    assert deadline.hurry == (
+        "more than 40% of the budget was gone before the first candidate (calibrate 14.2 s, open 12.1 s, preprocess"
+        " 3.0 s), so that these were left out: profiles, equalisation; give more --time"
+    )
 
 
 def test_time_passes_and_the_rest_of_the_budget_shrinks() -> None:

@@ -122,6 +122,7 @@ def test_rows_that_are_known_are_the_same_as_if_they_were_new(fits: list[list[in
         fresh_means, fresh_rows = LatencyModel(LAYOUT, a_prior())._known_rows(known[numbers])
         assert means == pytest.approx(fresh_means)
         assert rows == pytest.approx(fresh_rows)
+        assert model._gram == pytest.approx(rows @ rows.T)
 
 
 def test_what_a_type_costs_is_learned_from_uniform_recipes() -> None:
