@@ -17,7 +17,7 @@ from autoquant.qdq.weights import QuantizedWeight
 
 __all__ = ["JoinedGroups"]
 
-_BEST_INPUTS = 40
+_BEST_INPUTS = 36
 """Of a group: half as many take about as long as twice as many (decision 0044)."""
 
 
@@ -65,12 +65,16 @@ class JoinedGroups:
 
 
 def _n_joined(node: Node, graph: Graph) -> int:
-    """How many groups make the best one; 1 where they hold one channel each, so that kernels of their own run."""
+    """How many groups make the best one; 1 where they hold one channel each, so that kernels of their own run.
+
+    Odd numbers of inputs stay: with zeros between them kernels without VNNI would add other pairs of products in 16
+    bits than those that weights are scaled for. A single one is beside zeros.
+    """
     weight = weight_of(node, graph) if node.op_type == "Conv" else None
     if weight is None:
         return 1
     n_groups, shape = int(node.attributes.get("group", 1)), graph.constant(weight).shape
-    if 0 in shape or n_groups == shape[0]:
+    if 0 in shape or n_groups == shape[0] or (shape[1] % 2 and shape[1] > 1):
         return 1
     divisors = (n for n in range(1, n_groups + 1) if n_groups % n == 0)
     return min(divisors, key=lambda n: _BEST_INPUTS / (n * shape[1]) + n * shape[1] / _BEST_INPUTS)

@@ -53,7 +53,8 @@ def _share(prior: Floats, noise: Floats) -> Floats:
 def _luck(layout: Layout, found: Observations) -> Floats:
     """Variance of one ratio around the mean of those with the same kernels in every region, by target; shape (T,)."""
     timed = found.of(np.flatnonzero(found.is_timed & ~found.is_quick))
-    _, groups = np.unique(_kernels(layout, timed.codes), axis=0, return_inverse=True)
+    numbers: dict[bytes, int] = {}
+    groups = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in _kernels(layout, timed.codes)], int)
     counts = np.bincount(groups)
     means = [np.bincount(groups, ratios) / counts for ratios in timed.ratios.T]
     squares = np.square(timed.ratios.T - [mean[groups] for mean in means]).sum(axis=1)

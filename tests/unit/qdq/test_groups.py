@@ -57,7 +57,7 @@ def n_groups_of(model: onnx.ModelProto) -> int:
 
 @given(
     n_groups=st.integers(2, 12),
-    n_inputs=st.integers(1, 6),
+    n_inputs=st.sampled_from([1, 2, 4, 6]),
     n_outputs=st.integers(1, 4),
     kernel=st.sampled_from([1, 3]),
     scheme=st.sampled_from([U8S8_CHANNEL, U8S8_TENSOR, U8U8]),
@@ -73,9 +73,20 @@ def test_outputs_stay_the_same(n_groups: int, n_inputs: int, n_outputs: int, ker
 
 @pytest.mark.parametrize(
     ("n_groups", "n_inputs", "left"),
-    [(8, 8, 2), (8, 4, 1), (16, 4, 2), (4, 32, 4), (2, 64, 2), (46, 8, 23), (23, 16, 23), (19, 8, 1), (32, 1, 1)],
+    [
+        (8, 8, 2),
+        (8, 4, 1),
+        (16, 4, 2),
+        (4, 32, 4),
+        (2, 64, 2),
+        (46, 8, 23),
+        (23, 16, 23),
+        (19, 8, 1),
+        (32, 1, 1),
+        (8, 3, 8),
+    ],
 )
-def test_groups_have_about_forty_inputs_where_their_number_allows(n_groups: int, n_inputs: int, left: int) -> None:
+def test_groups_have_about_32_inputs_where_their_number_allows(n_groups: int, n_inputs: int, left: int) -> None:
     plain, joined = candidates(a_case(n_groups, n_inputs), U8S8_CHANNEL)
     assert n_groups_of(opened(joined)) == left
     assert (joined.digest == plain.digest) is (left == n_groups)
