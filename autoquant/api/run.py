@@ -18,6 +18,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup
+from autoquant.api.steps.probing import LEAST_RACED
 from autoquant.api.trial_times import Finish
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
@@ -44,6 +45,8 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
+_LATE_REWRITES_SHARE = 0.05
+"""Of the budget: where much of it is gone, rewrites are probed if that takes no longer."""
 _IN_WORDS = {
     Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
     Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
@@ -122,7 +125,7 @@ class Run:
                 facts = self._facts(evaluator)
             plain = preparing.rounded(preparing.filled(calibrated, evaluator, facts))
             with self.deadline.phase("open"):
-                self._load(evaluator, plain)
+                self._load(evaluator, plain, facts)
             if is_profiled:
                 with self.deadline.phase("profile"):
                     self.profile(evaluator, plain)
@@ -173,18 +176,22 @@ class Run:
         self.notes.extend(sentences.numberless_sentences(facts.numberless))
         return facts
 
-    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
+    def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients, facts: BenchFacts) -> None:
         """Hand over what candidates are built from."""
-        self.notes.extend(evaluator.load(ingredients, rewrites=self._known_rewrites(ingredients)))
+        self.notes.extend(evaluator.load(ingredients, rewrites=self._known_rewrites(ingredients, facts)))
         self.rewrites = evaluator.rewrites
 
-    def _known_rewrites(self, ingredients: Ingredients) -> Rewrites | None:
+    def _known_rewrites(self, ingredients: Ingredients, facts: BenchFacts) -> Rewrites | None:
         """How candidates are written; None where that is to be probed."""
         if self.earlier is not None:
             return self.earlier.rewrites
         if not self.deadline.is_late:
             return None
-        for rewrite in sorted(ingredients.builder().possible):
+        possible = sorted(ingredients.builder().possible)
+        expected_s = 2 * len(possible) * (facts.opening_s + LEAST_RACED * sum(facts.float_s.values()))
+        if possible and expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
+            return None
+        for rewrite in possible:
             self.deadline.leaves_out(_IN_WORDS[rewrite])
         return frozenset()
 

@@ -7,6 +7,7 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.affine import fold_affine
+from autoquant.model.concats import fill_concats
 from autoquant.model.convolutions import (
     interleave_depth,
     lower_affine,
@@ -72,7 +73,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         multiply_resizes,
         *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
         clip_first,
-        *((lay_lines,) if is_for_cpu else ()),
+        *((lay_lines, fill_concats) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )

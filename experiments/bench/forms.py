@@ -1,9 +1,9 @@
 """What some forms that preprocessing writes models in are worth.
 
-``python -m experiments.bench.forms OUT.json [--time 5s]`` measures convolutions that write few channels, Softmax
-along an axis that is not the last, activations spelled by arithmetic, and what is computed of tokens, each beside what
-``autoquant.graph.rewriting`` makes of it, float, one thread, in rounds that both share. OUT.json has a part for each
-model.
+``python -m experiments.bench.forms OUT.json [--time 5s]`` measures convolutions that write few channels or read odd
+numbers of them, Softmax along an axis that is not the last, activations spelled by arithmetic, and what is computed of
+tokens, each beside what ``autoquant.graph.rewriting`` makes of it, float, one thread, in rounds that both share.
+OUT.json has a part for each model.
 """
 
 import argparse
@@ -54,6 +54,20 @@ def _conv(given: tuple[int, ...], n_written: int, kernel: tuple[int, ...]) -> Ca
     return Case(name, given, f"y = Conv<pads = {pads}>(x, w)", {"w": (n_written, given[1], *kernel)}, {})
 
 
+def _joined(n: int, n_joined: int, size: int) -> Case:
+    """Between two Convs so many channels, and others that are computed of them beside it, of images of one size."""
+    kernel = "pads = [1, 1, 1, 1]"
+    body = f"a = Conv<{kernel}>(x, u) b = Relu(a) p = Conv(x, v) c = Concat<axis = 1>(b, p) y = Conv<{kernel}>(c, w)"
+    weights = {"u": (n, n, 3, 3), "v": (n_joined, n, 1, 1), "w": (n, n + n_joined, 3, 3)}
+    return Case(
+        f"Conv behind a Concat of {n} and {n_joined} channels, {size} x {size} places",
+        (1, n, size, size),
+        body,
+        weights,
+        {},
+    )
+
+
 def _distances(n: int) -> Case:
     body = (
         "r = Reshape(x, s) t = Transpose<perm = [0, 2, 1, 3]>(r) p = Softmax<axis = 1>(t)"
@@ -84,6 +98,9 @@ CASES = (
     _conv((1, 64, 64, 64), 1, (7, 7)),
     _conv((1, 8, 172, 264), 8, (3, 39)),
     _conv((1, 32, 65536), 1, (7,)),
+    _joined(32, 1, 80),
+    _joined(64, 3, 112),
+    _joined(128, 1, 40),
     _distances(8400),
     _distances(2100),
     Case("Softmax of 19 channels, 128 x 128 places", (1, 19, 128, 128), "y = Softmax<axis = 1>(x)", {}, {}),

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from autoquant.api.deadline import Deadline
+from autoquant.api.evaluator import BenchFacts
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.run import Run
 from autoquant.domain.rewrite import Rewrite, Rewrites
@@ -22,25 +23,28 @@ EARLIER = SimpleNamespace(rewrites=frozenset({Rewrite.JOINED_GROUPS}))
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "possible", "earlier", "known", "left_out"),
+    ("elapsed_s", "float_s", "possible", "earlier", "known", "left_out"),
     [
-        (5.0, set(Rewrite), None, None, []),
+        (5.0, 0.1, set(Rewrite), None, None, []),
+        (50.0, 0.01, set(Rewrite), None, None, []),
         (
             50.0,
+            0.1,
             set(Rewrite),
             None,
             frozenset(),
             ["groups of Convs that are joined", "Add before LayerNormalization as Sum"],
         ),
-        (50.0, set(), None, frozenset(), []),
-        (50.0, set(Rewrite), EARLIER, EARLIER.rewrites, []),
+        (50.0, 0.01, set(), None, frozenset(), []),
+        (50.0, 0.1, set(Rewrite), EARLIER, EARLIER.rewrites, []),
     ],
-    ids=["probed", "in a hurry", "nothing to probe", "as before"],
+    ids=["probed", "late and fast", "late and slow", "nothing to probe", "as before"],
 )
-def test_rewrites_are_not_probed_in_a_hurry(
-    elapsed_s: float, possible: set[Rewrite], earlier: Any, known: Rewrites | None, left_out: list[str]
+def test_rewrites_are_not_probed_late_where_that_takes_long(
+    elapsed_s: float, float_s: float, possible: set[Rewrite], earlier: Any, known: Rewrites | None, left_out: list[str]
 ) -> None:
     ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(possible=possible))
     run = a_run(elapsed_s, earlier)
-    assert run._known_rewrites(ingredients) == known
+    facts = BenchFacts(float_s={"cpu-1t": float_s}, n_samples=4, opening_s=0.5)
+    assert run._known_rewrites(ingredients, facts) == known
     assert run.deadline.left_out == left_out

@@ -1,0 +1,84 @@
+"""Concats with as many channels as onnxruntime's float kernels for images need.
+
+Its transformer to blocked layouts leaves a Conv as it is whose input channels are no multiple of four, but for those
+that fit in one block, as images have them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from autoquant.model.affine import with_nodes
+from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
+from autoquant.model.ops import is_float_constant
+
+__all__ = ["fill_concats"]
+
+_CHANNELS = 1
+_MULTIPLE = 4
+_LARGEST_BLOCK = 16
+"""Of channels, on processors with AVX512; fewer inputs than a block have a kernel of their own."""
+_MOST_ZEROS = 2**20
+"""Elements of a constant that is worth it."""
+
+
+def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Concat of channels that Convs alone read joins zeros too where that makes them a multiple of four.
+
+    Networks that join coordinates, a flow or the image itself to features have 33 or 67 channels. The argument stays as
+    it is, and is given back where there is nothing to do.
+    """
+    graph = Graph(model)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    constants: list[onnx.TensorProto] = []
+    names = NewNames(graph)
+    for node in graph.nodes:
+        zeros = _missing(graph, node)
+        if zeros is None:
+            continue
+        joined = names.new(f"{node.outputs[0]}_filled")
+        constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
+        concat = _copy(graph, node)
+        concat.input.append(constants[-1].name)
+        concat.output[0] = joined
+        replaced[node.index] = (concat,)
+        for reader in graph.consumers[node.outputs[0]]:
+            weight = graph.constant(reader.inputs[1])
+            wider = np.pad(weight, [(0, 0), (0, zeros.shape[_CHANNELS]), *[(0, 0)] * (weight.ndim - 2)])
+            constants.append(numpy_helper.from_array(wider, names.new(f"{reader.inputs[1]}_filled")))
+            conv = _copy(graph, reader)
+            conv.input[:2] = [joined, constants[-1].name]
+            replaced[reader.index] = (conv,)
+    return with_nodes(model, replaced, constants)
+
+
+def _missing(graph: Graph, node: Node) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:
+    """The zeros that a Concat should join; None where it should not, and for other nodes."""
+    if node.op_type != "Concat" or node.outputs[0] in graph.pinned:
+        return None
+    shape, readers = graph.shape(node.outputs[0]), graph.consumers.get(node.outputs[0], ())
+    if shape is None or len(shape) <= _CHANNELS + 1 or node.attributes["axis"] % len(shape) != _CHANNELS:
+        return None
+    n_missing = -shape[_CHANNELS] % _MULTIPLE
+    zeros = np.zeros((shape[0], n_missing, *shape[2:]), np.float32)
+    is_worth_it = n_missing and shape[_CHANNELS] > _LARGEST_BLOCK and zeros.size <= _MOST_ZEROS
+    return zeros if is_worth_it and readers and all(_is_conv(graph, node, reader) for reader in readers) else None
+
+
+def _is_conv(graph: Graph, concat: Node, reader: Node) -> bool:
+    return (
+        reader.op_type == "Conv"
+        and reader.attributes.get("group", 1) == 1
+        and reader.inputs[0] == concat.outputs[0]
+        and reader.inputs.count(concat.outputs[0]) == 1
+        and is_float_constant(reader.inputs[1], graph)
+    )
+
+
+def _copy(graph: Graph, node: Node) -> onnx.NodeProto:
+    proto = onnx.NodeProto()
+    proto.CopyFrom(graph.model.graph.node[node.index])
+    return proto
