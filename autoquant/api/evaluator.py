@@ -177,7 +177,7 @@ class Evaluator:
             self._builder,
             None if recipe is None else recipe[1],
             self.bench,
-            without={Rewrite.JOINED_GROUPS} if counts else (),
+            without={Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS} if counts else (),
         )
         return self._builder.rewrites, notes
 

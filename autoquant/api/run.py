@@ -50,6 +50,7 @@ _LATE_REWRITES_SHARE = 0.05
 _IN_WORDS = {
     Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
     Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
+    Rewrite.TILED_CONVS: "Convs that are computed tile by tile",
 }
 
 

@@ -6,7 +6,7 @@ __all__ = ["Rewrite", "Rewrites"]
 
 
 class Rewrite(StrEnum):
-    """Another way in which candidates may be written, with the same numbers from other kernels.
+    """Another way in which candidates may be written, with the same numbers but for rounding from other kernels.
 
     Which one is faster depends on the processor, so that each is probed.
     """
@@ -15,6 +15,8 @@ class Rewrite(StrEnum):
     """Float Adds before a LayerNormalization are Sums, which onnxruntime does not fuse with it."""
     JOINED_GROUPS = "joined_groups"
     """Convs on integers have fewer and larger groups, with zeros between those that were joined."""
+    TILED_CONVS = "tiled_convs"
+    """Float Convs of 3 x 3 and many channels are computed tile by tile, with a quarter of the products."""
 
 
 Rewrites = frozenset[Rewrite]

@@ -56,7 +56,9 @@ def opset_import(domain: str, version: int) -> bytes:
     return onnx.ModelProto(opset_import=[helper.make_opsetid(domain, version)]).SerializeToString(deterministic=True)
 
 
-def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int) -> bytes:
+def node(
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int | tuple[int, ...]
+) -> bytes:
     """A new node; a domain may be before its operator, as in ``com.microsoft:MatMulNBits``."""
     domain, _, operator = op_type.rpartition(":")
     made = helper.make_node(operator, inputs, outputs, name=name, domain=domain)

@@ -34,6 +34,7 @@ from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.shifts import Shifts, takes_bias
+from autoquant.qdq.tiled import TiledConvs
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, quantize_bias
 
 __all__ = ["Assembler"]
@@ -57,6 +58,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = _residual_adds(graph)
         self.groups = JoinedGroups(graph)
+        self.tiled = TiledConvs(graph)
         self.rewrites: Rewrites = frozenset()
 
     def operands(self, node: Node, plan: Plan) -> "_Operands":
@@ -167,9 +169,14 @@ class _Draft:
 
     def _add_float(self, node: Node) -> None:
         """A node that runs on floats, kept from what onnxruntime would make of it."""
-        inputs = [self.pairs.read(name, node) for name in node.inputs]
+        is_tiled = Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices
+        inputs = [self.pairs.read(name, node) for name in (node.inputs[:1] if is_tiled else node.inputs)]
         if needs_breaker(node, self.home.graph, self.plan):
             inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
+        if is_tiled:
+            self.home.tiled.write(self.parts, node, inputs[0], self.pairs.written(node.outputs[0]))
+            self.pairs.quantize_written(node.outputs[0])
+            return
         self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None)
 
     def _is_plain_sum(self, node: Node) -> bool:

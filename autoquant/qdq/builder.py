@@ -66,6 +66,7 @@ class Builder:
         has = {
             Rewrite.PLAIN_SUMS: bool(self._assembler.residual_adds),
             Rewrite.JOINED_GROUPS: self._assembler.groups.has_narrow,
+            Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
 

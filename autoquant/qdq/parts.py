@@ -74,7 +74,14 @@ class Parts:
         """Append a fragment."""
         self._fragments.append(self.pieces.piece(key, make))
 
-    def node(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int) -> None:
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        name: str,
+        **attributes: int | tuple[int, ...],
+    ) -> None:
         """Append a new node."""
         key = ("new", op_type, tuple(inputs), tuple(outputs), name, *attributes.items())
         self.add(key, lambda: fragments.node(op_type, inputs, outputs, name, **attributes))

@@ -38,7 +38,7 @@ def probe_rewrites(
     builder.write(frozenset())
     sentences: dict[Rewrite, str] = {}
     for rewrite in sorted(builder.possible.difference(without)):
-        assignment = {} if rewrite is Rewrite.PLAIN_SUMS else quantized
+        assignment = quantized if rewrite is Rewrite.JOINED_GROUPS else {}
         ratio = None if assignment is None else _gain(builder, assignment, rewrite, bench)
         if ratio is not None:
             sentences[rewrite] = _sentence(rewrite, ratio)
@@ -85,3 +85,5 @@ def _sentence(rewrite: Rewrite, ratio: float) -> str:
             )
         case Rewrite.JOINED_GROUPS:
             return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"
+        case Rewrite.TILED_CONVS:
+            return f"float Convs of 3 x 3 are computed tile by tile: float takes {ratio:.3f} of what it took"

@@ -33,7 +33,11 @@ EARLIER = SimpleNamespace(rewrites=frozenset({Rewrite.JOINED_GROUPS}))
             set(Rewrite),
             None,
             frozenset(),
-            ["groups of Convs that are joined", "Add before LayerNormalization as Sum"],
+            [
+                "groups of Convs that are joined",
+                "Add before LayerNormalization as Sum",
+                "Convs that are computed tile by tile",
+            ],
         ),
         (50.0, 0.01, set(), None, frozenset(), []),
         (50.0, 0.1, set(Rewrite), EARLIER, EARLIER.rewrites, []),
@@ -45,6 +49,6 @@ def test_rewrites_are_not_probed_late_where_that_takes_long(
 ) -> None:
     ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(possible=possible))
     run = a_run(elapsed_s, earlier)
-    facts = BenchFacts(float_s={"cpu-1t": float_s}, n_samples=4, opening_s=0.5)
+    facts = BenchFacts(float_s={"cpu-1t": float_s}, n_samples=4, opening_s=0.1)
     assert run._known_rewrites(ingredients, facts) == known
     assert run.deadline.left_out == left_out

@@ -159,8 +159,8 @@ def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None
     ("counts", "without"),
     [
         ({}, set()),
-        ({"objectives": Objectives(has_size=True)}, {Rewrite.JOINED_GROUPS}),
-        ({"bounds": Bounds(max_size_bytes=10**6)}, {Rewrite.JOINED_GROUPS}),
+        ({"objectives": Objectives(has_size=True)}, {Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS}),
+        ({"bounds": Bounds(max_size_bytes=10**6)}, {Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS}),
     ],
 )
 def test_rewrites_that_add_to_the_size_are_not_tried_where_it_counts(
