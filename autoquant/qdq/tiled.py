@@ -23,7 +23,8 @@ _LEAST_CHANNELS = 192
 """Harmonic mean of those that are read and written: of fewer channels the transforms take what products save."""
 _MOST_WASTE = 1.4
 """Places of tiles for each place of the output."""
-_LEAST_TILES = 8
+_LEAST_PLACES = 256
+"""Of the output: of fewer ones reading weights that are four times as large takes what products save."""
 _MOST_BYTES = 2**29
 """Of all transformed weights, which are four times as large as those that were given."""
 _OPSET = 13
@@ -134,6 +135,6 @@ def _is_worth_it(node: Node, graph: Graph) -> bool:
         return False
     if any(tuple(attributes.get(name, (1, 1))) != (1, 1) for name in ("strides", "dilations")):
         return False
-    n_tiles = math.prod(math.ceil(size / TILE) for size in written[2:])
-    is_wasted = n_tiles * TILE**2 > _MOST_WASTE * math.prod(written[2:])
-    return 2 / (1 / shape[0] + 1 / shape[1]) >= _LEAST_CHANNELS and n_tiles >= _LEAST_TILES and not is_wasted
+    n_places, n_computed = math.prod(written[2:]), math.prod(math.ceil(size / TILE) * TILE for size in written[2:])
+    is_large = n_places >= _LEAST_PLACES and n_computed <= _MOST_WASTE * n_places
+    return is_large and 2 / (1 / shape[0] + 1 / shape[1]) >= _LEAST_CHANNELS
