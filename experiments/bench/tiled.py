@@ -2,7 +2,7 @@
 
 ``python -m experiments.bench.tiled OUT.json [--time 5s]`` makes models of two convolutions of 3 x 3 in a row, with a
 Relu behind each, of several channels and sizes, and measures each beside what candidates have in their place, see
-``autoquant.qdq.tiled``, of few channels too, one thread, in rounds that both share. OUT.json has a part for each.
+``autoquant.qdq.tiled``, small ones too, one thread, in rounds that both share. OUT.json has a part for each.
 """
 
 import argparse
@@ -64,9 +64,9 @@ def chain(channels: int, height: int, width: int) -> onnx.ModelProto:
 
 
 def tile_by_tile(model: onnx.ModelProto) -> tuple[onnx.ModelProto, bool]:
-    """The same with every such convolution, however few channels it has, and whether a search would try it."""
+    """The same with every such convolution, however small it is, and whether a search would try it."""
     is_tried = bool(tiled.TiledConvs(Graph(model)).indices)
-    with mock.patch.object(tiled, "_LEAST_CHANNELS", 1):
+    with mock.patch.multiple(tiled, _LEAST_CHANNELS=1, _LEAST_PLACES=1):
         builder = Builder(Graph(model), [], {}, frozenset(), lambda *_: CalibrationRange(0.0, 1.0))
         builder.write(frozenset({Rewrite.TILED_CONVS}))
         candidate = builder.build({})
