@@ -76,8 +76,7 @@ def _fold_factors(edit: _Edit, node: Node) -> bool:
     }
     if not factors or not edit.claim(node):
         return False
-    proto = onnx.NodeProto()
-    proto.CopyFrom(graph.model.graph.node[node.index])
+    proto = graph.copy_of(node)
     for i, (name, factor) in factors.items():
         proto.input[i] = edit.constant(f"{node.name}_{name}", _scaled(graph.constant(node.inputs[i]), factor))
         next(known for known in proto.attribute if known.name == name).f = 1.0
@@ -263,8 +262,7 @@ def _swap(edit: _Edit, node: Node, add: Node) -> bool:
 
 
 def _rebuilt(edit: _Edit, node: Node, source: str, weight: Floats, bias: Floats, output: str) -> onnx.NodeProto:
-    proto = onnx.NodeProto()
-    proto.CopyFrom(edit.graph.model.graph.node[node.index])
+    proto = edit.graph.copy_of(node)
     del proto.input[:], proto.output[:]
     names = (edit.constant(f"{node.name}_weight", weight), edit.constant(f"{node.name}_bias", bias))
     proto.input.extend([source, *names])

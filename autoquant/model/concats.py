@@ -41,7 +41,7 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         joined = names.new(f"{node.outputs[0]}_filled")
         constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
-        concat = _copy(graph, node)
+        concat = graph.copy_of(node)
         concat.input.append(constants[-1].name)
         concat.output[0] = joined
         replaced[node.index] = (concat,)
@@ -49,7 +49,7 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
             weight = graph.constant(reader.inputs[1])
             wider = np.pad(weight, [(0, 0), (0, zeros.shape[_CHANNELS]), *[(0, 0)] * (weight.ndim - 2)])
             constants.append(numpy_helper.from_array(wider, names.new(f"{reader.inputs[1]}_filled")))
-            conv = _copy(graph, reader)
+            conv = graph.copy_of(reader)
             conv.input[:2] = [joined, constants[-1].name]
             replaced[reader.index] = (conv,)
     return with_nodes(model, replaced, constants)
@@ -76,9 +76,3 @@ def _is_conv(graph: Graph, concat: Node, reader: Node) -> bool:
         and reader.inputs.count(concat.outputs[0]) == 1
         and is_float_constant(reader.inputs[1], graph)
     )
-
-
-def _copy(graph: Graph, node: Node) -> onnx.NodeProto:
-    proto = onnx.NodeProto()
-    proto.CopyFrom(graph.model.graph.node[node.index])
-    return proto

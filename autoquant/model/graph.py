@@ -91,6 +91,12 @@ class Graph:
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.pinned else None
 
+    def copy_of(self, node: Node) -> onnx.NodeProto:
+        """A node of the model as an object of its own."""
+        found = onnx.NodeProto()
+        found.CopyFrom(self.model.graph.node[node.index])
+        return found
+
     @property
     def constants(self) -> Mapping[TensorName, onnx.TensorProto]:
         """Initializers by name."""

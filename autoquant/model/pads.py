@@ -59,8 +59,7 @@ def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
         if pads is None or len(node.inputs) <= 1 + _AXES:
             continue
         constants.append(numpy_helper.from_array(pads.ravel(), names.new(f"{node.name}_pads")))
-        proto = onnx.NodeProto()
-        proto.CopyFrom(model.graph.node[node.index])
+        proto = graph.copy_of(node)
         proto.input[1] = constants[-1].name
         del proto.input[1 + _AXES :]
         replaced[node.index] = (proto,)
@@ -161,8 +160,7 @@ def _may_pad(graph: Graph, pad: Node, reader: Node) -> bool:
 
 
 def _padding(graph: Graph, conv: Node, source: str, pads: Pads) -> onnx.NodeProto:
-    proto = onnx.NodeProto()
-    proto.CopyFrom(graph.model.graph.node[conv.index])
+    proto = graph.copy_of(conv)
     proto.input[0] = source
     own = np.array(conv.attributes.get("pads", np.zeros_like(pads))).reshape(2, -1)
     for attribute in list(proto.attribute):

@@ -70,7 +70,7 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in graph.nodes:
         between = _behind_conv(graph, node)
         if between:
-            clip, *behind = (_copied(graph, each) for each in (node, *between))
+            clip, *behind = (graph.copy_of(each) for each in (node, *between))
             clip.input[0], clip.output[0] = behind[0].input[0], names.new(f"{behind[0].input[0]}_clipped")
             behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
             replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
@@ -246,9 +246,3 @@ def _is_pool_of_values(node: Node) -> bool:
         and not node.attributes.get("ceil_mode", 0)
         and set(node.attributes.get("dilations", ())) <= {1}
     )
-
-
-def _copied(graph: Graph, node: Node) -> onnx.NodeProto:
-    proto = onnx.NodeProto()
-    proto.CopyFrom(graph.model.graph.node[node.index])
-    return proto

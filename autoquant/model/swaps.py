@@ -63,9 +63,7 @@ def _swapped(
     turned = numpy_helper.from_array(
         np.ascontiguousarray(wide.transpose(transpose.attributes["perm"])), names.new(f"{constant}_transposed")
     )
-    first, then = onnx.NodeProto(), onnx.NodeProto()
-    first.CopyFrom(graph.model.graph.node[transpose.index])
-    then.CopyFrom(graph.model.graph.node[node.index])
+    first, then = graph.copy_of(transpose), graph.copy_of(node)
     first.input[0], first.output[0] = source, names.new(f"{source}_transposed")
     renamed: dict[TensorName, str] = {source: first.output[0], constant: turned.name}
     del then.input[:]
