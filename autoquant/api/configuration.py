@@ -205,6 +205,11 @@ class Configuration:
         )
 
     @property
+    def counts_size(self) -> bool:
+        """Whether nothing should add to the size of files."""
+        return self.objectives.has_size or self.demands.max_size_bytes is not None
+
+    @property
     def batch(self) -> int:
         """Samples of one inference."""
         return self.targets[0].batch
@@ -326,7 +331,8 @@ def _unwrap(arguments: "Budget | Demands | Configuration") -> None:
 def _check_numbers(arguments: "Budget | Demands") -> None:
     for one in fields(arguments):
         value = getattr(arguments, one.name)
-        for each in value.values() if isinstance(value, Mapping) else (value,):
+        is_by_name = one.name == "max_drop" and isinstance(value, Mapping)
+        for each in value.values() if is_by_name else (value,):
             if each is not None:
                 check_type(f"{type(arguments).__name__}.{one.name}", each, numbers.Real, "a number")
 

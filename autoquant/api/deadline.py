@@ -112,9 +112,10 @@ class Deadline:
         Args:
             what: In words, for ``hurry``.
         """
-        if self.is_late:
+        is_late = self.is_late
+        if is_late:
             self.left_out.append(what)
-        return self.is_late
+        return is_late
 
     @property
     def hurry(self) -> str | None:

@@ -15,7 +15,7 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.domain.rewrite import Rewrite, Rewrites
+from autoquant.domain.rewrite import LARGER, Rewrites
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
@@ -177,7 +177,7 @@ class Evaluator:
             self._builder,
             None if recipe is None else recipe[1],
             self.bench,
-            without={Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS} if counts else (),
+            without=LARGER if counts else (),
         )
         return self._builder.rewrites, notes
 

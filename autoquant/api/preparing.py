@@ -128,7 +128,7 @@ class Preparing:
                 return plain
             self.notes.append(f"{_filled_up(found.filling)}, as before")
             return self._compared(found)
-        if not plain.regions or asked.objectives.has_size or asked.demands.max_size_bytes is not None:
+        if not plain.regions or asked.counts_size:
             return plain
         with self.deadline.phase("fill"):
             if self.deadline.leaves_out("channels filled up to whole blocks"):

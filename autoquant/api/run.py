@@ -18,13 +18,13 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup
-from autoquant.api.steps.probing import LEAST_RACED
+from autoquant.api.steps.probing import probing_seconds
 from autoquant.api.trial_times import Finish
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.domain.rewrite import Rewrite, Rewrites
+from autoquant.domain.rewrite import LARGER, Rewrite, Rewrites
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
@@ -45,7 +45,7 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
-_LATE_REWRITES_SHARE = 0.05
+_LATE_REWRITES_SHARE = 0.1
 """Of the budget: where much of it is gone, rewrites are probed if that takes no longer."""
 _IN_WORDS = {
     Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
@@ -188,8 +188,9 @@ class Run:
             return self.earlier.rewrites
         if not self.deadline.is_late:
             return None
-        possible = sorted(ingredients.builder().possible)
-        expected_s = 2 * len(possible) * (facts.opening_s + LEAST_RACED * sum(facts.float_s.values()))
+        unwanted = LARGER if self.configuration.counts_size else frozenset()
+        possible = sorted(ingredients.builder().possible - unwanted)
+        expected_s = len(possible) * probing_seconds(facts.opening_s, sum(facts.float_s.values()))
         if possible and expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
             return None
         for rewrite in possible:

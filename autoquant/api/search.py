@@ -102,6 +102,7 @@ def search(
     budget, demands = budget or Budget(), demands or Demands()
     check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
+    check_type("the sizes of dimensions", dims or {}, Mapping, "a dict")
     check_type("the run's folder", out, (str, os.PathLike), "its path")
     for name, several in (("metrics", metrics), ("objectives", objectives)):
         if isinstance(several, str):

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-__all__ = ["Rewrite", "Rewrites"]
+__all__ = ["LARGER", "Rewrite", "Rewrites"]
 
 
 class Rewrite(StrEnum):
@@ -20,3 +20,5 @@ class Rewrite(StrEnum):
 
 
 Rewrites = frozenset[Rewrite]
+LARGER: Rewrites = frozenset({Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS})
+"""Those that add to the size of files."""

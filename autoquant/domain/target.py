@@ -1,8 +1,9 @@
 """Where latency is measured."""
 
-import numbers
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import SupportsIndex
 
 from autoquant.domain.arguments import check_type
 from autoquant.errors import UsageError
@@ -41,12 +42,13 @@ class Target:
         check_type("Target.affinity", self.affinity, Iterable, "a list of cores")
         object.__setattr__(self, "ep", self.ep.lower().removesuffix("executionprovider"))
         object.__setattr__(self, "options", {str(name): str(value) for name, value in self.options.items()})
-        for core in self.affinity:
-            check_type("a core in Target.affinity", core, numbers.Integral, "its number")
-        object.__setattr__(self, "affinity", tuple(map(int, self.affinity)))
+        cores = tuple(self.affinity)
+        for core in cores:
+            check_type("a core in Target.affinity", core, SupportsIndex, "its number")
+        object.__setattr__(self, "affinity", tuple(map(operator.index, cores)))
         for name in ("threads", "batch", "streams"):
-            check_type(f"Target.{name}", getattr(self, name), numbers.Integral, "a whole number")
-            count = int(getattr(self, name))
+            check_type(f"Target.{name}", getattr(self, name), SupportsIndex, "a whole number")
+            count = operator.index(getattr(self, name))
             object.__setattr__(self, name, count)
             if count < 1:
                 raise UsageError(f"{name} is {count}, it must be at least 1")

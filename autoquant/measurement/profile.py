@@ -22,6 +22,7 @@ from autoquant.errors import ProfileError
 from autoquant.isolation.process import memory_folder
 from autoquant.model.graph import Graph, Node
 from autoquant.model.optimized import original_name, read_optimized_nodes
+from autoquant.model.winograd import whole_name
 from autoquant.runtime.session import CompiledError, Initializers, Session, open_session
 
 __all__ = ["LEAST_RUNS", "Profile", "kernel_us", "no_time", "region_us", "take_profiles"]
@@ -181,7 +182,8 @@ def region_us(profile: Profile, given: Graph, regions: Sequence[Region]) -> Floa
 
 def _named_after(kernel: Node, by_name: Mapping[str, Node], given: Graph) -> Node | None:
     plain = original_name(kernel.name)
-    return by_name.get(kernel.name) or by_name.get(plain) or given.producer.get(TensorName(plain))
+    known = by_name.get(kernel.name) or by_name.get(plain) or given.producer.get(TensorName(plain))
+    return known or by_name.get(whole_name(plain))
 
 
 def _inherited(graph: Graph, known: Mapping[int, int], late: Collection[int] = ()) -> dict[int, int]:

@@ -21,7 +21,7 @@ _CHANNELS = 1
 _MULTIPLE = 4
 _LARGEST_BLOCK = 16
 """Of channels, on processors with AVX512; fewer inputs than a block have a kernel of their own."""
-_MOST_ZEROS = 2**20
+_MOST_ZEROS = 2**18
 """Elements of a constant that is worth it."""
 
 
@@ -34,7 +34,7 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     replaced: dict[int, Sequence[onnx.NodeProto]] = {}
     constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    names, wider = NewNames(graph), dict[tuple[str, int], str]()
     for node in graph.nodes:
         zeros = _missing(graph, node)
         if zeros is None:
@@ -46,11 +46,14 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
         concat.output[0] = joined
         replaced[node.index] = (concat,)
         for reader in graph.consumers[node.outputs[0]]:
-            weight = graph.constant(reader.inputs[1])
-            wider = np.pad(weight, [(0, 0), (0, zeros.shape[_CHANNELS]), *[(0, 0)] * (weight.ndim - 2)])
-            constants.append(numpy_helper.from_array(wider, names.new(f"{reader.inputs[1]}_filled")))
+            name, n_missing = reader.inputs[1], zeros.shape[_CHANNELS]
+            if (name, n_missing) not in wider:
+                wider[name, n_missing] = names.new(f"{name}_filled")
+                weight = graph.constant(name)
+                filled = np.pad(weight, [(0, 0), (0, n_missing), *[(0, 0)] * (weight.ndim - 2)])
+                constants.append(numpy_helper.from_array(filled, wider[name, n_missing]))
             conv = graph.copy_of(reader)
-            conv.input[:2] = [joined, constants[-1].name]
+            conv.input[:2] = [joined, wider[name, n_missing]]
             replaced[reader.index] = (conv,)
     return with_nodes(model, replaced, constants)
 
@@ -60,7 +63,9 @@ def _missing(graph: Graph, node: Node) -> np.ndarray[tuple[int, ...], np.dtype[n
     if node.op_type != "Concat" or node.outputs[0] in graph.pinned:
         return None
     shape, readers = graph.shape(node.outputs[0]), graph.consumers.get(node.outputs[0], ())
-    if shape is None or len(shape) <= _CHANNELS + 1 or node.attributes["axis"] % len(shape) != _CHANNELS:
+    if shape is None or len(shape) <= _CHANNELS + 1 or 0 in shape:
+        return None
+    if node.attributes.get("axis", _CHANNELS) % len(shape) != _CHANNELS:
         return None
     n_missing = -shape[_CHANNELS] % _MULTIPLE
     zeros = np.zeros((shape[0], n_missing, *shape[2:]), np.float32)

@@ -1,7 +1,7 @@
 """From a plan to the bytes of a QDQ model."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -48,7 +48,14 @@ _KERNELS = (*_LINEAR, Kind.ARITHMETIC)
 class Assembler:
     """Writes plans of one graph; every serialized piece is made once."""
 
-    def __init__(self, graph: Graph, planner: Planner, means: Means, rounder: Rounder | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        planner: Planner,
+        means: Means,
+        rounder: Rounder | None = None,
+        unbounded: Collection[TensorName] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.planner = planner
         self.weights = Weights(graph, rounder)
@@ -58,7 +65,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = _residual_adds(graph)
         self.groups = JoinedGroups(graph)
-        self.tiled = TiledConvs(graph)
+        self.tiled = TiledConvs(graph, unbounded)
         self.rewrites: Rewrites = frozenset()
 
     def operands(self, node: Node, plan: Plan) -> "_Operands":
@@ -169,14 +176,14 @@ class _Draft:
 
     def _add_float(self, node: Node) -> None:
         """A node that runs on floats, kept from what onnxruntime would make of it."""
-        is_tiled = Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices
-        inputs = [self.pairs.read(name, node) for name in (node.inputs[:1] if is_tiled else node.inputs)]
-        if needs_breaker(node, self.home.graph, self.plan):
-            inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
-        if is_tiled:
-            self.home.tiled.write(self.parts, node, inputs[0], self.pairs.written(node.outputs[0]))
+        if Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices:
+            source, target = self.pairs.read(node.inputs[0], node), self.pairs.written(node.outputs[0])
+            self.home.tiled.write(self.parts, node, source, target)
             self.pairs.quantize_written(node.outputs[0])
             return
+        inputs = [self.pairs.read(name, node) for name in node.inputs]
+        if needs_breaker(node, self.home.graph, self.plan):
+            inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
         self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None)
 
     def _is_plain_sum(self, node: Node) -> bool:

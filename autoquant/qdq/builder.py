@@ -58,7 +58,7 @@ class Builder:
         self._regions = {region.id: region for region in regions}
         self._schemes = dict(schemes)
         self.planner = Planner(graph, op_types, ranges, unbounded)
-        self._assembler = Assembler(graph, self.planner, means, rounder)
+        self._assembler = Assembler(graph, self.planner, means, rounder, unbounded)
 
     @property
     def possible(self) -> Rewrites:

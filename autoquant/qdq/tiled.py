@@ -5,6 +5,7 @@ their windows and tiles.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,14 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
-from autoquant.model.winograd import TILE, WINDOW, combine_products, transform_weight, transform_windows
+from autoquant.model.winograd import (
+    TILE,
+    WINDOW,
+    combine_products,
+    part_name,
+    transform_weight,
+    transform_windows,
+)
 from autoquant.qdq.parts import Parts
 
 __all__ = ["TiledConvs"]
@@ -35,15 +43,24 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(slots=True)
 class TiledConvs:
-    """Writes Convs of one graph so, and remembers their weights."""
+    """Writes Convs of one graph so, and remembers their weights.
+
+    Attributes:
+        graph: With shapes.
+        unbounded: Activations that hold infinities, or values of which next to nothing is left beside others: a tile
+            has what its whole window holds in each of its places.
+        indices: Of the Convs.
+    """
 
     graph: Graph
+    unbounded: Collection[TensorName] = frozenset()
     indices: frozenset[int] = field(init=False)
     _known: dict[TensorName, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         is_new = opset_of(self.graph.model) >= _OPSET
         nodes = [node for node in self.graph.nodes if is_new and _is_worth_it(node, self.graph)]
+        nodes = [node for node in nodes if node.inputs[0] not in self.unbounded]
         sizes = [math.prod(self.graph.shape(name) or ()) for name in {node.inputs[1] for node in nodes}]
         n_bytes = 4 * sum(sizes) * WINDOW**2 // math.prod(_KERNEL)
         self.indices = frozenset(node.index for node in nodes if n_bytes <= _MOST_BYTES)
@@ -77,7 +94,8 @@ class TiledConvs:
         weight = parts.constant(parts.pieces.free(f"{node.inputs[1]}_tiles"), self._weight(node.inputs[1]), "")
         found = chain.add("MatMul", [weight, found], str(node.name))
         found = chain.reshape(found, (WINDOW**2, n_written * rows * columns))
-        found = chain.add("MatMul", [chain.constant("combined", combine_products()), found])
+        combined = parts.new_constant("products_of_tiles", combine_products())
+        found = chain.add("MatMul", [combined, found])
         found = chain.reshape(found, (TILE, TILE, n_written, rows, columns))
         found = chain.add("Transpose", [found], perm=(2, 3, 0, 4, 1))
         found = chain.reshape(found, (1, n_written, TILE * rows, TILE * columns))
@@ -121,7 +139,7 @@ class _Chain:
         return self.parts.new_constant(f"{self.target}_{name}", values)
 
     def _name(self) -> str:
-        return self.parts.pieces.free_node(f"{self.name}_tiles_{self._n}")
+        return self.parts.pieces.free_node(part_name(self.name, self._n))
 
 
 def _is_worth_it(node: Node, graph: Graph) -> bool:

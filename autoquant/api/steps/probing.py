@@ -8,14 +8,18 @@ from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
+from autoquant.measurement.opening import Opened
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 
-__all__ = ["LEAST_RACED", "probe_rewrites", "race"]
+__all__ = ["LEAST_RACED", "probe_rewrites", "probing_seconds", "race"]
 
 LEAST_RACED, _MOST_RACED = 5, 30
 """Rounds in which two candidates are compared."""
 _PROBE_SECONDS = 2.0
+_N_COMPARED = 4
+"""Samples on which outputs are compared."""
+_ENOUGH_DB = 90.0
 
 
 def probe_rewrites(
@@ -58,9 +62,27 @@ def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> M
     Raises:
         ModelError: onnxruntime refuses one of them.
     """
-    opened, other = (bench.opener.open(each.skeleton, each.constants) for each in (first, second))
+    opened, other = (_opened(bench, each) for each in (first, second))
+    return _raced(bench, opened, other, seconds)
+
+
+def probing_seconds(opening_s: float, float_s: float) -> float:
+    """What probing one rewrite takes at most.
+
+    Args:
+        opening_s: For opening a candidate.
+        float_s: For running it, on all targets together.
+    """
+    return 2 * (opening_s + _N_COMPARED * float_s) + max(_PROBE_SECONDS, 2 * LEAST_RACED * float_s)
+
+
+def _opened(bench: Bench, candidate: Candidate) -> Opened:
+    return bench.opener.open(candidate.skeleton, candidate.constants)
+
+
+def _raced(bench: Bench, first: Opened, second: Opened, seconds: float) -> Mapping[str, Timings]:
     n_rounds = int(max(LEAST_RACED, min(_MOST_RACED, seconds / (2 * sum(bench.float_s.values())))))
-    return bench.compare(opened, other, n_rounds)
+    return bench.compare(first, second, n_rounds)
 
 
 def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
@@ -70,11 +92,20 @@ def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Ben
     second = builder.build(assignment)
     builder.write(frozenset())
     try:
-        timings = race(bench, first, second, _PROBE_SECONDS).values()
+        opened, other = (_opened(bench, each) for each in (first, second))
+        if rewrite is Rewrite.TILED_CONVS and not _keeps_outputs(bench, opened, other):
+            return None
+        timings = _raced(bench, opened, other, _PROBE_SECONDS).values()
     except ModelError:
         return None
     is_shown = all(timing.ratio + 2 * timing.error < 1 for timing in timings)
     return max((timing.ratio for timing in timings), default=math.inf) if is_shown else None
+
+
+def _keeps_outputs(bench: Bench, first: Opened, second: Opened) -> bool:
+    """Whether the second candidate is as near to the float model as the first, or near enough, on a few samples."""
+    before, after = (bench.untimed_quality(each, _N_COMPARED).worst_db for each in (first, second))
+    return after >= min(before - 1, _ENOUGH_DB)
 
 
 def _sentence(rewrite: Rewrite, ratio: float) -> str:

@@ -38,6 +38,21 @@ def test_time_is_limited_where_nothing_else_ends_the_search(
     assert asked == [expected]
 
 
+def test_what_was_left_out_as_time_was_short_is_told(tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    def end(progress: SearchProgress) -> None:
+        if progress.phase == "search":
+            notes.extend(json.loads((tmp_path / "run" / "run.json").read_text())["notes"])
+            raise EndedError
+
+    cache = str(tmp_path / "cache")
+    with pytest.raises(EndedError):
+        search("example:digits", out=tmp_path / "run", cache=cache, on_progress=end, spent_s=0.5 * DEFAULT_SECONDS)
+    (note,) = (note for note in notes if note.startswith("more than 40% of the budget was gone"))
+    assert "so that these were left out: channels filled up to whole blocks, profiles of kernels" in note
+
+
 def test_the_process_that_measures_has_the_memory_of_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +71,8 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"dims": 3}, "the sizes of dimensions is of type 'int', give a dict"),
+        ({"out": 5}, "the run's folder is of type 'int', give its path"),
         ({"budget": 60}, r"the budget is of type 'int', give one, e\.g\. Budget\(seconds=120\)"),
         ({"demands": {"min_snr_db": 30}}, r"what is demanded is of type 'dict', give it like Demands\(min_snr_db=30\)"),
         ({"metrics": "top1"}, r"metrics are one text, 'top1', give a list: \['top1'\]"),
@@ -64,5 +81,5 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
 )
 def test_arguments_of_another_type_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
-        search("example:digits", out=tmp_path / "run", **given)
+        search("example:digits", **{"out": tmp_path / "run", **given})
     assert not (tmp_path / "run").exists()

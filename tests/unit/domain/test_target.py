@@ -38,6 +38,7 @@ def test_numbers_of_numpy_become_plain_ones_and_cores_a_tuple() -> None:
     assert target == Target(threads=2, batch=2, streams=2, affinity=(0, 1))
     assert json.loads(json.dumps([target.threads, target.batch, target.streams, target.affinity])) == [2, 2, 2, [0, 1]]
     assert len({target.affinity}) == 1
+    assert Target(affinity=map(int, "01")).affinity == (0, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

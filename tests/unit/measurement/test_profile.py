@@ -7,10 +7,12 @@ import pytest
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError, ProfileError
 from autoquant.isolation.process import SCRATCH
 from autoquant.measurement.profile import Profile, kernel_us, region_us, take_profiles
+from autoquant.model.fragments import inline_external
 from autoquant.model.graph import Graph
 from tests.graphs import case_of, scheme
 from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
@@ -118,6 +120,24 @@ def test_conversions_belong_to_the_region_that_needs_them() -> None:
     assert found["a"].count("QuantizeLinear") == 1
     assert found["c"].count("DequantizeLinear") == 1
     assert all(kernels.count("QLinearConv") == 1 for kernels in found.values())
+
+
+def test_a_convolution_that_is_computed_tile_by_tile_is_all_its_own() -> None:
+    given = model_of(
+        "(float[1,192,16,16] x) => (float[1,192,16,16] y)",
+        "a = Conv(x, v) b = Conv<pads=[1,1,1,1]>(a, w) y = Conv(b, v)",
+        {"v": floats(192, 192, 1, 1), "w": floats(192, 192, 3, 3, scale=0.02)},
+    )
+    builder = case_of(given).builder({})
+    builder.write(frozenset({Rewrite.TILED_CONVS}))
+    candidate = builder.build({})
+    model = inline_external(candidate.skeleton, candidate.constants, {})
+    feeds: list[Feed] = [{"x": floats(1, 192, 16, 16)}]
+    found, regions = of(model, feeds), [a_region("a"), a_region("b"), a_region("y")]
+    kernels = [kernel.name for kernel in found.kernels.nodes if "_tiles_" in kernel.name]
+    assert len(kernels) > 4
+    spent = region_us(Profile(found.kernels, dict.fromkeys(kernels, 1.0)), Graph(given), regions)
+    assert spent.tolist() == [0.0, len(kernels), 0.0]
 
 
 def test_what_is_in_no_region_belongs_to_the_one_before_it_or_else_behind() -> None:

@@ -45,7 +45,7 @@ def test_all_convs_that_read_it_have_wider_weights() -> None:
     found = fill_concats(model)
     assert op_types(found) == ["Relu", "Concat", "Conv", "Conv", "Conv", "Concat"]
     shapes = sorted(array.shape[:2] for array in constants_of(found).values())
-    assert shapes == [(1, 1), (5, 36), (7, 36), (7, 36)]
+    assert shapes == [(1, 1), (5, 36), (7, 36)], "that of two Convs is there once"
     one, other = (outputs_of(each, feed_of(model))[0] for each in (found, model))
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 

@@ -84,9 +84,10 @@ def test_outputs_stay_the_same(n_groups: int, n_inputs: int, n_outputs: int, ker
         (19, 8, 1),
         (32, 1, 1),
         (8, 3, 8),
+        (2, 28, 2),
     ],
 )
-def test_groups_have_about_32_inputs_where_their_number_allows(n_groups: int, n_inputs: int, left: int) -> None:
+def test_groups_have_about_36_inputs_where_their_number_allows(n_groups: int, n_inputs: int, left: int) -> None:
     plain, joined = candidates(a_case(n_groups, n_inputs), U8S8_CHANNEL)
     assert n_groups_of(opened(joined)) == left
     assert (joined.digest == plain.digest) is (left == n_groups)

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.domain.region import NodeName, Region, RegionId
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.scheme import FLOAT
 from autoquant.measurement.effective import effective_assignment
 from autoquant.model.dequantized import float_model
 from autoquant.model.fragments import inline_external
+from autoquant.model.graph import Graph
+from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.tiled import TiledConvs
 from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, op_types_of, optimized, run
 from tests.models import floats, model_of, saved
 
@@ -131,6 +134,22 @@ def test_the_float_model_of_a_member_has_the_conv(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run(found, case.feed)[0], run(case.graph.model, case.feed)[0])
 
 
+def test_what_reads_infinities_stays_as_a_tile_would_have_them_everywhere() -> None:
+    case = a_case(call="a = Conv<@>(x, w, b) y = Conv<@>(a, w, b)")
+    graph = case.graph
+    assert {graph.nodes[i].name for i in TiledConvs(graph).indices} == {"a", "y"}
+    assert {graph.nodes[i].name for i in TiledConvs(graph, {TensorName("x")}).indices} == {"y"}
+    builder = Builder(graph, [], {}, frozenset(), case.ranges, unbounded={TensorName("x"), TensorName("a")})
+    assert not builder.possible
+
+
+def test_a_convolution_without_outputs_stays() -> None:
+    graph = Graph(
+        model_of("(float[1,192,16,16] x) => (float[1,0,14,14] y)", "y = Conv(x, w)", {"w": floats(0, 192, 3, 3)})
+    )
+    assert not TiledConvs(graph).indices
+
+
 def test_none_is_where_the_weights_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoquant.qdq.tiled._MOST_BYTES", 36 * 192 * 192 * 4)
     assert a_case(call="a = Conv<@>(x, w, b) y = Conv<@>(a, w, b)").builder({}).possible == TILED
@@ -151,7 +170,17 @@ def test_none_is_where_the_weights_would_be_too_large(monkeypatch: pytest.Monkey
         a_case(sample=2),
         a_case(opset=12),
     ],
-    ids=["few channels", "few places", "waste", "stride", "dilation", "auto_pad", "computed", "batch", "opset"],
+    ids=[
+        "few channels",
+        "few places",
+        "waste",
+        "stride",
+        "dilation",
+        "auto_pad",
+        "computed",
+        "batch",
+        "opset",
+    ],
 )
 def test_others_stay(case: Case) -> None:
     assert Rewrite.TILED_CONVS not in case.builder({}).possible

@@ -15,10 +15,13 @@ from autoquant.api.steps import (
     read_data,
 )
 from autoquant.domain.feed import Samples
+from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrite
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
+from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
+from tests.graphs import case_of
 from tests.models import floats, model_of, saved
 
 BOTH = {Rewrite.PLAIN_SUMS, Rewrite.JOINED_GROUPS}
@@ -112,6 +115,39 @@ def test_what_is_not_wanted_and_what_has_no_candidate_is_not_probed(
     quantized, without = (recipe[1], {Rewrite.JOINED_GROUPS}) if has_recipe else (None, set())
     assert len(probe_rewrites(builder, quantized, open_bench(model, samples), without=without)) == 1
     assert builder.rewrites == {Rewrite.PLAIN_SUMS}
+
+
+@pytest.mark.parametrize(
+    ("is_damaged", "notes"),
+    [(False, ["float Convs of 3 x 3 are computed tile by tile: float takes 0.800 of what it took"]), (True, [])],
+)
+def test_convolutions_tile_by_tile_are_used_where_float_is_faster_and_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool, notes: list[str]
+) -> None:
+    given = model_of(
+        "(float[1,192,16,16] x) => (float[1,192,16,16] y)",
+        "y = Conv<pads=[1,1,1,1]>(x, w)",
+        {"w": floats(192, 192, 3, 3, scale=0.02)},
+    )
+    path = saved(given, tmp_path / "tiled.onnx")
+    samples = read_data(path, {"x": floats(3, 192, 16, 16)})
+    asked: list[Assignment] = []
+    builder = case_of(given).builder({})
+    build = builder.build
+
+    def told(assignment: Assignment) -> Candidate:
+        asked.append(assignment)
+        return build(assignment)
+
+    monkeypatch.setattr(builder, "build", told)
+    monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
+    if is_damaged:
+        monkeypatch.setattr(
+            "autoquant.qdq.tiled.transform_weight", lambda weight: np.zeros((36, *weight.shape[:2]), np.float32)
+        )
+    assert probe_rewrites(builder, None, open_bench(path, samples)) == notes
+    assert asked == [{}, {}]
+    assert builder.rewrites == ({Rewrite.TILED_CONVS} if notes else set())
 
 
 def test_joined_groups_and_others_give_the_same_outputs(
