@@ -43,7 +43,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(slots=True)
 class TiledConvs:
-    """Writes Convs of one graph so, and remembers their weights.
+    """Writes Convs of one graph so, and remembers what they multiply with.
 
     Attributes:
         graph: With shapes.
@@ -55,7 +55,8 @@ class TiledConvs:
     graph: Graph
     unbounded: Collection[TensorName] = frozenset()
     indices: frozenset[int] = field(init=False)
-    _known: dict[TensorName, Floats] = field(default_factory=dict)
+    _weights: dict[TensorName, Floats] = field(default_factory=dict)
+    _windows: dict[int, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         is_new = opset_of(self.graph.model) >= _OPSET
@@ -86,12 +87,12 @@ class TiledConvs:
             for n, size, before in zip((rows, columns), sizes, (above, left), strict=True)
         )
         chain = _Chain(parts, str(node.name), target)
-        windows = parts.constant(parts.pieces.free(f"windows_of_{n_read}"), transform_windows(n_read), "")
+        windows = parts.constant(parts.pieces.free(f"windows_of_{n_read}"), self._windows_of(n_read), "")
         own = {"group": n_read, "kernel_shape": (WINDOW, WINDOW), "strides": (TILE, TILE)}
         found = chain.add("Conv", [source, windows], pads=(above, left, below, right), **own)
         found = chain.reshape(found, (n_read, WINDOW**2, rows * columns))
         found = chain.add("Transpose", [found], perm=(1, 0, 2))
-        weight = parts.constant(parts.pieces.free(f"{node.inputs[1]}_tiles"), self._weight(node.inputs[1]), "")
+        weight = parts.constant(parts.pieces.free(f"{node.inputs[1]}_tiles"), self._weight_of(node.inputs[1]), "")
         found = chain.add("MatMul", [weight, found], str(node.name))
         found = chain.reshape(found, (WINDOW**2, n_written * rows * columns))
         combined = parts.new_constant("products_of_tiles", combine_products())
@@ -107,10 +108,15 @@ class TiledConvs:
         summand = np.zeros(n_written, np.float32) if bias is None else self.graph.constant(bias)
         chain.end("Add", [found, chain.constant("summand", np.broadcast_to(summand, n_written).reshape(1, -1, 1, 1))])
 
-    def _weight(self, name: TensorName) -> Floats:
-        if name not in self._known:
-            self._known[name] = transform_weight(self.graph.constant(name))
-        return self._known[name]
+    def _weight_of(self, name: TensorName) -> Floats:
+        if name not in self._weights:
+            self._weights[name] = transform_weight(self.graph.constant(name))
+        return self._weights[name]
+
+    def _windows_of(self, n_channels: int) -> Floats:
+        if n_channels not in self._windows:
+            self._windows[n_channels] = transform_windows(n_channels)
+        return self._windows[n_channels]
 
 
 @dataclass(slots=True)
