@@ -15,7 +15,7 @@ from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.domain.rewrite import LARGER, Rewrites
+from autoquant.domain.rewrite import Rewrites
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import Target
 from autoquant.errors import MetricError
@@ -164,21 +164,12 @@ class Evaluator:
         """Take what was measured before; candidates that run the same graphs are not run again."""
         self._known = {one.digest: one for one in measured}
 
-    def probe_rewrites(self) -> tuple[Rewrites, list[str]]:
-        """Those that pay here, which are used from then on, and what to say of them.
-
-        Where sizes count, none that adds to them is tried.
-        """
+    def probe_rewrites(self, rewrites: Rewrites) -> tuple[Rewrites, list[str]]:
+        """Those of them that pay here, which are used from then on, and what to say of them."""
         assert self._builder is not None
         assert self._ingredients is not None
         recipe = self._ingredients.first_recipe()
-        counts = self.objectives.has_size or self.bounds.max_size_bytes is not None
-        notes = steps.probe_rewrites(
-            self._builder,
-            None if recipe is None else recipe[1],
-            self.bench,
-            without=LARGER if counts else (),
-        )
+        notes = steps.probe_rewrites(self._builder, None if recipe is None else recipe[1], self.bench, rewrites)
         return self._builder.rewrites, notes
 
     def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:

@@ -84,25 +84,24 @@ class IsolatedEvaluator:
         )
         return found
 
-    def load(self, ingredients: Ingredients, *, rewrites: Rewrites | None) -> list[str]:
+    def load(self, ingredients: Ingredients, *, rewrites: Rewrites) -> None:
         """Take what candidates are built from; a form that the process has is not sent again.
 
         Args:
             ingredients: The preprocessed model, its regions and ranges.
-            rewrites: What probing them gave before; None probes them.
-
-        Returns:
-            A sentence for the user on each that probing chose.
+            rewrites: Those that are used.
         """
         self._ingredients = ingredients
         if self._has(ingredients):
-            self._own("use", ingredients.form, ingredients.definition, rewrites or frozenset())
+            self._own("use", ingredients.form, ingredients.definition, rewrites)
         else:
-            self._send(rewrites or frozenset(), ())
-        notes: list[str] = []
-        if rewrites is None:
-            rewrites, notes = self._own("probe_rewrites")
+            self._send(rewrites, ())
         self._rewrites = rewrites
+
+    def probe_rewrites(self, rewrites: Rewrites) -> list[str]:
+        """Measure which of these pay here, and build accordingly from then on; a sentence for the user on each."""
+        notes: list[str]
+        self._rewrites, notes = self._own("probe_rewrites", rewrites)
         return notes
 
     def settle(self) -> None:

@@ -179,23 +179,24 @@ class Run:
 
     def _load(self, evaluator: IsolatedEvaluator, ingredients: Ingredients, facts: BenchFacts) -> None:
         """Hand over what candidates are built from."""
-        self.notes.extend(evaluator.load(ingredients, rewrites=self._known_rewrites(ingredients, facts)))
+        evaluator.load(ingredients, rewrites=frozenset() if self.earlier is None else self.earlier.rewrites)
+        if self.earlier is None:
+            self.notes.extend(evaluator.probe_rewrites(self._worth_probing(ingredients, facts)))
         self.rewrites = evaluator.rewrites
 
-    def _known_rewrites(self, ingredients: Ingredients, facts: BenchFacts) -> Rewrites | None:
-        """How candidates are written; None where that is to be probed."""
-        if self.earlier is not None:
-            return self.earlier.rewrites
+    def _worth_probing(self, ingredients: Ingredients, facts: BenchFacts) -> Rewrites:
+        """Ways of writing candidates, without those that add to sizes that count, or that there is no time for."""
+        wanted = frozenset(Rewrite) - (LARGER if self.configuration.counts_size else frozenset())
         if not self.deadline.is_late:
-            return None
-        unwanted = LARGER if self.configuration.counts_size else frozenset()
-        possible = sorted(ingredients.builder().possible - unwanted)
-        expected_s = len(possible) * probing_seconds(facts.opening_s, sum(facts.float_s.values()))
-        if possible and expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
-            return None
-        for rewrite in possible:
+            return wanted
+        builder = ingredients.builder()
+        slow = [each for each in sorted(builder.possible & wanted) if builder.excerpts(each) is None]
+        expected_s = len(slow) * probing_seconds(facts.opening_s, sum(facts.float_s.values()))
+        if expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
+            return wanted
+        for rewrite in slow:
             self.deadline.leaves_out(_IN_WORDS[rewrite])
-        return frozenset()
+        return wanted.difference(slow)
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
         """With what the sampler expects noise from."""

@@ -177,18 +177,25 @@ class Bench:
             self.reference.append(run_sample(session, feed, sample_name(self.sample_names, k)))
         self.feeds = self.feeds[: len(self.reference)]
 
-    def compare(self, first: Opened, second: Opened, n_rounds: int) -> dict[str, Timings]:
-        """Latencies of the second against the first, interleaved, by target name."""
-        rng = random.Random(self.seed)
+    def compare(self, first: Opened, second: Opened, n_rounds: int, feed: Feed | None = None) -> dict[str, Timings]:
+        """Latencies of the second against the first, interleaved, by target name.
+
+        Args:
+            first: One.
+            second: The other.
+            n_rounds: Timed rounds.
+            feed: What both read, where they are not the whole model; its samples by default.
+        """
+        rng, feeds = random.Random(self.seed), self.feeds if feed is None else [feed]
         timings = {name: Timings() for name in first.sessions}
         for name, timing in timings.items():
             pair = {"first": first.sessions[name], "second": second.sessions[name]}
             for session in pair.values():
-                warm_up(session, self.feeds)
+                warm_up(session, feeds)
+            each_s = self.float_s[name] if feed is None else _seconds(pair["first"], feed)
             for k in range(n_rounds):
-                feed = self.feeds[k % len(self.feeds)]
-                n_repeats = self._repeats.of(name, shapes_of(feed), self.float_s[name])
-                seconds, _ = run_round(pair, feed, n_repeats, rng)
+                n_repeats = self._repeats.of(name, shapes_of(feeds[k % len(feeds)]), each_s)
+                seconds, _ = run_round(pair, feeds[k % len(feeds)], n_repeats, rng)
                 timing.add(seconds["second"], seconds["first"])
         return timings
 
@@ -366,6 +373,12 @@ def warm_up(session: Session, feeds: Sequence[Feed]) -> None:
         session.run(None, feed)
         if time.perf_counter() > end:
             break
+
+
+def _seconds(session: Session, feed: Feed) -> float:
+    start = time.perf_counter()
+    session.run(None, feed)
+    return time.perf_counter() - start
 
 
 def worst(qualities: Sequence[Quality]) -> Quality:

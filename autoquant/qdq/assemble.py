@@ -33,6 +33,7 @@ from autoquant.qdq.parts import Parts, Pieces
 from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Rounder
+from autoquant.qdq.residuals import residual_adds
 from autoquant.qdq.shifts import Shifts, takes_bias
 from autoquant.qdq.tiled import TiledConvs
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, quantize_bias
@@ -63,7 +64,7 @@ class Assembler:
         self.dynamic = DynamicWriter(graph, self.weights)
         self.flattened = flattened_products(graph)
         self.pieces = Pieces(graph)
-        self.residual_adds = _residual_adds(graph)
+        self.residual_adds = residual_adds(graph)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
         self.rewrites: Rewrites = frozenset()
@@ -272,16 +273,3 @@ def _integer_attributes(node: Node) -> dict[str, float]:
     is_partial = node.attributes.get("count_include_pad", 0) and node.attributes.get("ceil_mode", 0)
     has_pads = any(node.attributes.get("pads", ())) or node.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
     return {"count_include_pad": 0} if is_partial and not has_pads else {}
-
-
-def _residual_adds(graph: Graph) -> frozenset[int]:
-    """Indices of Adds of two activations of one shape that a LayerNormalization reads."""
-    found = {
-        node.index
-        for node in graph.nodes
-        if node.op_type == "Add"
-        and graph.shape(node.inputs[0]) == graph.shape(node.inputs[1]) == graph.shape(node.outputs[0])
-        and not any(graph.is_constant(name) for name in node.inputs)
-        and any(reader.op_type == "LayerNormalization" for reader in graph.consumers.get(node.outputs[0], ()))
-    }
-    return frozenset(found)

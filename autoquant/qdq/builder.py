@@ -9,12 +9,14 @@ from autoquant.domain.region import Assignment, NodeName, Region, TensorName
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import FLOAT, Rounding, Scheme
 from autoquant.errors import UsageError
+from autoquant.model.excerpts import Excerpt
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
+from autoquant.qdq.residuals import residual_excerpts
 
 __all__ = ["Builder"]
 
@@ -69,6 +71,12 @@ class Builder:
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
+
+    def excerpts(self, rewrite: Rewrite) -> tuple[Excerpt, Excerpt] | None:
+        """Nodes by which a rewrite can be judged alone, as they are and rewritten; None where it takes candidates."""
+        if rewrite is not Rewrite.PLAIN_SUMS:
+            return None
+        return residual_excerpts(self._assembler.graph, self._assembler.residual_adds)
 
     @property
     def rewrites(self) -> Rewrites:

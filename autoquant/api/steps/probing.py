@@ -1,14 +1,18 @@
 """Ways of writing candidates, of which it is measured which are faster here."""
 
-import math
+import contextlib
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
+from autoquant.domain.feed import Feed
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
 from autoquant.measurement.opening import Opened
+from autoquant.model.excerpts import Excerpt
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 
@@ -23,29 +27,35 @@ _ENOUGH_DB = 90.0
 
 
 def probe_rewrites(
-    builder: Builder, quantized: Assignment | None, bench: Bench, *, without: Collection[Rewrite] = ()
+    builder: Builder, quantized: Assignment | None, bench: Bench, rewrites: Collection[Rewrite] = tuple(Rewrite)
 ) -> list[str]:
     """Measure which rewrites pay here, and build accordingly from then on.
 
     Each is compared with the candidate that has none, so that they are independent of each other: float Adds do not
-    matter to convolutions on integers.
+    matter to convolutions on integers. Where a few nodes tell it, these are compared alone: that takes no time, and
+    shows what would be too little of a whole model to be shown.
 
     Args:
         builder: Of candidates.
         quantized: As much on integers as there may be; None where nothing may.
         bench: Opens and runs them.
-        without: Those that are not wanted.
+        rewrites: Those that are probed where they change something.
 
     Returns:
         A sentence for the user on each that is used.
     """
     builder.write(frozenset())
     sentences: dict[Rewrite, str] = {}
-    for rewrite in sorted(builder.possible.difference(without)):
-        assignment = quantized if rewrite is Rewrite.JOINED_GROUPS else {}
-        ratio = None if assignment is None else _gain(builder, assignment, rewrite, bench)
+    for rewrite in sorted(builder.possible.intersection(rewrites)):
+        assignment, excerpts = quantized if rewrite is Rewrite.JOINED_GROUPS else {}, builder.excerpts(rewrite)
+        ratio = None
+        with contextlib.suppress(ModelError):
+            if excerpts is not None:
+                ratio = _gain_alone(excerpts, bench)
+            elif assignment is not None:
+                ratio = _gain(builder, assignment, rewrite, bench)
         if ratio is not None:
-            sentences[rewrite] = _sentence(rewrite, ratio)
+            sentences[rewrite] = _sentence(rewrite, ratio, is_alone=excerpts is not None)
     builder.write(frozenset(sentences))
     return list(sentences.values())
 
@@ -85,21 +95,29 @@ def _raced(bench: Bench, first: Opened, second: Opened, seconds: float) -> Mappi
     return bench.compare(first, second, n_rounds)
 
 
+def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None:
+    """The same of the second one against the first, on random inputs."""
+    first, second = (bench.opener.open(each.model, {}) for each in excerpts)
+    rng = np.random.default_rng(bench.seed)
+    feed: Feed = {name: rng.standard_normal(shape, np.float32) for name, shape in excerpts[0].shapes.items()}
+    return _shown(bench.compare(first, second, _MOST_RACED, feed))
+
+
 def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
     """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all."""
     first = builder.build(assignment)
     builder.write(frozenset({rewrite}))
     second = builder.build(assignment)
     builder.write(frozenset())
-    try:
-        opened, other = (_opened(bench, each) for each in (first, second))
-        if rewrite is Rewrite.TILED_CONVS and not _keeps_outputs(bench, opened, other):
-            return None
-        timings = _raced(bench, opened, other, _PROBE_SECONDS).values()
-    except ModelError:
+    opened, other = (_opened(bench, each) for each in (first, second))
+    if rewrite is Rewrite.TILED_CONVS and not _keeps_outputs(bench, opened, other):
         return None
-    is_shown = all(timing.ratio + 2 * timing.error < 1 for timing in timings)
-    return max((timing.ratio for timing in timings), default=math.inf) if is_shown else None
+    return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
+
+
+def _shown(timings: Mapping[str, Timings]) -> float | None:
+    is_shown = all(timing.ratio + 2 * timing.error < 1 for timing in timings.values())
+    return max(timing.ratio for timing in timings.values()) if is_shown else None
 
 
 def _keeps_outputs(bench: Bench, first: Opened, second: Opened) -> bool:
@@ -108,12 +126,11 @@ def _keeps_outputs(bench: Bench, first: Opened, second: Opened) -> bool:
     return after >= min(before - 1, _ENOUGH_DB)
 
 
-def _sentence(rewrite: Rewrite, ratio: float) -> str:
+def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:
     match rewrite:
         case Rewrite.PLAIN_SUMS:
-            return (
-                f"Add before LayerNormalization is written as Sum: float takes {ratio:.3f} of what the fused form takes"
-            )
+            what = "the two alone take" if is_alone else "float takes"
+            return f"Add before LayerNormalization is written as Sum: {what} {ratio:.3f} of what the fused form takes"
         case Rewrite.JOINED_GROUPS:
             return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"
         case Rewrite.TILED_CONVS:

@@ -10,52 +10,91 @@ from autoquant.api.run import Run
 from autoquant.domain.rewrite import Rewrite, Rewrites
 
 
-def a_run(elapsed_s: float, earlier: Any = None, *, counts_size: bool = False) -> Run:
+def a_run(elapsed_s: float, *, counts_size: bool = False) -> Run:
     """Of 60 s."""
     checked: Any = SimpleNamespace(notes=())
     configuration: Any = SimpleNamespace(counts_size=counts_size)
-    run = Run(configuration, checked, Deadline(60.0, spent_s=elapsed_s), lambda _: None, Interrupts())
-    run.earlier = earlier
-    return run
+    return Run(configuration, checked, Deadline(60.0, spent_s=elapsed_s), lambda _: None, Interrupts())
 
 
-EARLIER = SimpleNamespace(rewrites=frozenset({Rewrite.JOINED_GROUPS}))
+ALL = frozenset(Rewrite)
+GROUPS, SUMS, TILES = (
+    "groups of Convs that are joined",
+    "Add before LayerNormalization as Sum",
+    "Convs that are computed tile by tile",
+)
+
+
+def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
+    """Ingredients; Sums may be judged without a candidate."""
+    builder = SimpleNamespace(
+        possible=frozenset(possible),
+        excerpts=lambda rewrite: () if is_told_alone and rewrite is Rewrite.PLAIN_SUMS else None,
+    )
+    return SimpleNamespace(builder=lambda: builder)
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "float_s", "possible", "earlier", "known", "left_out"),
+    ("elapsed_s", "float_s", "possible", "is_told_alone", "probed", "left_out"),
     [
-        (5.0, 0.1, set(Rewrite), None, None, []),
-        (50.0, 0.01, {Rewrite.TILED_CONVS}, None, None, []),
-        (
-            50.0,
-            0.1,
-            set(Rewrite),
-            None,
-            frozenset(),
-            [
-                "groups of Convs that are joined",
-                "Add before LayerNormalization as Sum",
-                "Convs that are computed tile by tile",
-            ],
-        ),
-        (50.0, 0.01, set(), None, frozenset(), []),
-        (50.0, 0.1, set(Rewrite), EARLIER, EARLIER.rewrites, []),
+        (5.0, 0.1, ALL, False, ALL, []),
+        (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
+        (50.0, 0.1, ALL, False, set(), [GROUPS, SUMS, TILES]),
+        (50.0, 0.1, ALL, True, {Rewrite.PLAIN_SUMS}, [GROUPS, TILES]),
+        (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],
-    ids=["probed", "late and fast", "late and slow", "nothing to probe", "as before"],
+    ids=["in time", "late and fast", "late and slow", "late, but one alone", "late, only one alone"],
 )
 def test_rewrites_are_not_probed_late_where_that_takes_long(
-    elapsed_s: float, float_s: float, possible: set[Rewrite], earlier: Any, known: Rewrites | None, left_out: list[str]
+    elapsed_s: float,
+    float_s: float,
+    possible: Rewrites,
+    is_told_alone: bool,
+    probed: Rewrites,
+    left_out: list[str],
 ) -> None:
-    ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(possible=possible))
-    run = a_run(elapsed_s, earlier)
+    run = a_run(elapsed_s)
     facts = BenchFacts(float_s={"cpu-1t": float_s}, n_samples=4, opening_s=0.1)
-    assert run._known_rewrites(ingredients, facts) == known
+    assert run._worth_probing(made_of(possible, is_told_alone), facts) == probed
     assert run.deadline.left_out == left_out
 
 
-def test_what_is_not_tried_as_it_adds_to_the_size_is_not_told_as_left_out() -> None:
-    ingredients: Any = SimpleNamespace(builder=lambda: SimpleNamespace(possible=frozenset(Rewrite)))
-    run = a_run(50.0, counts_size=True)
-    run._known_rewrites(ingredients, BenchFacts(float_s={"cpu-1t": 1.0}, n_samples=4, opening_s=0.1))
-    assert run.deadline.left_out == ["Add before LayerNormalization as Sum"]
+@pytest.mark.parametrize("elapsed_s", [5.0, 50.0])
+def test_what_adds_to_the_size_is_neither_probed_where_it_counts_nor_told_as_left_out(elapsed_s: float) -> None:
+    run = a_run(elapsed_s, counts_size=True)
+    facts = BenchFacts(float_s={"cpu-1t": 1.0}, n_samples=4, opening_s=0.1)
+    assert run._worth_probing(made_of(ALL, is_told_alone=True), facts) == {Rewrite.PLAIN_SUMS}
+    assert run.deadline.left_out == []
+
+
+class Loaded:
+    """What an evaluator is told."""
+
+    def __init__(self) -> None:
+        self.rewrites: Rewrites = frozenset()
+        self.probed: list[Rewrites] = []
+
+    def load(self, _: object, *, rewrites: Rewrites) -> None:
+        self.rewrites = rewrites
+
+    def probe_rewrites(self, rewrites: Rewrites) -> list[str]:
+        self.probed.append(rewrites)
+        self.rewrites = frozenset({Rewrite.PLAIN_SUMS})
+        return ["a note"]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "used", "probed"),
+    [
+        (None, {Rewrite.PLAIN_SUMS}, [ALL]),
+        (SimpleNamespace(rewrites=frozenset({Rewrite.JOINED_GROUPS})), {Rewrite.JOINED_GROUPS}, []),
+    ],
+)
+def test_a_run_that_is_gone_on_with_writes_candidates_as_before(
+    earlier: Any, used: Rewrites, probed: list[Rewrites]
+) -> None:
+    run, evaluator = a_run(5.0), Loaded()
+    run.earlier = earlier
+    run._load(evaluator, made_of(ALL), BenchFacts(float_s={}, n_samples=4, opening_s=0.1))  # type: ignore[arg-type]
+    assert (run.rewrites, evaluator.probed) == (used, probed)
+    assert run.notes == ["a note"] * len(probed)

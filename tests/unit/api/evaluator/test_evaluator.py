@@ -1,7 +1,5 @@
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator
 from autoquant.domain.measurement import Failure, Measurement, State
-from autoquant.domain.objective import Bounds, Objectives
+from autoquant.domain.objective import Bounds
 from autoquant.domain.rewrite import Rewrite
 from autoquant.domain.scheme import Operators
 from autoquant.errors import MetricError, ProfileError
@@ -155,25 +153,16 @@ def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None
     assert second.evaluate(place.quantized[0], 6).outcome == outcome
 
 
-@pytest.mark.parametrize(
-    ("counts", "without"),
-    [
-        ({}, set()),
-        ({"objectives": Objectives(has_size=True)}, {Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS}),
-        ({"bounds": Bounds(max_size_bytes=10**6)}, {Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS}),
-    ],
-)
-def test_rewrites_that_add_to_the_size_are_not_tried_where_it_counts(
-    place: Place, monkeypatch: pytest.MonkeyPatch, counts: dict[str, Any], without: set[Rewrite]
-) -> None:
-    left_out: list[Collection[Rewrite]] = []
+def test_no_other_rewrites_are_probed_than_it_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[object] = []
 
-    def probe(*_: object, **options: Collection[Rewrite]) -> list[str]:
-        left_out.append(set(options["without"]))
+    def probe(*given: object) -> list[str]:
+        probed.append(given[-1])
         return ["a note"]
 
     monkeypatch.setattr(steps, "probe_rewrites", probe)
-    evaluator = replace(place.setup, **counts)()
+    evaluator = place.setup()
     evaluator.load(place.ingredients, rewrites=frozenset(), known=())
-    assert evaluator.probe_rewrites() == (frozenset(), ["a note"])
-    assert left_out == [without]
+    wanted = frozenset({Rewrite.PLAIN_SUMS})
+    assert evaluator.probe_rewrites(wanted) == (frozenset(), ["a note"])
+    assert probed == [wanted]

@@ -1,0 +1,67 @@
+"""A few nodes of a model as a model of their own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx
+from onnx import helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph, Node
+
+__all__ = ["Excerpt", "excerpt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Nodes that can be run alone.
+
+    Attributes:
+        model: Serialized ModelProto, with its constants.
+        shapes: Of its inputs, which are float32, by name.
+    """
+
+    model: bytes
+    shapes: Mapping[TensorName, tuple[int, ...]]
+
+
+def excerpt(graph: Graph, nodes: Sequence[Node], op_types: Mapping[int, str] = MappingProxyType({})) -> Excerpt | None:
+    """These nodes alone; what others read too is an output.
+
+    Args:
+        graph: Whose nodes they are.
+        nodes: In topological order.
+        op_types: Other operators for some of them, by index.
+
+    Returns:
+        None where the shape of an input is not known, or its type is another than float32.
+    """
+    inside = {node.index for node in nodes}
+    made = {name for node in nodes for name in node.outputs if name}
+    read = dict.fromkeys(name for node in nodes for name in node.inputs if name and name not in made)
+    shapes = {name: graph.shape(name) for name in read if not graph.is_constant(name)}
+    known = {name: shape for name, shape in shapes.items() if shape is not None and graph.dtype(name) == "float32"}
+    if len(known) < len(shapes):
+        return None
+    outputs = [name for name in made if name in graph.pinned or _is_read_outside(graph, name, inside)]
+    protos = [graph.copy_of(node) for node in nodes]
+    for node, proto in zip(nodes, protos, strict=True):
+        proto.op_type = op_types.get(node.index, proto.op_type)
+    model = helper.make_model(
+        helper.make_graph(
+            protos,
+            "excerpt",
+            [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in known.items()],
+            [onnx.ValueInfoProto(name=name) for name in sorted(outputs)],
+            [graph.constants[name] for name in read if graph.is_constant(name)],
+        ),
+        opset_imports=graph.model.opset_import,
+        ir_version=graph.model.ir_version,
+    )
+    return Excerpt(model.SerializeToString(deterministic=True), known)
+
+
+def _is_read_outside(graph: Graph, name: TensorName, inside: set[int]) -> bool:
+    readers = graph.consumers.get(name, ())
+    return not readers or any(reader.index not in inside for reader in readers)
