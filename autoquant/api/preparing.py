@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autoquant.api import steps
@@ -14,11 +14,11 @@ from autoquant.api.filling import fastest, filled, fillings_of
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
-from autoquant.api.sentences import float_sentences, joined_sentences
+from autoquant.api.sentences import float_sentences, joined_sentences, left_out_sentences, unbounded_sentences
 from autoquant.api.steps.probing import LEAST_RACED
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
-from autoquant.domain.counted import counted
+from autoquant.domain.counted import counted, enumerated
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
@@ -51,7 +51,6 @@ _RACED_SHARE, _MOST_RACED_S = 0.015, 2.0
 """Of the budget, and seconds, for comparing two candidates."""
 _ERRORS_SHARE = 0.05
 """Of the budget, for the errors of what regions quantize."""
-_MOST_NAMES = 3
 _ROUNDING_SHARE = 0.1
 """Of the budget, for rounding the weights of one form where schemes ask for more than the nearest integers."""
 
@@ -88,7 +87,7 @@ class Preparing:
             definition = steps.expressible(self.definition, prepared)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
             self.notes.extend(prepared.notes)
-            self.notes.extend(_left_out(self.definition, definition))
+            self.notes.extend(left_out_sentences(self.definition, definition))
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
@@ -103,13 +102,7 @@ class Preparing:
         if statistics.n_samples < len(samples):
             why = "as before, on" if self.earlier else "there was time for"
             self.notes.append(f"calibration: {why} {statistics.n_samples} of the {len(samples)} samples")
-        unbounded = masked(prepared.graph, statistics)
-        if unbounded:
-            self.notes.append(
-                f"what reads or writes {_enumerated(sorted(unbounded))} stays float: it holds infinities, NaN,"
-                " values far below all others before a softmax, as attention masks make, or in all samples nothing but"
-                " zeros, or nothing at all"
-            )
+        self.notes.extend(unbounded_sentences(masked(prepared.graph, statistics)))
         self.notes.extend(joined_sentences(prepared.graph, statistics))
         return Ingredients(prepared=prepared, regions=regions, statistics=statistics, definition=definition)
 
@@ -339,7 +332,7 @@ class Preparing:
             why = "as before" if is_known else f"as there was no time in {_ROUNDING_SHARE:.0%} of the budget"
             self.notes.append(
                 f"weights of the {plain.form} form are rounded to the nearest integers in some formats or all, {why}:"
-                f" {_enumerated(rounder.late)}"
+                f" {enumerated(rounder.late)}"
             )
         if rounder.note is not None and rounder.note not in self.notes:
             self.notes.append(rounder.note)
@@ -368,20 +361,6 @@ def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0
-
-
-def _left_out(asked: SpaceDefinition, found: SpaceDefinition) -> Iterator[str]:
-    """A sentence where schemes are left out."""
-    gone = [scheme for scheme in asked.schemes if scheme not in found.schemes]
-    if gone:
-        names = _enumerated([scheme.name for scheme in gone])
-        yield f"the model's opset cannot express {names}: export it with opset {max(s.opset for s in gone)} or newer"
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    n_more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def _name(form: _Form) -> str:

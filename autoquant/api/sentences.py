@@ -5,14 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from autoquant.api.trials import Trials
-from autoquant.domain.counted import counted
+from autoquant.domain.counted import counted, enumerated
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.objective import Objectives
-from autoquant.domain.region import Region
+from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
 from autoquant.model.graph import Graph
 from autoquant.model.ops import original_of
+from autoquant.qdq.masks import Why
 from autoquant.space.resolve import emptied, unmatched
 
 __all__ = [
@@ -23,12 +24,14 @@ __all__ = [
     "failure_sentences",
     "float_sentences",
     "joined_sentences",
+    "left_out_sentences",
     "nothing_to_quantize",
     "numberless_sentences",
     "outlook_sentences",
     "rule_sentences",
     "saturation_sentences",
     "silent_sentences",
+    "unbounded_sentences",
 ]
 
 ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER = "the user ended the search", "the user ended the last measurement"
@@ -143,6 +146,21 @@ def rule_sentences(definition: SpaceDefinition, regions: Sequence[Region]) -> li
 def _spelled(rule: SpaceRule) -> str:
     parts = [", ".join(sorted(rule.op_types)), f"nodes '{rule.nodes}'" if rule.nodes is not None else ""]
     return " with ".join(filter(None, parts))
+
+
+def left_out_sentences(asked: SpaceDefinition, found: SpaceDefinition) -> list[str]:
+    """Schemes that the model's opset has no operators for; none where it has for all."""
+    gone = [scheme for scheme in asked.schemes if scheme not in found.schemes]
+    if not gone:
+        return []
+    opset, names = max(scheme.opset for scheme in gone), enumerated([scheme.name for scheme in gone])
+    return [f"the model's opset cannot express {names}: export it with opset {opset} or newer"]
+
+
+def unbounded_sentences(found: Mapping[TensorName, Why]) -> list[str]:
+    """What stays float as no range covers it, one for each reason; none where there is nothing."""
+    names = {why: sorted(name for name, reason in found.items() if reason is why) for why in Why}
+    return [f"what reads or writes {enumerated(each)} stays float: {why}" for why, each in names.items() if each]
 
 
 def silent_sentences(outputs: Sequence[str]) -> list[str]:

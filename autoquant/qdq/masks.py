@@ -1,5 +1,8 @@
 """Scores behind attention masks, which no range covers."""
 
+from collections.abc import Mapping
+from enum import StrEnum
+
 import numpy as np
 
 from autoquant.domain.region import TensorName
@@ -7,7 +10,7 @@ from autoquant.domain.statistics import MASK, Statistics
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, clip_bounds, kind_of, original_of
 
-__all__ = ["masked"]
+__all__ = ["Why", "masked"]
 
 _FAR = 1000.0
 """Of what a Softmax reads: the step of 8 bits over such a range is several times what halves a probability, and BERT's
@@ -22,7 +25,15 @@ _TAKING = _CARRYING - {"Gather", "Max"}
 """Those whose constants may be masks; others are tables and bounds."""
 
 
-def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
+class Why(StrEnum):
+    """Why no range covers an activation; the value goes on a sentence that names it."""
+
+    INFINITE = "it holds infinities, NaN, or the largest floats, which stand for infinities"
+    MASKED = "it holds values far below all others before a softmax, as attention masks make"
+    UNUSED = "it holds nothing but zeros in all samples, or nothing at all"
+
+
+def masked(graph: Graph, statistics: Statistics) -> Mapping[TensorName, Why]:
     """Activations that hold infinities, the least or the largest float, and scores pushed far below the others.
 
     Seen in calibration, or computed from a constant that holds such values: samples need not be padded. Inputs that are
@@ -33,14 +44,14 @@ def masked(graph: Graph, statistics: Statistics) -> frozenset[TensorName]:
     far = {name for name, found in statistics.tensors.items() if found.minimum < -_FAR}
     seen = {name for name in far if original_of(name, graph) in originals}
     pushed = _computed_from(graph, _FAR) & _leading_to(scores, graph)
+    held = {name for name in statistics.unbounded if statistics.tensors[name].n_masked}
     found = (
-        statistics.unbounded
-        | _unused(graph, statistics)
-        | seen
-        | ((_computed_from(graph, MASK) | pushed) & graph.float_tensors)
+        dict.fromkeys((statistics.unbounded - held) | _unused(graph, statistics), Why.UNUSED)
+        | dict.fromkeys(seen | (pushed & graph.float_tensors), Why.MASKED)
+        | dict.fromkeys(held | (_computed_from(graph, MASK) & graph.float_tensors), Why.INFINITE)
     )
     return found | {
-        node.inputs[0]  # which was not observed, as nothing is quantized before the clip
+        node.inputs[0]: found[node.outputs[0]]  # which was not observed, as nothing is quantized before the clip
         for node in graph.nodes
         if kind_of(node) is Kind.CLIPPING and node.outputs[0] in found and node.inputs[0] not in statistics.tensors
     }

@@ -151,7 +151,7 @@ class _Chain:
 def _is_worth_it(node: Node, graph: Graph) -> bool:
     if node.op_type != "Conv" or not is_float_constant(node.inputs[1], graph) or not has_constant_bias(node, graph):
         return False
-    shape, attributes = graph.constant(node.inputs[1]).shape, node.attributes
+    shape, attributes = graph.shape(node.inputs[1]) or (), node.attributes
     given, written = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
     if given is None or written is None or shape[2:] != _KERNEL or written[0] != 1 or 0 in shape:
         return False

@@ -12,12 +12,14 @@ from autoquant.api.sentences import (
     failure_sentences,
     float_sentences,
     joined_sentences,
+    left_out_sentences,
     nothing_to_quantize,
     numberless_sentences,
     outlook_sentences,
     rule_sentences,
     saturation_sentences,
     silent_sentences,
+    unbounded_sentences,
 )
 from autoquant.domain.measurement import Evaluation
 from autoquant.domain.objective import DEFAULT_OBJECTIVES
@@ -27,6 +29,7 @@ from autoquant.domain.space import SpaceRule
 from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
 from autoquant.graph.regions import find_regions
 from autoquant.model.graph import Graph
+from autoquant.qdq.masks import Why
 from autoquant.space.schema import read_space
 from autoquant.study.outlook import Outlook
 from tests.models import floats, model_of
@@ -209,3 +212,21 @@ def test_places_without_numbers_are_told() -> None:
     assert said.startswith(
         "the float model has NaN or infinity at 99.6 % of the elements of 'a', 0.012 % of the elements of"
     )
+
+
+def test_what_no_range_covers_is_told_by_reason() -> None:
+    found = {TensorName(name): Why.INFINITE for name in "dcba"} | {TensorName("e"): Why.UNUSED}
+    infinite, unused = unbounded_sentences(found)
+    assert infinite == f"what reads or writes a, b, c and 1 more stays float: {Why.INFINITE}"
+    assert unused == f"what reads or writes e stays float: {Why.UNUSED}"
+    assert unbounded_sentences({}) == []
+
+
+def test_schemes_that_the_opset_has_no_operators_for_are_told_with_the_one_that_has() -> None:
+    asked = read_space("default", ep="cpu")
+    newest = max(asked.schemes, key=lambda scheme: scheme.opset)
+    found = replace(asked, schemes=tuple(scheme for scheme in asked.schemes if scheme is not newest))
+    (sentence,) = left_out_sentences(asked, found)
+    assert newest.name in sentence
+    assert f"opset {newest.opset} or newer" in sentence
+    assert left_out_sentences(asked, asked) == []

@@ -4,7 +4,7 @@ import pytest
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import N_BINS, Statistics, TensorStatistics
 from autoquant.model.graph import Graph
-from autoquant.qdq.masks import masked
+from autoquant.qdq.masks import Why, masked
 from tests.models import Array, floats, model_of
 
 BODY = "s = Add(x, x) p = Softmax(s) y = MatMul(p, w)"
@@ -18,13 +18,13 @@ def statistics_of(minimum: float, n_masked: int, tensor: str) -> Statistics:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "n_masked", "tensor", "is_masked"),
-    [(-900, 0, "s", False), (-1100, 0, "s", True), (-5, 3, "s", True), (-1100, 0, "x", False)],
+    ("minimum", "n_masked", "tensor", "why"),
+    [(-900, 0, "s", None), (-1100, 0, "s", Why.MASKED), (-5, 3, "s", Why.INFINITE), (-1100, 0, "x", None)],
 )
-def test_scores_far_below_the_others_are_masked(minimum: float, n_masked: int, tensor: str, is_masked: bool) -> None:
+def test_scores_far_below_the_others_are_masked(minimum: float, n_masked: int, tensor: str, why: Why | None) -> None:
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", BODY, {"w": floats(4, 2)}))
     found = masked(graph, statistics_of(minimum, n_masked, tensor))
-    assert found == ({tensor} if is_masked else frozenset())
+    assert found == ({} if why is None else {tensor: why})
 
 
 def test_scores_are_masked_in_every_shape_and_order() -> None:
@@ -32,7 +32,7 @@ def test_scores_are_masked_in_every_shape_and_order() -> None:
     constants: dict[str, Array | float] = {"n": np.array([2, 2]), "w": floats(1, 2)}
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y, float[1,4] q, float[1,4] z)", body, constants))
     tensors = {name: found for tensor in "srtqz" for name, found in statistics_of(-1100, 0, tensor).tensors.items()}
-    assert masked(graph, Statistics(tensors=tensors, digest="", n_samples=1)) == {"s", "r", "t"}
+    assert masked(graph, Statistics(tensors=tensors, digest="", n_samples=1)) == dict.fromkeys("srt", Why.MASKED)
 
 
 @pytest.mark.parametrize(("limit", "n_zeros", "is_unknown"), [(0.0, 8, True), (0.0, 0, True), (1.0, 8, False)])
@@ -43,15 +43,15 @@ def test_of_inputs_that_are_empty_or_zero_in_all_samples_nothing_is_known(
     counts = np.zeros(N_BINS, np.int64)
     found = TensorStatistics(minimum=0, maximum=limit, limit=limit, counts=counts, n_zeros=n_zeros)
     of_x = Statistics(tensors={TensorName("x"): found}, digest="", n_samples=1)
-    assert masked(graph, of_x) == ({"x"} if is_unknown else frozenset())
+    assert masked(graph, of_x) == ({"x": Why.UNUSED} if is_unknown else {})
     dead = Statistics(tensors={TensorName("s"): found}, digest="", n_samples=1)
-    assert masked(graph, dead) == ({"s"} if not n_zeros else frozenset())
+    assert masked(graph, dead) == ({"s": Why.UNUSED} if not n_zeros else {})
 
 
 def test_inputs_that_are_cast_and_zero_in_all_samples_are_unknown() -> None:
     graph = Graph(model_of("(float16[1,4] x) => (float[1,2] y)", CAST_BODY, {"w": floats(4, 2)}))
     zeros = TensorStatistics(minimum=0, maximum=0, limit=0, counts=np.zeros(N_BINS, np.int64), n_zeros=8)
-    assert masked(graph, Statistics(tensors={TensorName("f"): zeros}, digest="", n_samples=1)) == {"f"}
+    assert masked(graph, Statistics(tensors={TensorName("f"): zeros}, digest="", n_samples=1)) == {"f": Why.UNUSED}
 
 
 LEAST = float(np.finfo(np.float32).min)
@@ -62,7 +62,7 @@ def masks(body: str, value: float) -> frozenset[TensorName]:
     constants: dict[str, Array | float] = {"one": 1.0, "c": value, "n": np.array([1, 4]), "w": floats(4, 2)}
     signature = "(float[1,4] x, float[1,4] m, bool[1,4] b) => (float[1,2] y)"
     graph = Graph(model_of(signature, f"{body} y = MatMul(p, w)", constants))
-    return masked(graph, statistics_of(-5, 0, "s"))
+    return frozenset(masked(graph, statistics_of(-5, 0, "s")))
 
 
 ADDED = "a = Sub(one, m) f = Mul(a, c) s = Add(x, f) p = Softmax(s)"
@@ -126,11 +126,11 @@ def test_what_is_clipped_before_a_masked_tensor_is_masked_too() -> None:
     body = "s = Add(x, x) c = Clip(s, low) p = Softmax(c) y = MatMul(p, w)"
     constants: dict[str, Array | float] = {"low": -65504.0, "w": floats(4, 2)}
     graph = Graph(model_of("(float[1,4] x) => (float[1,2] y)", body, constants))
-    assert masked(graph, statistics_of(-1100, 0, "c")) == {"c", "s"}
+    assert masked(graph, statistics_of(-1100, 0, "c")) == dict.fromkeys("cs", Why.MASKED)
 
 
 def test_float16_constants_are_compared_without_overflow() -> None:
     body = "h = Cast<to=10>(x) s = Add(h, b) p = Softmax(s) y = MatMul(p, w)"
     half = {"b": floats(4).astype(np.float16), "w": floats(4, 2).astype(np.float16)}
     graph = Graph(model_of("(float[1,4] x) => (float16[1,2] y)", body, half))
-    assert masked(graph, Statistics(tensors={}, digest="", n_samples=1)) == frozenset()
+    assert masked(graph, Statistics(tensors={}, digest="", n_samples=1)) == {}
