@@ -17,6 +17,8 @@ from autoquant.study.study import read_evaluations
 
 __all__ = ["load_result"]
 
+_ADVICE = "give the folder of another run"
+
 
 def load_result(run: str | os.PathLike[str]) -> SearchResult:
     """Open a finished run again, as ``search`` or ``resolve`` returned it.
@@ -39,11 +41,13 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
     if not os.path.exists(folder / FRONT):
         raise UsageError(f"{folder}: its run is not finished; go on with it by autoquant.search(..., resume=True)")
     try:
-        return SearchResult(folder, _record(folder, read_json(folder / "run.json")))
+        document = read_json(folder / "run.json", _ADVICE)
+    except OutputError as error:
+        raise UsageError(str(error)) from error
+    try:
+        return SearchResult(folder, _record(folder, document))
     except (AttributeError, KeyError, OSError, OutputError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{folder}: its files are damaged ({one_line(error)}); give the folder of another run"
-        ) from error
+        raise UsageError(f"{folder}: its files are damaged ({one_line(error)}); {_ADVICE}") from error
 
 
 def _front(folder: Path) -> Front:

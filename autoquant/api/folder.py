@@ -302,13 +302,23 @@ def writing(path: Path, *, option: str = "--out") -> Iterator[None]:
         raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another {option}") from error
 
 
-def read_json(path: Path) -> dict[str, object]:
-    """Read plain values; empty where the file is missing or was cut off."""
+def read_json(path: Path, advice: str) -> dict[str, object]:
+    """Read plain values.
+
+    Args:
+        path: Of an object in JSON.
+        advice: What to do where that cannot be read.
+
+    Raises:
+        OutputError: It is missing, was cut off, or holds something else.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: it is missing or damaged; {advice}") from error
+    if not isinstance(found, dict):
+        raise OutputError(f"{path}: it is missing or damaged; {advice}")
+    return found
 
 
 @contextmanager

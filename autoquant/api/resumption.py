@@ -17,6 +17,8 @@ from autoquant.runtime.environment import describe_environment, differences
 
 __all__ = ["Earlier", "read_earlier"]
 
+_ADVICE = "begin another run with another --out"
+
 _FIXED = {
     "model_sha256": "model",
     "weights_sha256": "set of external weights",
@@ -70,7 +72,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
     Raises:
         OutputError: It is missing or damaged, or tells of another search or environment.
     """
-    document = read_json(folder / "run.json")
+    document = read_json(folder / "run.json", _ADVICE)
     earlier, environment = document.get("configuration"), document.get("environment")
     n_calibration, n_evaluation = document.get("n_calibration_samples"), document.get("n_evaluation_samples")
     form, unrounded = document.get("form"), _unrounded(document.get("unrounded"))
@@ -82,7 +84,7 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         and form in tuple(Form)
         and unrounded is not None
     ):
-        raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; begin another run with another --out")
+        raise OutputError(f"{folder / 'run.json'}: it is missing or damaged; {_ADVICE}")
     _refuse_another_search(folder, earlier, now)
     _refuse_another_environment(folder, environment)
     return Earlier(

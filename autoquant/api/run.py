@@ -24,7 +24,7 @@ from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
-from autoquant.domain.rewrite import LARGER, Rewrite, Rewrites
+from autoquant.domain.rewrite import IN_WORDS, LARGER, Rewrite, Rewrites
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
@@ -47,11 +47,6 @@ _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
 _LATE_REWRITES_SHARE = 0.1
 """Of the budget: where much of it is gone, rewrites are probed if that takes no longer."""
-_IN_WORDS = {
-    Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
-    Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
-    Rewrite.TILED_CONVS: "Convs that are computed tile by tile",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +190,7 @@ class Run:
         if expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
             return wanted
         for rewrite in slow:
-            self.deadline.leaves_out(_IN_WORDS[rewrite])
+            self.deadline.leaves_out(IN_WORDS[rewrite])
         return wanted.difference(slow)
 
     def expect_noise(self, preparing: Preparing, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:

@@ -17,6 +17,8 @@ from autoquant.metrics.grammar import parse_metrics
 
 __all__ = ["read_configuration"]
 
+_ADVICE = "give the folder that a search has written"
+
 _Given = Mapping[str, DataSource | None]
 """What the user names again, None where that of the run is taken."""
 
@@ -65,9 +67,9 @@ def read_configuration(
 
 
 def _read(path: Path, given: _Given) -> Configuration:
-    plain = read_json(path).get("configuration")
+    plain = read_json(path, _ADVICE).get("configuration")
     if not isinstance(plain, dict):
-        raise OutputError(f"{path}: it is missing or damaged; give the folder that a search has written")
+        raise OutputError(f"{path}: it is missing or damaged; {_ADVICE}")
     try:
         asked = _parsed(plain, given)
         _refuse_missing({name: plain[name] for name, again in given.items() if again is None and plain[name]})

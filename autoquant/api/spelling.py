@@ -47,9 +47,13 @@ def drops_of(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float] |
         By metric; None where none is given.
 
     Raises:
-        AutoquantError: One is no drop, or a metric is spelled wrong.
+        AutoquantError: One is no drop, there are two of one metric, or a metric is spelled wrong.
     """
-    named = {name: parse_drop(drop) for name, _, drop in (text.rpartition("=") for text in texts)}
+    named: dict[str, float] = {}
+    for text in texts:
+        name, _, drop = text.rpartition("=")
+        if named.setdefault(name, parse_drop(drop)) != parse_drop(drop):
+            raise UsageError(f"--max-drop {text}: there is another one of {name or 'all metrics'}; give one of them")
     if not texts:
         return None
     default = named.pop("", None)

@@ -169,7 +169,7 @@ def read_warm_start(path: Path) -> WarmSource:
 
 
 def _read_run(folder: Path) -> EarlierRun:
-    document = read_json(folder / "run.json")
+    document = read_json(folder / "run.json", "give the folder of a finished run")
     try:
         front = front_from_json((folder / "front.json").read_text(encoding="utf-8"))
         regions = [_region(row) for row in _rows(document["regions"], list)]

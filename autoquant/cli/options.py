@@ -90,12 +90,13 @@ def dims_of(texts: list[str]) -> dict[str, int]:
     """Sizes of dynamic dimensions by name.
 
     Raises:
-        UsageError: One is not ``NAME=N`` with a positive number.
+        UsageError: One is not ``NAME=N`` with a positive number, or there are two sizes of one name.
     """
     found: dict[str, int] = {}
     for text in texts:
         name, _, size = text.partition("=")
         if not name or not re.fullmatch(r"[0-9]{1,10}", size) or not 0 < int(size) < 2**31:
             raise UsageError(f"--dim {text}: write NAME=N with a positive number below 2**31, e.g. batch=1")
-        found[name] = int(size)
+        if found.setdefault(name, int(size)) != int(size):
+            raise UsageError(f"--dim {text}: there is another size of {name}, {found[name]}; give one of them")
     return found

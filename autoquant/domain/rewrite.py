@@ -1,8 +1,9 @@
 """Ways of writing the same arithmetic."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["LARGER", "Rewrite", "Rewrites"]
+__all__ = ["IN_WORDS", "LARGER", "Rewrite", "Rewrites"]
 
 
 class Rewrite(StrEnum):
@@ -19,6 +20,11 @@ class Rewrite(StrEnum):
     """Float Convs of 3 x 3 and many channels are computed tile by tile, with a quarter of the products."""
 
 
+IN_WORDS: Mapping[Rewrite, str] = {
+    Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
+    Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
+    Rewrite.TILED_CONVS: "Convs that are computed tile by tile",
+}
 Rewrites = frozenset[Rewrite]
 LARGER: Rewrites = frozenset({Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS})
 """Those that add to the size of files."""

@@ -6,7 +6,6 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -19,6 +18,7 @@ from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, fa
 from autoquant.domain.counted import counted
 from autoquant.domain.front import DEMANDS_DB, Front, RunRecord
 from autoquant.domain.measurement import Measurement
+from autoquant.domain.reason import one_line
 from autoquant.errors import AutoquantError, OutputError
 from autoquant.experiment.job import Job, ModelSearch, read_job
 from autoquant.experiment.summary import JobSummary, read_summary
@@ -71,7 +71,7 @@ def run_job(file: Path, *, smoke: bool, reports: Path, on_line: Callable[[str], 
     """
     job = read_job(file)
     environment = describe_environment()
-    earlier = _earlier(reports / job.name, smoke=smoke)
+    earlier = _earlier(reports / job.name, on_line, smoke=smoke)
     before = _yardsticks(job, [run for run in earlier if not differences(run.environment, environment)])
     folder = _new_folder(reports / job.name, reports / _RUNS / job.name, smoke=smoke)
     runs = reports / _RUNS / job.name / folder.name
@@ -269,13 +269,15 @@ def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     raise OutputError(f"{folder}: there are too many runs of {date}; remove some")
 
 
-def _earlier(folder: Path, *, smoke: bool) -> list[JobSummary]:
-    """The runs of the same kind that have a readable summary, the latest first."""
+def _earlier(folder: Path, on_line: Callable[[str], None], *, smoke: bool) -> list[JobSummary]:
+    """The runs of the same kind that have a summary, the latest first; one that cannot be read is told."""
     found = []
     for path in sorted(folder.glob("*/summary.json"), key=lambda path: _order(path.parent.name), reverse=True):
         if (_SMOKE in path.parent.name) is smoke:
-            with suppress(OSError, UnicodeDecodeError, AutoquantError):
+            try:
                 found.append(read_summary(path.read_text(encoding="utf-8")))
+            except (OSError, UnicodeDecodeError, AutoquantError) as error:
+                on_line(f"{path}: nothing is compared with this run, as it cannot be read: {one_line(error)}")
     return found
 
 

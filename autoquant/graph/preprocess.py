@@ -21,6 +21,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
 from autoquant.model.names import name_nodes
+from autoquant.model.pools import spell_ceiled
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     constants_as_initializers,
@@ -233,7 +234,7 @@ def _based(
 
     def static(model: Model) -> Model:
         model = convert_opset(model, OPSET) if attempt.converted and opset_of(model) < OPSET else model
-        model = freeze(model, shapes if attempt.frozen else {}, dims)
+        model = spell_ceiled(freeze(model, shapes if attempt.frozen else {}, dims))
         return name_nodes(model)  # fusions are named after their nodes
 
     model = without_weights(widen_halves(plain) if attempt.widened else plain, static)
@@ -367,7 +368,8 @@ def _difference_db(
     meter = QualityMeter([value.name for value in model.graph.output])
     for expected, feed in zip(reference, feeds, strict=True):
         try:
-            meter.add(expected, session.run(None, feed))
+            outputs = session.run(None, feed)
         except Exception as error:  # onnxruntime raises its own types from run
             raise ModelError(f"model: onnxruntime cannot run it on these data: {one_line(error)}") from error
+        meter.add(expected, outputs)
     return meter.quality().worst_db

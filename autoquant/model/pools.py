@@ -11,10 +11,12 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.chain import Chain, rewritten
+from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.rewrite import infer_shapes
 from autoquant.model.windows import Axis, window_axes
 
-__all__ = ["lower_average_pool"]
+__all__ = ["lower_average_pool", "spell_ceiled"]
 
 _RANKS = (3, 4)
 """Of lines and images."""
@@ -22,6 +24,30 @@ _MOST_PLACES = 14 * 14
 """Of a window: larger ones are as fast, but each channel of the weight holds them all."""
 _CARRIED = ("auto_pad", "dilations", "pads", "strides")
 """Attributes that a Conv has too."""
+
+
+def spell_ceiled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Pools without ``ceil_mode`` where it adds no window: ONNX infers those too that begin in the padding behind.
+
+    https://github.com/onnx/onnx/issues/5711. What a pool reads may be known once one before it is written so.
+    """
+    if not any(a.name == "ceil_mode" and a.i for node in model.graph.node for a in node.attribute):
+        return model
+    copy = copy_of(model)
+    while True:
+        graph = Graph(infer_shapes(copy))
+        found = next((node for node in graph.nodes if _is_floored(node, graph)), None)
+        if found is None:
+            return copy
+        (ceiling,) = (a for a in copy.graph.node[found.index].attribute if a.name == "ceil_mode")
+        ceiling.i = 0
+
+
+def _is_floored(node: Node, graph: Graph) -> bool:
+    """Whether a pool says ``ceil_mode`` and has no more windows than without."""
+    return bool(node.attributes.get("ceil_mode", 0)) and all(
+        axis.is_ceiled is False for axis in window_axes(node, graph)
+    )
 
 
 def lower_average_pool(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -52,10 +78,16 @@ def _convolve(graph: Graph, chain: Chain) -> None:
     if not n_channels or n_places > _MOST_PLACES:
         return
     axes = window_axes(node, graph)
-    if _is_even(node, axes) and not all(axis.is_one_window for axis in axes):
+    if _is_even(node, axes) and _fits(node, axes) and not all(axis.is_one_window for axis in axes):
         weight = np.full((n_channels, 1, *window), 1 / n_places, np.float32)
         carried = {name: node.attributes[name] for name in _CARRIED if name in node.attributes}
         chain.add("Conv", {"weight": weight}, group=n_channels, **carried)
+
+
+def _fits(node: Node, axes: Sequence[Axis]) -> bool:
+    """Whether windows reach no further than what is read and its padding, as only those of pools may."""
+    is_padded = node.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
+    return is_padded or all(axis.size is None or axis.size + axis.pad >= axis.span for axis in axes)
 
 
 def _is_even(node: Node, axes: Sequence[Axis]) -> bool:

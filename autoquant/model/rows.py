@@ -236,7 +236,8 @@ class _Rows:
         rank = graph.rank(first)
         if node.op_type in _ALONG_LAST:
             usual = -1 if opset_of(graph.model) >= _SOFTMAX_OF_ONE_AXIS else 1
-            return is_plain and lead < rank and node.attributes.get("axis", usual) in (-1, rank - 1)
+            is_last = lead < rank and node.attributes.get("axis", usual) in (-1, rank - 1)
+            return is_plain and is_last and self._are_shared(node.inputs[1:])
         return is_plain and self.is_through and self._is_product(node)
 
     def _is_copy(self, node: Node) -> bool:
@@ -250,8 +251,12 @@ class _Rows:
         graph, first = self.graph, node.inputs[0]
         if node.op_type not in ("Gemm", "MatMul") or self.leads[first] >= graph.rank(first):
             return False
-        is_shared = all(math.prod((graph.shape(name) or (0,))[:-1]) == 1 for name in node.inputs[2:])
-        return graph.rank(node.inputs[1]) == _MATRIX and not node.attributes.get("transA", 0) and is_shared
+        is_matrix = graph.rank(node.inputs[1]) == _MATRIX and not node.attributes.get("transA", 0)
+        return is_matrix and self._are_shared(node.inputs[2:])
+
+    def _are_shared(self, constants: Sequence[TensorName]) -> bool:
+        """Whether all rows read the same of them, which differ along the last axis alone."""
+        return all(math.prod((self.graph.shape(name) or (0,))[:-1]) == 1 for name in constants if name)
 
     def _is_alike(self, node: Node, lead: int) -> bool:
         """Whether what is read has the rows of what is written, and constants are the same for all of them."""

@@ -20,6 +20,7 @@ class Axis:
         stride: From one window to the next.
         dilation: From one place of a window to the next.
         pad: Places put around what is read, together.
+        before: Those of them that come before it.
     """
 
     size: int | None
@@ -27,11 +28,23 @@ class Axis:
     stride: int
     dilation: int
     pad: int
+    before: int
 
     @property
     def is_divided(self) -> bool:
         """Whether the last window ends where the padding does."""
         return self.size is not None and (self.size + self.pad - self.span) % self.stride == 0
+
+    @property
+    def is_ceiled(self) -> bool | None:
+        """Whether ``ceil_mode`` adds a window: onnxruntime makes none that begins behind what is read.
+
+        None where the size is not known.
+        """
+        if self.size is None:
+            return None
+        last = -(-(self.size + self.pad - self.span) // self.stride)
+        return not self.is_divided and last * self.stride < self.size + self.before
 
     @property
     def is_tiled(self) -> bool:
@@ -57,6 +70,7 @@ def window_axes(node: Node, graph: Graph) -> list[Axis]:
             stride=strides[i],
             dilation=dilations[i],
             pad=pads[i] + pads[i + n_axes],
+            before=pads[i],
         )
         for i in range(n_axes)
     ]

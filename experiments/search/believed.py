@@ -55,7 +55,7 @@ def measure_believed(folder: Path) -> dict[str, Any]:
         "trial": recorded.found.ratios[rows, 0].tolist(),
         "believed": kept.ratios[rows, 0].tolist(),
         "file": [files[names[i]] for i in rows],
-        "environment": read_json(folder / "run.json")["environment"],
+        "environment": read_json(folder / "run.json", "give a finished run")["environment"],
     }
 
 

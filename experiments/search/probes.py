@@ -36,7 +36,7 @@ def measure_probes(folder: Path) -> dict[str, Any]:
     Raises:
         AutoquantError: It is no finished run.
     """
-    recorded, document = read_recorded(folder), dict[str, Any](read_json(folder / "run.json"))
+    recorded, document = read_recorded(folder), dict[str, Any](read_json(folder / "run.json", "give a finished run"))
     probes = _probes(folder, recorded.layout)
     work = {row["id"]: row["work"] for row in document["regions"]}
     float_s = sum(document["float_ms"].values()) / 1e3

@@ -69,7 +69,7 @@ def read_recorded(folder: Path) -> Recorded:
     Raises:
         AutoquantError: It is no finished run of a version that writes schemes and latency priors.
     """
-    document: Mapping[str, Any] = read_json(folder / "run.json")
+    document: Mapping[str, Any] = read_json(folder / "run.json", "give a finished run")
     earlier = read_warm_start(folder)
     if (
         not isinstance(earlier, EarlierRun)

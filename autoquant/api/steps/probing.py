@@ -1,13 +1,12 @@
 """Ways of writing candidates, of which it is measured which are faster here."""
 
-import contextlib
 from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import Assignment
-from autoquant.domain.rewrite import Rewrite
+from autoquant.domain.rewrite import IN_WORDS, Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
@@ -42,22 +41,25 @@ def probe_rewrites(
         rewrites: Those that are probed where they change something.
 
     Returns:
-        A sentence for the user on each that is used.
+        A sentence for the user on each that is used, or cannot be.
     """
     builder.write(frozenset())
     sentences: dict[Rewrite, str] = {}
+    refused: list[str] = []
     for rewrite in sorted(builder.possible.intersection(rewrites)):
         assignment, excerpts = quantized if rewrite is Rewrite.JOINED_GROUPS else {}, builder.excerpts(rewrite)
         ratio = None
-        with contextlib.suppress(ModelError):
+        try:
             if excerpts is not None:
                 ratio = _gain_alone(excerpts, bench)
             elif assignment is not None:
                 ratio = _gain(builder, assignment, rewrite, bench)
+        except ModelError as error:
+            refused.append(f"{IN_WORDS[rewrite]}: not tried, {error}")
         if ratio is not None:
             sentences[rewrite] = _sentence(rewrite, ratio, is_alone=excerpts is not None)
     builder.write(frozenset(sentences))
-    return list(sentences.values())
+    return [*sentences.values(), *refused]
 
 
 def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:

@@ -129,14 +129,19 @@ def test_a_file_that_cannot_be_written_is_an_output_error_and_no_other_is_replac
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_plain_values_are_read_back_and_broken_files_are_empty(tmp_path: Path) -> None:
+def test_plain_values_are_read_back(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_json("run.json", {"a": [1, None]})
-    assert read_json(tmp_path / "run.json") == {"a": [1, None]}
-    assert read_json(tmp_path / "nothing.json") == {}
-    for text in ('{"a": ', "[1]", ""):
-        (tmp_path / "run.json").write_text(text)
-        assert read_json(tmp_path / "run.json") == {}
+    assert read_json(tmp_path / "run.json", "search again") == {"a": [1, None]}
+
+
+@pytest.mark.parametrize("text", [None, '{"a": ', "[1]", ""])
+def test_broken_files_are_refused_with_advice(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "run.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(OutputError, match=rf"^{re.escape(str(path))}: it is missing or damaged; search again$"):
+        read_json(path, "search again")
 
 
 def test_values_that_json_does_not_know_are_not_written(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
         (5.0, 0.1, ALL, False, ALL, []),
         (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
         (50.0, 0.1, ALL, False, set(), [GROUPS, SUMS, TILES]),
-        (50.0, 0.1, ALL, True, {Rewrite.PLAIN_SUMS}, [GROUPS, TILES]),
+        (50.0, 0.2, ALL, True, {Rewrite.PLAIN_SUMS}, [GROUPS, TILES]),
         (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],
     ids=["in time", "late and fast", "late and slow", "late, but one alone", "late, only one alone"],

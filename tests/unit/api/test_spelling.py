@@ -49,6 +49,15 @@ def test_drops_are_read_with_and_without_a_name() -> None:
     assert drops_of(["1%", "cosine@y=0.1"], metrics) == {"top1": 0.01, "cosine@y": 0.1, "ocr": 0.01}
 
 
+@pytest.mark.parametrize(
+    ("texts", "of"),
+    [(["0.5%", "5%"], "all metrics"), (["1%", "top1=1%", "top1=2%"], "top1"), (["1%", "=2%"], "all metrics")],
+)
+def test_two_drops_of_one_metric_are_refused(texts: list[str], of: str) -> None:
+    with pytest.raises(UsageError, match=f"^--max-drop {texts[-1]}: there is another one of {of}; give one of them$"):
+        drops_of(texts, ["top1"])
+
+
 @pytest.mark.parametrize("text", ["much", "top1=", "120%", "top1=-1"])
 def test_what_is_no_drop_is_refused(text: str) -> None:
     with pytest.raises(AutoquantError, match="give a share such as"):

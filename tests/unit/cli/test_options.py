@@ -132,6 +132,12 @@ def test_a_size_that_is_no_positive_number_is_refused(text: str) -> None:
         dims_of(["time=300", text])
 
 
+def test_two_sizes_of_one_dimension_are_refused() -> None:
+    assert dims_of(["batch=1", "batch=1"]) == {"batch": 1}
+    with pytest.raises(UsageError, match="--dim batch=2: there is another size of batch, 1; give one of them"):
+        dims_of(["batch=1", "batch=2"])
+
+
 def test_without_cores_a_target_may_use_all() -> None:
     assert target_of("cpu", 2, 3, 4, None) == Target("cpu", 2, batch=3, streams=4)
 

@@ -136,6 +136,15 @@ def test_runs_whose_reports_were_removed_keep_their_folders(run: Run) -> None:
     assert rows_of(again)["tiny"]["error"] is None
 
 
+def test_an_earlier_run_whose_summary_cannot_be_read_is_told(run: Run) -> None:
+    lines: list[str] = []
+    first = run(TINY).summary_path.parent
+    (first / "summary.json").write_text("{")
+    run(TINY, lines=lines)
+    said = [line for line in lines if "nothing is compared with this run" in line]
+    assert [line.partition(":")[0] for line in said] == [str(first / "summary.json")]
+
+
 def test_a_model_that_fails_is_told_once_whatever_its_targets(run: Run) -> None:
     lines: list[str] = []
     outcome = run(BROKEN, "targets = [{ threads = 1 }, { threads = 4 }]\n", lines=lines)

@@ -114,6 +114,7 @@ def test_other_shapes_may_lie_between() -> None:
         f"{EMBED} t = Transpose<perm=[0,2,1]>(e) y = Tanh(t)",
         f"{EMBED} y = Add(e, places)",
         f"{EMBED} s = Softmax<axis=1>(e) y = Tanh(s)",
+        f"{EMBED} y = LayerNormalization(e, places)",
         f"{ONE_HOT} y = Identity(h)",
     ],
 )

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.pools import lower_average_pool
+from autoquant.domain.region import TensorName
+from autoquant.model.graph import Graph
+from autoquant.model.pools import lower_average_pool, spell_ceiled
+from autoquant.model.rewrite import drop_inferable_types, infer_shapes
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
 HALVED = "AveragePool<kernel_shape=[2,2], strides=[2,2]>"
@@ -96,6 +99,7 @@ def test_images_may_be_of_unknown_size() -> None:
         ("kernel_shape=[6,9]", IMAGE),
         ("kernel_shape=[2,2], dilations=[5,8]", IMAGE),
         ("kernel_shape=[9]", LINE),
+        ("kernel_shape=[2,10]", IMAGE),
         ("kernel_shape=[14,15]", "1,4,14,16"),
         ("kernel_shape=[2,2,2]", "2,4,3,4,5"),
     ],
@@ -146,3 +150,41 @@ def test_every_form_that_onnxruntime_runs_keeps_its_outputs(data: st.DataObject,
     model = behind_conv(f"y = AveragePool<{written}, {padding}>(c)", size=f"2,4,{','.join(map(str, sizes))}")
     (found,), (expected,) = (outputs_of(each, feed_of(model)) for each in (lower_average_pool(model), model))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "axes"),
+    [
+        ("kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]", 7, 0),
+        ("kernel_shape=[2,2], strides=[2,2]", 7, 1),
+        ("kernel_shape=[2,2], strides=[2,2], pads=[1,1,1,1]", 7, 0),
+        ("kernel_shape=[3,3], strides=[2,2], pads=[0,0,1,1]", 9, 1),
+        ("kernel_shape=[1,1], strides=[3,3]", 5, 0),
+    ],
+)
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+def test_ceil_mode_stays_where_it_adds_a_window_alone(op_type: str, attributes: str, size: int, axes: int) -> None:
+    model = model_of(f"(float[1,2,{size},{size}] x) => (float[] y)", f"y = {op_type}<{attributes}, ceil_mode=1>(x)")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    found = spell_ceiled(model)
+    assert next(a.i for a in found.graph.node[0].attribute if a.name == "ceil_mode") == axes
+    feed = feed_of(model)
+    (expected,), (other,) = (outputs_of(each, feed) for each in (model, found))
+    np.testing.assert_array_equal(other, expected, strict=True)
+    assert Graph(infer_shapes(found)).shape(TensorName("y")) == expected.shape
+
+
+def test_sizes_behind_a_pool_are_those_that_onnxruntime_makes() -> None:
+    pool = "MaxPool<kernel_shape=[2,2], strides=[2,2], pads=[1,1,1,1], ceil_mode=1>"
+    model = model_of("(float[1,2,9,9] x) => (float[] y)", f"a = {pool}(x) b = {pool}(a) y = Neg(b)")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    found = infer_shapes(spell_ceiled(drop_inferable_types(model)))
+    assert [Graph(found).shape(TensorName(name)) for name in "aby"] == [(1, 2, 5, 5), (1, 2, 3, 3), (1, 2, 3, 3)]
+    assert outputs_of(found, feed_of(model))[0].shape == (1, 2, 3, 3)
+
+
+def test_pools_of_unknown_sizes_and_others_stay() -> None:
+    unknown = model_of("(float[1,2,H,H] x) => (float[] y)", "y = MaxPool<kernel_shape=[2,2], ceil_mode=1>(x)")
+    assert spell_ceiled(unknown).graph.node == unknown.graph.node
+    plain = model_of("(float[1,2,7,7] x) => (float[] y)", "y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x)")
+    assert spell_ceiled(plain) is plain

@@ -17,6 +17,7 @@ from autoquant.api.steps import (
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import Rewrite
+from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
 from autoquant.qdq.candidate import Candidate
@@ -159,3 +160,16 @@ def test_joined_groups_and_others_give_the_same_outputs(
     first, second = (bench.opener.open(each.skeleton, each.constants) for each in candidates)
     assert first.optimized.digest != second.optimized.digest
     assert bench.untimed_quality(first, 3) == bench.untimed_quality(second, 3)
+
+
+def test_a_rewrite_that_onnxruntime_refuses_is_told_and_not_used(
+    model: Path, samples: Samples, ingredients: Ingredients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> dict[str, Timings]:
+        raise ModelError("no kernel")
+
+    monkeypatch.setattr(Bench, "compare", refuse)
+    builder = ingredients.builder()
+    notes = probe_rewrites(builder, None, open_bench(model, samples))
+    assert notes == ["Add before LayerNormalization as Sum: not tried, no kernel"]
+    assert builder.rewrites == frozenset()
