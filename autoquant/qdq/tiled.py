@@ -97,8 +97,10 @@ class TiledConvs:
         found = chain.reshape(found, (WINDOW**2, n_written * rows * columns))
         combined = parts.new_constant("products_of_tiles", combine_products())
         found = chain.add("MatMul", [combined, found])
-        found = chain.reshape(found, (TILE, TILE, n_written, rows, columns))
-        found = chain.add("Transpose", [found], perm=(2, 3, 0, 4, 1))
+        found = chain.reshape(found, (TILE, TILE, n_written * rows, columns))
+        found = chain.add("Transpose", [found], perm=(1, 2, 0, 3))
+        found = chain.reshape(found, (TILE, n_written * rows * TILE * columns))
+        found = chain.add("Transpose", [found], perm=(1, 0))
         found = chain.reshape(found, (1, n_written, TILE * rows, TILE * columns))
         if (TILE * rows, TILE * columns) != (height, width):
             bounds = {"starts": (0, 0), "ends": (height, width), "axes": (2, 3)}
