@@ -16,6 +16,7 @@ from autoquant.api.configuration import check_seed, check_targets
 from autoquant.api.folder import enough_room
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.arguments import check_several
 from autoquant.domain.counted import counted
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.objective import clamped_db
@@ -214,10 +215,16 @@ def _ports(path: Path) -> _Ports:
     )
 
 
-def _samples(data: DataSource, signatures: Sequence[tuple[InputSignature, ...]], batch: int) -> Samples:
+def _samples(
+    data: DataSource, paths: Sequence[Path], signatures: Sequence[tuple[InputSignature, ...]], batch: int
+) -> Samples:
     """Read once, for the first model; that they fit the others is checked where those have other inputs."""
     first, *others = signatures
     samples = batched(read_samples(data, first, role="evaluation"), first, batch)
+    for path, inputs in zip(paths[1:], others, strict=True):
+        if {each.name for each in inputs} != {each.name for each in first}:
+            own, taken = (", ".join(f"'{each.name}'" for each in ends) for ends in (inputs, first))
+            raise ModelError(f"{path}: it takes {own}, and {paths[0]} {taken}; compare models with the same inputs")
     for inputs in dict.fromkeys(others):
         if inputs != first:
             check_samples(samples, inputs)
@@ -316,11 +323,13 @@ def compare(
         AutoquantError: A model cannot be opened, or the data do not fit.
     """
     started = time.perf_counter()
+    check_several("models", models, (str, os.PathLike), "paths, the baseline first")
+    check_several("targets", targets, Target, "targets, e.g. [Target('cpu')]")
     paths = tuple(steps.model_path(model) for model in models)
     _check(paths, targets, seconds=seconds, precision=precision, seed=seed)
     with enough_room(paths[0]), steps.running(paths[0]):
         ports = [_ports(path) for path in paths]
-        samples = _samples(data, [each.inputs for each in ports], targets[0].batch)
+        samples = _samples(data, paths, [each.inputs for each in ports], targets[0].batch)
         why_no_snr = _why_no_snr(ports)
         joint = JointMeasurement(
             FileBenchSetup(

@@ -13,7 +13,7 @@ import numpy as np
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.sampler import MAX_SEED, SamplerName
@@ -273,8 +273,7 @@ def check_targets(targets: Sequence[Target]) -> None:
     """
     if not targets:
         raise UsageError("there is no target, give at least one, e.g. Target('cpu')")
-    for target in targets:
-        check_type("a target", target, Target, "a list of targets, e.g. [Target('cpu')]")
+    check_several("targets", targets, Target, "targets, e.g. [Target('cpu')]")
     if len({target.name for target in targets}) < len(targets):
         raise UsageError("two targets have the same name; they must differ in execution provider, threads or streams")
     for name in ("batch", "affinity"):

@@ -9,6 +9,7 @@ from typing import Any
 from autoquant.api.documents import region_from
 from autoquant.api.folder import FRONT, GIVEN_WAY, read_json
 from autoquant.api.result import SearchResult
+from autoquant.domain.arguments import check_type
 from autoquant.domain.front import Front, RunRecord
 from autoquant.domain.reason import one_line
 from autoquant.errors import OutputError, UsageError
@@ -35,6 +36,7 @@ def load_result(run: str | os.PathLike[str]) -> SearchResult:
     Raises:
         UsageError: The folder holds no run, one that is not finished, damaged files, or trials of other code.
     """
+    check_type("the run", run, (str, os.PathLike), "the path of its folder")
     folder = Path(run)
     if not os.path.exists(folder / "run.json"):  # that of Path raises where a folder is closed or a name too long
         raise UsageError(f"{folder}: there is no run; give the folder that a search has written")

@@ -96,7 +96,8 @@ class RunFolder:
 
     def _begin(self) -> None:
         if self._is_new and not self._is_unused():
-            raise OutputError(f"{self.path}: this folder is not empty; {self._advice}")
+            advice = self._advice if self.journal.exists() else "choose another --out"
+            raise OutputError(f"{self.path}: this folder is not empty; {advice}")
         self.models.mkdir(exist_ok=True)
         if not self._is_new:  # what a killed run has left
             self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)

@@ -1,10 +1,12 @@
 """What a search returns."""
 
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autoquant.domain.arguments import check_type
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
 from autoquant.errors import UsageError
 from autoquant.front.selection import keeps_drops
@@ -88,6 +90,9 @@ class SearchResult:
         """
         if [min_snr_db, max_latency_ratio, max_drop].count(None) != 2:
             raise UsageError("give either min_snr_db, max_latency_ratio or max_drop")
+        drops = max_drop.values() if isinstance(max_drop, Mapping) else [max_drop]
+        for demanded in (min_snr_db, max_latency_ratio, *drops):
+            check_type("what is demanded", demanded, (numbers.Real, type(None)), "a number")
         front: Front = self.record.front
         name = target or front.targets[0].name
         if min_snr_db is not None:

@@ -19,12 +19,12 @@ from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, UsageError
+from autoquant.errors import DataError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
@@ -103,10 +103,11 @@ def search(
     check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
     check_type("the sizes of dimensions", dims or {}, Mapping, "a dict")
-    check_type("the run's folder", out, (str, os.PathLike), "its path")
-    for name, several in (("metrics", metrics), ("objectives", objectives)):
-        if isinstance(several, str):
-            raise UsageError(f"{name} are one text, '{several}', give a list: ['{several}']")
+    for name, path_given in (("the run's folder", out), ("the file of labels", labels), ("the warm start", warm_start)):
+        check_type(name, path_given, (str, os.PathLike, type(None)), "its path")
+    check_several("metrics", metrics, str, "names, e.g. ['top1']")
+    check_several("objectives", objectives, str, "names, e.g. ['latency', 'snr']")
+    check_several("targets", targets, Target, "targets, e.g. [Target('cpu')]")
     if budget.seconds is None and budget.trials is None:
         budget = replace(budget, seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)

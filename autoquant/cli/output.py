@@ -50,12 +50,15 @@ def print_result(result: "SearchResult", *, quiet: bool, as_json: bool) -> None:
 
 def _print_summary(result: "SearchResult") -> None:
     from autoquant.report.summary import run_sentences
-    from autoquant.report.tables import member_rows
+    from autoquant.report.tables import member_rows, unshown
     from autoquant.report.terminal import print_table
 
     for sentence in (*run_sentences(result.record), *result.record.notes):
         typer.echo(sentence)
     print_table(*member_rows(result.record.front))
+    others = unshown(result.record.front)
+    if others:
+        typer.echo(f"{', '.join(others)}: {result.folder}/front.csv")
     typer.echo(f"{result.folder}/report.html")
 
 

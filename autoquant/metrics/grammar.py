@@ -71,12 +71,14 @@ def parse_drop(text: str) -> float:
     (0.005, 0.02)
 
     Raises:
-        UsageError: It is no number from 0 to 100 %.
+        UsageError: It is no share below 1, nor from 0 to 100 %.
     """
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
     drop = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= drop <= 1:
         raise UsageError(f"drop '{text}': this is no number from 0 to 1, give a share such as 0.5% or 0.005")
+    if found and drop == 1 and not found[2]:
+        raise UsageError(f"drop '{text}': this may be 1% or 100%, write which")
     return drop
 
 

@@ -27,12 +27,11 @@ from autoquant.qdq.parts import Parts
 
 __all__ = ["TiledConvs"]
 
-_LEAST_CHANNELS = 192
-"""Harmonic mean of those that are read and written: of fewer channels the transforms take what products save."""
+_LEAST = ((192, 256), (96, 1024))
+"""Channels, the harmonic mean of those that are read and written, and places of the output: transforms take what
+products save of fewer channels, and reading weights that are four times as large what they save of fewer places."""
 _MOST_WASTE = 1.4
 """Places of tiles for each place of the output."""
-_LEAST_PLACES = 256
-"""Of the output: of fewer ones reading weights that are four times as large takes what products save."""
 _MOST_BYTES = 2**29
 """Of all transformed weights, which are four times as large as those that were given."""
 _OPSET = 13
@@ -162,5 +161,6 @@ def _is_worth_it(node: Node, graph: Graph) -> bool:
     if any(tuple(attributes.get(name, (1, 1))) != (1, 1) for name in ("strides", "dilations")):
         return False
     n_places, n_computed = math.prod(written[2:]), math.prod(math.ceil(size / TILE) * TILE for size in written[2:])
-    is_large = n_places >= _LEAST_PLACES and n_computed <= _MOST_WASTE * n_places
-    return is_large and 2 / (1 / shape[0] + 1 / shape[1]) >= _LEAST_CHANNELS
+    n_channels = 2 / (1 / shape[0] + 1 / shape[1])
+    is_large = any(n_channels >= channels and n_places >= places for channels, places in _LEAST)
+    return is_large and n_computed <= _MOST_WASTE * n_places

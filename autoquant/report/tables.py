@@ -20,7 +20,7 @@ from autoquant.domain.scheme import FLOAT
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["front_table", "ledger_table", "member_rows", "rounds_table", "trials_table"]
+__all__ = ["front_table", "ledger_table", "member_rows", "rounds_table", "trials_table", "unshown"]
 
 _MEMBER_LATENCY = ("ratio", "ratio_low", "ratio_high", "median_ms", "low_ms", "high_ms", "p90_ms", "p99_ms")
 _MEMBER_FOOTPRINT = ("opening_ms", "memory_mb")
@@ -60,10 +60,8 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
     The metric is an objective, or else the first one; sizes are there where they are an objective. The interval of the
     SNR is over held-out samples, if there are any.
     """
-    target = front.targets[0].name
+    target, name = front.targets[0].name, _shown_metric(front)
     has_held_out = any(member.snr_held_out for member in front.members)
-    known = front.members[-1].metrics
-    name = next((name for name in front.objectives if name in known), next(iter(known), None))
     has_size = SIZE in front.objectives
     headings = ["id", "SNR dB", *["held out"] * has_held_out, "95 %", *([] if name is None else [name, "drop, %"])]
     headings += ["ratio", "95 %", "ms", *["MB"] * has_size, "regions"]
@@ -81,6 +79,18 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
         row += [f"{latency.median_ms:.3f}", *[f"{member.size_bytes / 1e6:.3f}"] * has_size]
         rows.append([*row, str(n_quantized)])
     return headings, rows
+
+
+def unshown(front: Front) -> list[str]:
+    """Targets and metrics that ``member_rows`` leaves out."""
+    shown = _shown_metric(front)
+    metrics = [name for name in front.members[-1].metrics if name != shown]
+    return [*(target.name for target in front.targets[1:]), *metrics]
+
+
+def _shown_metric(front: Front) -> str | None:
+    known = front.members[-1].metrics
+    return next((name for name in front.objectives if name in known), next(iter(known), None))
 
 
 def _interval_text(found: SnrInterval) -> str:

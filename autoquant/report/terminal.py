@@ -1,4 +1,4 @@
-"""Tables for a terminal, whole at 80 columns."""
+"""Tables for a terminal, whole at 80 columns or wherever they are narrower than it."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,15 @@ _LEAST = 12
 """What a column that folds should have."""
 _HEADINGS = (8, 6, 4)
 """Where a heading over shorter cells is broken: the first at which the table fits."""
-_GAP = 2
+_GAPS = (2, 1)
+"""Between columns, the narrow one where the wide one leaves too little."""
 Columns = Sequence[Sequence[str]]
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None) -> None:
     """Print rows, nothing where there are none; nothing is cut off, and brackets in names are no markup.
+
+    Short cells, which numbers are in, are never folded: where the terminal is too narrow for them it breaks the lines.
 
     Args:
         headings: One for each column.
@@ -32,13 +35,16 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console:
     if not cells:
         return
     columns = list(zip(*cells, strict=True))
-    folded = [_folded(headings, columns, width) for width in _HEADINGS]
-    chosen = next((found for found in folded if _least_width(found, columns) <= printed.width), None)
-    table = Table(box=SIMPLE, show_edge=False, padding=(0, _GAP - 1, 0, 0))
-    for heading, column in zip(chosen or folded[-1], columns, strict=True):
-        table.add_column(escape(heading), no_wrap=chosen is not None and _width(column) <= _SHORT, overflow="fold")
+    folded = [(_folded(headings, columns, width), gap) for gap in _GAPS for width in _HEADINGS]
+    widths = [_least_width(found, columns, gap) for found, gap in folded]
+    fitting = next((i for i, width in enumerate(widths) if width <= printed.width), len(folded) - 1)
+    found, gap = folded[fitting]
+    table = Table(box=SIMPLE, show_edge=False, padding=(0, gap - 1, 0, 0))
+    for heading, column in zip(found, columns, strict=True):
+        table.add_column(escape(heading), no_wrap=_width(column) <= _SHORT, overflow="fold")
     for row in cells:
         table.add_row(*map(escape, row))
+    printed.width = max(printed.width, widths[fitting])
     printed.print()
     printed.print(table)
     printed.print()
@@ -49,13 +55,13 @@ def _folded(headings: Sequence[str], columns: Columns, width: int) -> list[str]:
     return ["\n".join(textwrap.wrap(heading, max(_width(column), width))) for heading, column in pairs]
 
 
-def _least_width(headings: Sequence[str], columns: Columns) -> int:
+def _least_width(headings: Sequence[str], columns: Columns, gap: int) -> int:
     widths = map(_width, columns)
     short = [
         _LEAST if width > _SHORT else max(width, _width(heading.splitlines()))
         for heading, width in zip(headings, widths, strict=True)
     ]
-    return sum(short) + _GAP * len(short)
+    return sum(short) + gap * len(short)
 
 
 def _width(cells: Sequence[str]) -> int:

@@ -1,5 +1,6 @@
 """The fastest assignment that is predicted to keep an SNR."""
 
+import math
 import time
 from collections.abc import Set
 from dataclasses import dataclass, replace
@@ -33,9 +34,9 @@ class Predicted:
     Attributes:
         assignment: Scheme of each region that is not float.
         snr_db: Of the worst output.
-        snr_error_db: Its standard deviation, stretched as earlier predictions were wrong.
+        snr_error_db: Its standard deviation over other samples, stretched as earlier predictions were wrong.
         ratios: By target.
-        ratio_errors: Their standard deviations, stretched alike.
+        ratio_errors: Their standard deviations over other measurements, stretched alike.
         n_trials: That it was learned from.
         is_proven: Whether there was time to show that no assignment is predicted to be faster.
     """
@@ -53,6 +54,9 @@ def fastest_predicted(
     study: Study, layout: Layout, *, min_snr_db: float, prior: LatencyPrior | None, seconds: float
 ) -> Predicted:
     """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
+
+    That is one of the models alone: what is told of the prediction has what samples leave open and the luck of a
+    measurement too.
 
     That is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
     standard deviation too, an assignment that was evaluated. What was measured to the end and misses the demand,
@@ -89,12 +93,14 @@ def fastest_predicted(
     of_float = np.flatnonzero(~asked.any(axis=1) & ~found.is_quick)
     if of_float.size and not codes.any():  # of which the surrogate knows a constant alone
         snr_db, snr_error_db = float(found.snr_db[of_float[-1]].min()), float(beliefs.snr_errors_db[of_float[-1]])
+    timed = found.is_timed & ~found.is_quick
+    luck = np.median(found.errors[timed], axis=0) if timed.any() else np.zeros(found.errors.shape[1])
     return Predicted(
         assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
         snr_db=snr_db,
-        snr_error_db=snr_error_db,
+        snr_error_db=math.hypot(snr_error_db, float(np.median(beliefs.snr_errors_db))),
         ratios=tuple(predicted.ratios[i].tolist()),
-        ratio_errors=tuple(predicted.ratio_errors[i].tolist()),
+        ratio_errors=tuple(np.hypot(predicted.ratio_errors[i], luck).tolist()),
         n_trials=len(trials),
         is_proven=solved.is_proven,
     )

@@ -115,11 +115,12 @@ class Reader:
     def _warn_of_missing(self, trial: FrozenTrial) -> None:
         """Where an objective leaves out regions."""
         missing = [region for region in self._layout.regions if region not in trial.params]
-        if trial.state is TrialState.COMPLETE and 0 < len(missing) < len(self._regions) and not self._has_warned:
+        if trial.state is TrialState.COMPLETE and missing and not self._has_warned:
             self._has_warned = True
             warnings.warn(
                 f"trial {trial.number} has no scheme for region '{missing[0]}': nothing is learned of trials that lack"
-                " some; suggest every region, and fix schemes with optuna.samplers.PartialFixedSampler",
+                " some; suggest every region of sampler.choices by its name, and fix schemes with"
+                " optuna.samplers.PartialFixedSampler",
                 stacklevel=2,
             )
 

@@ -37,8 +37,12 @@ SHAPES = (
     (256, 16, 16),
     (256, 14, 14),
     (192, 32, 32),
+    (128, 56, 56),
     (128, 40, 40),
+    (128, 28, 28),
     (128, 20, 20),
+    (96, 80, 80),
+    (96, 40, 40),
     (64, 80, 80),
 )
 """Channels and places."""
@@ -66,7 +70,7 @@ def chain(channels: int, height: int, width: int) -> onnx.ModelProto:
 def tile_by_tile(model: onnx.ModelProto) -> tuple[onnx.ModelProto, bool]:
     """The same with every such convolution, however small it is, and whether a search would try it."""
     is_tried = bool(tiled.TiledConvs(Graph(model)).indices)
-    with mock.patch.multiple(tiled, _LEAST_CHANNELS=1, _LEAST_PLACES=1):
+    with mock.patch.object(tiled, "_LEAST", ((1, 1),)):
         builder = Builder(Graph(model), [], {}, frozenset(), lambda *_: CalibrationRange(0.0, 1.0))
         builder.write(frozenset({Rewrite.TILED_CONVS}))
         candidate = builder.build({})

@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from autoquant.api.steps.models import model_path, running
+from autoquant.api.steps.models import check_samples_type, model_path, running
+from autoquant.domain.arguments import check_type
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.reason import one_line
@@ -41,6 +42,7 @@ def open_bench(
         ModelError: The model cannot be opened, or not run on these samples.
         TargetError: An execution provider is not installed.
     """
+    check_samples_type(samples)
     path = model_path(model)
     with running(path):
         return Bench(path, targets, tuple(samples.feeds), seed, seconds, samples.names)
@@ -70,6 +72,7 @@ def measure(
             only its size is its own.
         observe: Told the outputs of each sample.
     """
+    check_type("the candidate", candidate, Candidate, "what build gives")
     try:
         opened = bench.opener.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from autoquant.calibration.batches import read_samples
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.arguments import check_type
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError, UsageError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 
-__all__ = ["model_path", "read_data", "running", "signatures_of"]
+__all__ = ["check_samples_type", "model_path", "read_data", "running", "signatures_of"]
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:
@@ -54,6 +55,15 @@ def signatures_of(path: Path) -> tuple[InputSignature, ...]:
     if not found:
         raise ModelError(f"{path}: the model has no inputs, so there is nothing to measure; give one with inputs")
     return found
+
+
+def check_samples_type(samples: object) -> None:
+    """Whether samples were read.
+
+    Raises:
+        UsageError: They are a path or something else.
+    """
+    check_type("the samples", samples, Samples, "what read_data(model, source) gives")
 
 
 @contextmanager

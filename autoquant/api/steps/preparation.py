@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from autoquant.api.steps.models import model_path, read_data, running, signatures_of
+from autoquant.api.steps.models import check_samples_type, model_path, read_data, running, signatures_of
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region, RegionId
@@ -50,6 +50,7 @@ def prepare(
         DataError: Samples are of another size than ``dims`` says.
         ModelError: The model cannot be read or preprocessed.
     """
+    check_samples_type(samples)
     path = model_path(model)
     _check_dims(path, samples, dims or {})
     with running(path):
@@ -66,7 +67,7 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
                 if shape[axis] != dims[name]:
                     raise DataError(
                         f"--dim {name}={dims[name]}: but '{signature.name}' has the shape {shape} in"
-                        f" {sample_name(samples.names, i)}; leave out --dim or give data of that size"
+                        f" {sample_name(samples.names, i)}; leave it out, or give data of that size"
                     )
 
 

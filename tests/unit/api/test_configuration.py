@@ -70,7 +70,10 @@ def test_an_snr_that_is_not_finite_is_refused(snr_db: float) -> None:
     ("change", "message"),
     [
         ({"targets": ()}, "there is no target"),
-        ({"targets": ("cpu",)}, r"a target is of type 'str', give a list of targets, e\.g\. \[Target\('cpu'\)\]"),
+        (
+            {"targets": ("cpu",)},
+            r"one of the targets is of type 'str', give a list of targets, e\.g\. \[Target\('cpu'\)\]",
+        ),
         ({"targets": (Target(), Target(options={"a": "b"}))}, "two targets have the same name"),
         ({"targets": (Target(threads=MAX_THREADS + 1),)}, f"has 1025 threads, at most {MAX_THREADS}"),
         ({"targets": (Target(streams=MAX_THREADS + 1),)}, f"has 1025 streams, at most {MAX_THREADS}"),

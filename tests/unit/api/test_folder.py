@@ -22,8 +22,12 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"this folder is not empty; choose another --out$"):
+        RunFolder(tmp_path, resume=False)
+    (tmp_path / "study.journal").touch()
     with pytest.raises(OutputError, match="this folder is not empty; use --resume"):
         RunFolder(tmp_path, resume=False)
+    (tmp_path / "study.journal").unlink()
     with pytest.raises(OutputError, match=r"this folder is not empty; choose another --out$"):
         RunFolder(tmp_path, resume=False, advice="choose another --out")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]

@@ -2,11 +2,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autoquant import search
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget
 from autoquant.api.trials import SearchProgress
+from autoquant.domain.target import Target
 from autoquant.errors import UsageError
 
 
@@ -77,6 +79,13 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
         ({"demands": {"min_snr_db": 30}}, r"what is demanded is of type 'dict', give it like Demands\(min_snr_db=30\)"),
         ({"metrics": "top1"}, r"metrics are one text, 'top1', give a list: \['top1'\]"),
         ({"objectives": "snr"}, "objectives are one text, 'snr', give a list"),
+        ({"metrics": [len]}, r"one of the metrics is of type 'builtin_function_or_method', give a list of names"),
+        (
+            {"targets": Target("cpu")},
+            r"targets are of type 'Target', give a list of targets, e\.g\. \[Target\('cpu'\)\]",
+        ),
+        ({"labels": np.arange(3)}, "the file of labels is of type 'ndarray', give its path"),
+        ({"warm_start": 3}, "the warm start is of type 'int', give its path"),
     ],
 )
 def test_arguments_of_another_type_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:

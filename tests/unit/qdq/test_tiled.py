@@ -161,6 +161,7 @@ def test_none_is_where_the_weights_would_be_too_large(monkeypatch: pytest.Monkey
     "case",
     [
         a_case(n_written=160),
+        a_case(n_written=60, size=(32, 32)),
         a_case(size=(14, 14)),
         a_case(size=(5, 61)),
         a_case(attributes="strides=[2,2]", size=(40, 40)),
@@ -171,6 +172,7 @@ def test_none_is_where_the_weights_would_be_too_large(monkeypatch: pytest.Monkey
         a_case(opset=12),
     ],
     ids=[
+        "few channels for so few places",
         "few channels",
         "few places",
         "waste",
@@ -184,3 +186,7 @@ def test_none_is_where_the_weights_would_be_too_large(monkeypatch: pytest.Monkey
 )
 def test_others_stay(case: Case) -> None:
     assert Rewrite.TILED_CONVS not in case.builder({}).possible
+
+
+def test_fewer_channels_are_worth_it_where_there_are_many_places() -> None:
+    assert Rewrite.TILED_CONVS in a_case(n_read=96, n_written=96, size=(32, 32)).builder({}).possible

@@ -11,6 +11,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from rich.console import Console
 
 from autoquant import inspect_model
+from autoquant.domain.objective import Goal
 from autoquant.inspection import text
 from autoquant.report.tables import member_rows
 from autoquant.report.terminal import print_table
@@ -54,8 +55,18 @@ def test_a_heading_over_short_cells_is_broken() -> None:
     assert lines[1:3] == ["opening", "ms"]
 
 
-def test_a_terminal_that_is_too_narrow_loses_nothing() -> None:
-    whole([f"heading {i}" for i in range(9)], [[f"{i}.123456" for i in range(9)]], width=40)
+def test_a_terminal_that_is_too_narrow_breaks_lines_and_no_number() -> None:
+    numbers = [f"{i}.123456" for i in range(9)]
+    shown = printed([f"heading {i}" for i in range(9)], [numbers], width=40)
+    assert shown.splitlines()[-2].split() == numbers
+
+
+def test_columns_move_together_before_lines_get_too_long() -> None:
+    drops = {"accuracy": 0.03}
+    front = replace(a_front(a_member("t0042", snr_db=38.5, drops=drops)), objectives={"size": Goal.MINIMIZE})
+    headings, rows = member_rows(front)
+    line = next(line for line in whole(headings, rows).splitlines() if line.startswith("t0042"))
+    assert " ".join(line.split()) == " ".join(rows[0])
 
 
 def test_without_rows_nothing_is_printed() -> None:

@@ -125,7 +125,8 @@ def test_a_reader_passes_over_other_parameters_and_knows_what_failed() -> None:
     other, failed = numbered(0, a_trial(("a", "b", "b"))), numbered(1, a_trial(("a", "a", "b")))
     other.params = {"x": "a"}
     failed.state = TrialState.FAIL
-    told = Reader(LAYOUT).read([other, failed], DIRECTIONS)
+    with pytest.warns(UserWarning, match=f"trial 0 has no scheme for region '{LAYOUT.regions[0]}'"):
+        told = Reader(LAYOUT).read([other, failed], DIRECTIONS)
     assert len(told.found) == 0
     assert told.seen == {np.array([1, 1, 2]).tobytes()}
 
