@@ -1,47 +1,22 @@
 """Multiplications, additions and normalisations by constants folded into the linear operators beside them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import copy_of
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axis_behind
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 
-__all__ = ["applied", "fold_affine", "with_nodes", "without_unused"]
+__all__ = ["applied", "fold_affine"]
 
 _MAX_PASSES = 16
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(slots=True)
-class _Edit:
-    """Changes of one pass; a node is touched at most once in a pass."""
-
-    graph: Graph
-    touched: set[int] = field(default_factory=set)
-    nodes: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
-    constants: dict[str, Floats] = field(default_factory=dict)
-
-    def constant(self, name: str, values: Floats) -> str:
-        """A new constant under a name that nothing else has."""
-        free = self.graph.free_name(name, self.constants)
-        self.constants[free] = np.ascontiguousarray(values, np.float32)
-        return free
-
-    def claim(self, *nodes: Node) -> bool:
-        """Whether none of the nodes was touched in this pass; they are from now on."""
-        indices = {node.index for node in nodes}
-        if indices & self.touched:
-            return False
-        self.touched |= indices
-        return True
 
 
 def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -55,18 +30,17 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
-        edit = _Edit(graph)
+        edit = Edit(graph)
         for node in graph.nodes:
             if not _fold_factors(edit, node) and _is_foldable(graph, node):
                 _ = _fold_behind(edit, node) or _fold_before(edit, node)
-        if not edit.nodes:
+        if not edit.replaced:
             return model
-        constants = [numpy_helper.from_array(values, name) for name, values in edit.constants.items()]
-        model = with_nodes(model, edit.nodes, constants)
+        model = edit.model()
     return model
 
 
-def _fold_factors(edit: _Edit, node: Node) -> bool:
+def _fold_factors(edit: Edit, node: Node) -> bool:
     """``alpha`` into a constant matrix, ``beta`` into a constant bias."""
     graph = edit.graph
     factors = {
@@ -80,13 +54,14 @@ def _fold_factors(edit: _Edit, node: Node) -> bool:
     for i, (name, factor) in factors.items():
         proto.input[i] = edit.constant(f"{node.name}_{name}", _scaled(graph.constant(node.inputs[i]), factor))
         next(known for known in proto.attribute if known.name == name).f = 1.0
-    edit.nodes[node.index] = [proto]
+    edit.replaced[node.index] = [proto]
     return True
 
 
-def _scaled(values: npt.NDArray[np.float32], factor: np.float32) -> npt.NDArray[np.float32]:
-    """Nothing is left where the factor is 0, whatever the values are."""
-    return values * factor if factor else np.zeros_like(values)
+def _scaled(values: Floats, factor: np.float32) -> Floats:
+    """Of one axis at least; nothing is left where the factor is 0, whatever the values are."""
+    scaled = np.atleast_1d(values)
+    return scaled * factor if factor else np.zeros_like(scaled)
 
 
 def _is_float(graph: Graph, names: Sequence[TensorName]) -> bool:
@@ -121,7 +96,7 @@ def _bias(graph: Graph, node: Node) -> Floats:
     return np.zeros(n_channels, np.float32) if bias is None else graph.constant(bias).reshape(n_channels)
 
 
-def _fold_behind(edit: _Edit, node: Node) -> bool:
+def _fold_behind(edit: Edit, node: Node) -> bool:
     graph = edit.graph
     movers, reader, axis = _behind(graph, node)
     last = movers[-1] if movers else node
@@ -132,9 +107,9 @@ def _fold_behind(edit: _Edit, node: Node) -> bool:
     weight = graph.constant(node.inputs[1])
     shape = [-1 if i == channel_axis(node, graph) else 1 for i in range(weight.ndim)]
     weight, bias = weight * factor.reshape(shape), _bias(graph, node) * factor + summand
-    edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, node.outputs[0])]
-    edit.nodes[reader.index] = [_writing(edit, last, reader.outputs[0])]
-    edit.nodes[last.index] = ()
+    edit.replaced[node.index] = [_rebuilt(edit, node, node.inputs[0], weight, bias, node.outputs[0])]
+    edit.replaced[reader.index] = [_writing(edit, last, reader.outputs[0])]
+    edit.replaced[last.index] = ()
     return True
 
 
@@ -187,15 +162,15 @@ def _behind(graph: Graph, node: Node) -> tuple[list[Node], Node | None, int]:
     return movers, reader, axis
 
 
-def _writing(edit: _Edit, node: Node, output: str) -> onnx.NodeProto:
+def _writing(edit: Edit, node: Node, output: str) -> onnx.NodeProto:
     """The node, as it was changed in this pass if so, with another name for its output."""
     proto = onnx.NodeProto()
-    proto.CopyFrom(next(iter(edit.nodes.get(node.index, ())), edit.graph.model.graph.node[node.index]))
+    proto.CopyFrom(next(iter(edit.replaced.get(node.index, ())), edit.graph.model.graph.node[node.index]))
     proto.output[0] = output
     return proto
 
 
-def _fold_before(edit: _Edit, node: Node) -> bool:
+def _fold_before(edit: Edit, node: Node) -> bool:
     graph = edit.graph
     before = graph.producer.get(node.inputs[0])
     if before is None or graph.only_reader(node.inputs[0]) is not node:
@@ -216,8 +191,8 @@ def _fold_before(edit: _Edit, node: Node) -> bool:
     added = (weight * _over_read(graph, node, summand)).astype(np.float64)
     bias = _bias(graph, node) + added.sum(axis=tuple(i for i in range(weight.ndim) if i != axis))
     scaled = weight * _over_read(graph, node, factor)
-    edit.nodes[before.index] = ()
-    edit.nodes[node.index] = [_rebuilt(edit, node, source, scaled, bias.astype(np.float32), node.outputs[0])]
+    edit.replaced[before.index] = ()
+    edit.replaced[node.index] = [_rebuilt(edit, node, source, scaled, bias.astype(np.float32), node.outputs[0])]
     return True
 
 
@@ -241,7 +216,7 @@ def _over_read(graph: Graph, node: Node, values: Floats) -> Floats:
     return values.reshape(1, -1) if node.attributes.get("transB", 0) else values.reshape(-1, 1, *kernel)
 
 
-def _swap(edit: _Edit, node: Node, add: Node) -> bool:
+def _swap(edit: Edit, node: Node, add: Node) -> bool:
     """A scalar summand before padding stays; where a scalar factor is before that, it moves past it."""
     graph, operand = edit.graph, _scalar_operand(edit.graph, add)
     if add.op_type != "Add" or operand is None:
@@ -254,14 +229,14 @@ def _swap(edit: _Edit, node: Node, add: Node) -> bool:
     if not edit.claim(node, add, multiply):
         return False
     summand = edit.constant(f"{add.name}_summand", np.array([value / operand[1]], np.float32))
-    edit.nodes[multiply.index] = ()
-    edit.nodes[add.index] = [helper.make_node("Add", [operand[0], summand], list(add.outputs), name=add.name)]
+    edit.replaced[multiply.index] = ()
+    edit.replaced[add.index] = [helper.make_node("Add", [operand[0], summand], list(add.outputs), name=add.name)]
     scaled = graph.constant(node.inputs[1]) * np.float32(operand[1])
-    edit.nodes[node.index] = [_rebuilt(edit, node, node.inputs[0], scaled, _bias(graph, node), node.outputs[0])]
+    edit.replaced[node.index] = [_rebuilt(edit, node, node.inputs[0], scaled, _bias(graph, node), node.outputs[0])]
     return True
 
 
-def _rebuilt(edit: _Edit, node: Node, source: str, weight: Floats, bias: Floats, output: str) -> onnx.NodeProto:
+def _rebuilt(edit: Edit, node: Node, source: str, weight: Floats, bias: Floats, output: str) -> onnx.NodeProto:
     proto = edit.graph.copy_of(node)
     del proto.input[:], proto.output[:]
     names = (edit.constant(f"{node.name}_weight", weight), edit.constant(f"{node.name}_bias", bias))
@@ -312,36 +287,3 @@ def _per_channel(operand: Floats, n_channels: int, axis: int, rank: int) -> Floa
     wanted = [n_channels if i == axis else 1 for i in range(rank)]
     padded = [1] * (rank - operand.ndim) + list(operand.shape)
     return operand.reshape(n_channels) if padded == wanted else None
-
-
-def with_nodes(
-    model: onnx.ModelProto, replaced: Mapping[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
-) -> onnx.ModelProto:
-    """The model with other nodes in place of some, and without the constants that nothing reads any more.
-
-    Args:
-        model: Stays as it is, and is given back where nothing is replaced.
-        replaced: What comes in place of a node, by its index; a name that another node has gets an underscore.
-        constants: New ones.
-    """
-    if not replaced:
-        return model
-    copy = copy_of(model)
-    del copy.graph.node[:]
-    taken = {proto.name for i, proto in enumerate(model.graph.node) if i not in replaced}
-    for i, proto in enumerate(model.graph.node):
-        copy.graph.node.extend(replaced.get(i, (proto,)))
-        for made in copy.graph.node[len(copy.graph.node) - len(replaced[i]) :] if i in replaced else ():
-            while made.name and made.name in taken:
-                made.name += "_"
-    copy.graph.initializer.extend(constants)
-    return without_unused(copy)
-
-
-def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same object without initializers that nothing reads."""
-    used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
-    for i in reversed(range(len(model.graph.initializer))):  # each that is kept anew would be copied
-        if model.graph.initializer[i].name not in used:
-            del model.graph.initializer[i]
-    return model

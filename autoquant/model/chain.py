@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 
 __all__ = ["Chain", "rewritten"]
 
@@ -25,20 +24,18 @@ class Chain:
     """Each node reads what the one before it writes.
 
     Attributes:
-        node: That is replaced; the new ones are called after it.
-        names: Of new tensors.
+        edit: Of the model.
+        node: That is replaced once ``edit`` is told so; the new ones are called after it.
         source: What the first one reads; by default the first that the replaced one does.
         output: What the last one writes; by default what the replaced one does.
         nodes: So far.
-        constants: That they read.
     """
 
+    edit: Edit
     node: Node
-    names: NewNames
     source: TensorName | None = None
     output: TensorName | None = None
     nodes: list[onnx.NodeProto] = field(default_factory=list)
-    constants: list[onnx.TensorProto] = field(default_factory=list)
 
     def add(
         self, op_type: str, constants: Mapping[str, npt.ArrayLike] | None = None, *, part: str = "", **attributes: Any
@@ -54,16 +51,10 @@ class Chain:
         name = f"{self.node.name}_{part}" if part else self.node.name
         source: str = self.source or self.node.inputs[0]
         if self.nodes:
-            source = self.nodes[-1].output[0] = self.names.new(f"{self.nodes[-1].name}_out")
-        read = [
-            numpy_helper.from_array(np.ascontiguousarray(values), self.names.new(f"{name}_{called}"))
-            for called, values in (constants or {}).items()
-        ]
-        self.constants += read
-        inputs = [source, *(tensor.name for tensor in read)]
-        self.nodes.append(
-            helper.make_node(op_type, inputs, [self.output or self.node.outputs[0]], name=name, **attributes)
-        )
+            source = self.nodes[-1].output[0] = self.edit.names.new(f"{self.nodes[-1].name}_out")
+        read = [self.edit.constant(f"{name}_{called}", values) for called, values in (constants or {}).items()]
+        output = self.output or self.node.outputs[0]
+        self.nodes.append(helper.make_node(op_type, [source, *read], [output], name=name, **attributes))
 
     def reshape(self, shape: Sequence[int], part: str) -> None:
         """Another shape; as in a Reshape 0 stands for the size that there was, -1 for what is left."""
@@ -108,9 +99,10 @@ def rewritten(model: onnx.ModelProto, write: Callable[[Graph, Chain], None]) -> 
         write: Adds to the chain of a node what comes in its place; nothing where it stays.
     """
     graph = Graph(model)
-    names = NewNames(graph)
-    chains = [Chain(node, names) for node in graph.nodes]
-    for chain in chains:
+    edit = Edit(graph)
+    for node in graph.nodes:
+        chain = Chain(edit, node)
         write(graph, chain)
-    constants = [tensor for chain in chains for tensor in chain.constants]
-    return with_nodes(model, {chain.node.index: chain.nodes for chain in chains if chain.nodes}, constants)
+        if chain.nodes:
+            edit.replaced[node.index] = chain.nodes
+    return edit.model()

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from autoquant.model.affine import with_nodes
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.ops import is_float_constant

@@ -13,9 +13,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import applied, with_nodes
+from autoquant.model.affine import applied
 from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
+from autoquant.model.edits import Edit, with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
@@ -115,22 +116,19 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     Those that a linear operator before them takes in are not for this.
     """
     graph = Graph(model)
-    chains: list[Chain] = []
-    gone: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         source = next((name for name in node.inputs if not graph.is_constant(name)), None)
-        if source is None or node.index in gone:
+        if source is None or node.index in edit.replaced:
             continue
         nodes, factor, summand = _affine(graph, node, source)
         is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
         if is_vector or any(each.op_type == "BatchNormalization" for each in nodes):
-            chains.append(Chain(node, names, source, nodes[-1].outputs[0]))
+            chain = Chain(edit, node, source, nodes[-1].outputs[0])
             weight = {"weight": factor.reshape(-1, *[1] * (graph.rank(source) - 1)), "bias": summand}
-            chains[-1].add("Conv", weight, group=len(factor))
-            gone |= dict.fromkeys((each.index for each in nodes), ())
-    constants = [tensor for chain in chains for tensor in chain.constants]
-    return with_nodes(model, gone | {chain.node.index: chain.nodes for chain in chains}, constants)
+            chain.add("Conv", weight, group=len(factor))
+            edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
+    return edit.model()
 
 
 def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:

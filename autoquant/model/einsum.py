@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.rewrite import infer_shapes
 
 __all__ = ["lower_einsum"]
@@ -72,38 +71,36 @@ def lower_einsum(model: onnx.ModelProto) -> onnx.ModelProto:
         model: Stays as it is, and is given back where there is nothing to do.
     """
     graph = Graph(model)
-    edit = _Edit(graph, NewNames(graph))
+    edit = Edit(graph)
+    lowering = _Lowering(edit)
     for node in graph.nodes:
         form = _form_of(graph, node)
         if form is not None:
-            edit.lower(node, form)
-    return infer_shapes(with_nodes(model, edit.nodes, edit.constants)) if edit.nodes else model
+            edit.replaced[node.index] = lowering.nodes(node, form)
+    return infer_shapes(edit.model()) if edit.replaced else model
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
-    """What comes in place of the nodes of one model."""
+class _Lowering:
+    """Writes products of matrices in place of the nodes of one model."""
 
-    graph: Graph
-    names: NewNames
-    nodes: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
-    constants: list[onnx.TensorProto] = field(default_factory=list)
+    edit: Edit
     _rearranged: dict[tuple[TensorName, tuple[_Step, ...]], TensorName] = field(default_factory=dict)
 
-    def lower(self, node: Node, form: _Form) -> None:
+    def nodes(self, node: Node, form: _Form) -> list[onnx.NodeProto]:
+        """What takes the place of one."""
         made: list[onnx.NodeProto] = []
         read: list[TensorName] = []
         for end, operand, steps in zip(("first", "second"), form.operands, form.before, strict=True):
             if operand.is_constant:
                 read.append(self._constant(operand.tensor, steps))
                 continue
-            outputs = [self.names.new(f"{operand.tensor}_for_{node.name}") for _ in steps]
+            outputs = [self.edit.names.new(f"{operand.tensor}_for_{node.name}") for _ in steps]
             made += self._moves(f"{node.name}_{end}", steps, [operand.tensor, *outputs])
             read.append([operand.tensor, *outputs][-1])
-        outputs = [self.names.new(f"{node.name}_product") for _ in form.behind] + [node.outputs[0]]
+        outputs = [self.edit.names.new(f"{node.name}_product") for _ in form.behind] + [node.outputs[0]]
         made.append(helper.make_node("MatMul", read, outputs[:1], name=node.name))
-        made += self._moves(f"{node.name}_product", form.behind, outputs)
-        self.nodes[node.index] = made
+        return [*made, *self._moves(f"{node.name}_product", form.behind, outputs)]
 
     def _moves(self, name: str, steps: Sequence[_Step], tensors: Sequence[TensorName]) -> Iterator[onnx.NodeProto]:
         """From the first tensor to the last."""
@@ -112,8 +109,7 @@ class _Edit:
             if step.op_type == "Transpose":
                 yield helper.make_node("Transpose", [read], [written], name=own, perm=step.numbers)
             else:
-                shape = self.names.new(f"{name}_shape")
-                self.constants.append(numpy_helper.from_array(np.array(step.numbers, np.int64), shape))
+                shape = self.edit.constant(f"{name}_shape", np.array(step.numbers, np.int64))
                 yield helper.make_node("Reshape", [read, shape], [written], name=own)
 
     def _constant(self, tensor: TensorName, steps: tuple[_Step, ...]) -> TensorName:
@@ -121,11 +117,10 @@ class _Edit:
         if not steps:
             return tensor
         if (tensor, steps) not in self._rearranged:
-            values = self.graph.constant(tensor)
+            values = self.edit.graph.constant(tensor)
             for step in steps:
                 values = (np.transpose if step.op_type == "Transpose" else np.reshape)(values, step.numbers)
-            name = self._rearranged[tensor, steps] = self.names.new(f"{tensor}_rearranged")
-            self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+            self._rearranged[tensor, steps] = self.edit.constant(f"{tensor}_rearranged", values)
         return self._rearranged[tensor, steps]
 
 

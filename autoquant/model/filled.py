@@ -9,9 +9,9 @@ import numpy.typing as npt
 import onnx
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import without_unused
 from autoquant.model.channel_layouts import ChannelLayouts
 from autoquant.model.channels import AXIS, SIZES, Channels
+from autoquant.model.edits import without_unused
 from autoquant.model.graph import Graph
 from autoquant.model.layouts import Layout
 from autoquant.model.names import NewNames

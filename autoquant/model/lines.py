@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
 from autoquant.model.copies import opset_of, without_weights
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.ops import is_float_constant
 from autoquant.model.rewrite import infer_shapes
 
@@ -54,12 +53,11 @@ def lay_lines(model: onnx.ModelProto) -> onnx.ModelProto:
     has_lines = any(node.op_type == "Conv" and node.input[1] in weights for node in model.graph.node)
     if not has_lines or opset_of(model) < _AXES_ARE_INPUTS:
         return model
-    shaped = without_weights(model, infer_shapes)
-    graph = Graph(shaped)
-    moved = _moved(graph)
-    writing = _Writing(graph, NewNames(graph), moved)
-    replaced = {node.index: list(writing.nodes(node)) for node in graph.nodes if node.index in moved}
-    return with_nodes(shaped, replaced, writing.constants) if moved else model
+    graph = Graph(without_weights(model, infer_shapes))
+    moved, edit = _moved(graph), Edit(graph)
+    writing = _Writing(edit, moved)
+    edit.replaced = {node.index: list(writing.nodes(node)) for node in graph.nodes if node.index in moved}
+    return edit.model() if moved else model
 
 
 def _moved(graph: Graph) -> frozenset[int]:
@@ -137,16 +135,12 @@ class _Writing:
     """Writes the nodes that move, in their order.
 
     Attributes:
-        graph: With shapes.
-        names: Of new tensors.
+        edit: Of a graph with shapes.
         moved: Indices of the nodes.
-        constants: New ones.
     """
 
-    graph: Graph
-    names: NewNames
+    edit: Edit
     moved: frozenset[int]
-    constants: list[onnx.TensorProto] = field(default_factory=list)
     _rows: dict[TensorName, TensorName] = field(default_factory=dict)
     _row_axis: TensorName | None = None
 
@@ -154,19 +148,19 @@ class _Writing:
         """What takes the place of one."""
         yield from map(self._unsqueezed, dict.fromkeys(name for name in node.inputs if self._is_new(name)))
         proto = onnx.NodeProto()
-        proto.CopyFrom(self.graph.model.graph.node[node.index])
+        proto.CopyFrom(self.edit.graph.model.graph.node[node.index])
         proto.input[:] = [self._read(node, slot) for slot in range(len(node.inputs))]
         _widen_attributes(proto)
         for slot, lines in enumerate(node.outputs):
-            proto.output[slot] = self._rows[lines] = self.names.new(f"{lines}_rows")
+            proto.output[slot] = self._rows[lines] = self.edit.names.new(f"{lines}_rows")
         yield proto
         for lines in node.outputs:
-            readers = self.graph.consumers.get(lines, ())
-            if lines in self.graph.pinned or any(reader.index not in self.moved for reader in readers):
+            readers = self.edit.graph.consumers.get(lines, ())
+            if lines in self.edit.graph.pinned or any(reader.index not in self.moved for reader in readers):
                 yield helper.make_node("Squeeze", [self._rows[lines], self._axes()], [lines], name=f"{lines}_lines")
 
     def _is_new(self, name: TensorName) -> bool:
-        return name not in self._rows and _are_lines(self.graph, name)
+        return name not in self._rows and _are_lines(self.edit.graph, name)
 
     def _read(self, node: Node, slot: int) -> str:
         """Instead of an input; a constant may have an axis for lines and one before, or name axes."""
@@ -174,27 +168,22 @@ class _Writing:
         if name in self._rows:
             return self._rows[name]
         is_operand = node.op_type in _BROADCAST or (node.op_type == "Conv" and slot == 1)
-        if is_operand and self.graph.rank(name) > 1:
-            self._rows[name] = self._new(f"{name}_rows", np.expand_dims(self.graph.constant(name), -2))
+        if is_operand and self.edit.graph.rank(name) > 1:
+            self._rows[name] = self.edit.constant(f"{name}_rows", np.expand_dims(self.edit.graph.constant(name), -2))
             return self._rows[name]
         if node.op_type == "Slice" and slot == _SLICED:
-            return self._new(f"{node.name}_axes", _behind_row(self.graph.constant(name)))
+            return self.edit.constant(f"{node.name}_axes", _behind_row(self.edit.graph.constant(name)))
         return name
 
     def _unsqueezed(self, lines: TensorName) -> onnx.NodeProto:
-        self._rows[lines] = self.names.new(f"{lines}_rows")
+        self._rows[lines] = self.edit.names.new(f"{lines}_rows")
         return helper.make_node("Unsqueeze", [lines, self._axes()], [self._rows[lines]], name=self._rows[lines])
 
     def _axes(self) -> TensorName:
         """A constant that names the new axis."""
         if self._row_axis is None:
-            self._row_axis = self._new("row_axis", np.array([_ROW]))
+            self._row_axis = self.edit.constant("row_axis", np.array([_ROW]))
         return self._row_axis
-
-    def _new(self, name: str, values: npt.NDArray[np.generic]) -> TensorName:
-        free = self.names.new(name)
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), free))
-        return free
 
 
 def _behind_row(axes: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

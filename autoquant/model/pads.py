@@ -11,9 +11,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
 from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.sources import with_sources

@@ -13,8 +13,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
 from autoquant.model.copies import opset_of
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import only_moves
 from autoquant.model.names import NewNames

@@ -10,8 +10,8 @@ from onnx import helper
 from scipy.special import erf, expit
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
 from autoquant.model.copies import Model, opset_of
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.unread import drop_unread

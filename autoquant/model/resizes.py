@@ -8,7 +8,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from autoquant.model.affine import with_nodes
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
 from autoquant.model.copies import Model, opset_of
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.unread import drop_unread
 
 __all__ = ["RowFunction", "row_functions", "with_tables"]
@@ -102,11 +101,10 @@ def row_functions(model: Model) -> list[RowFunction]:
 
 def with_tables(model: Model, found: Sequence[tuple[RowFunction, Sequence[Table]]]) -> Model:
     """The model with Gathers of tables in place of what computes them; the argument stays as it is."""
-    graph = Graph(model)
-    edit = _Edit(graph, NewNames(graph))
+    edit = Edit(Graph(model))
     for function, tables in found:
-        edit.look_up(function, tables)
-    return drop_unread(with_nodes(model, edit.replaced, edit.constants)) if found else model
+        _look_up(edit, function, tables)
+    return drop_unread(edit.model()) if found else model
 
 
 def _looked_up_by(graph: Graph, node: Node) -> TensorName | None:
@@ -322,45 +320,32 @@ def _sub_model(graph: Graph, root: TensorName, nodes: Sequence[Node], written: M
     return helper.make_model(made, opset_imports=list(given.opset_import), ir_version=given.ir_version)
 
 
-@dataclass(slots=True)
-class _Edit:
-    """Nodes and constants that come in place of others."""
+def _look_up(edit: Edit, function: RowFunction, tables: Sequence[Table]) -> None:
+    """Gathers in place of what writes the tensors."""
+    before, rows = [], function.root
+    if function.has_others:
+        before = list(_numbered(edit, function))
+        rows = TensorName(before[-1].output[0])
+    root = edit.graph.shape(function.root) or ()
+    for (tensor, lead), table in zip(function.written.items(), tables, strict=True):
+        node, shape = edit.graph.producer[tensor], edit.graph.shape(tensor) or ()
+        gathered = tensor if (*root, *shape[lead:]) == shape else edit.names.new(f"{tensor}_rows")
+        name = edit.constant(f"{tensor}_table", table)
+        nodes = [*before, helper.make_node("Gather", [name, rows], [gathered], name=f"{node.name}_Gather", axis=0)]
+        if gathered != tensor:
+            wanted = edit.constant(f"{tensor}_shape", np.array(shape, np.int64))
+            nodes.append(helper.make_node("Reshape", [gathered, wanted], [tensor], name=f"{node.name}_Reshape"))
+        edit.replaced[node.index], before = nodes, []
 
-    graph: Graph
-    names: NewNames
-    replaced: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
-    constants: list[onnx.TensorProto] = field(default_factory=list)
 
-    def look_up(self, function: RowFunction, tables: Sequence[Table]) -> None:
-        """Gathers in place of what writes the tensors."""
-        before, rows = [], function.root
-        if function.has_others:
-            before = list(self._numbered(function))
-            rows = TensorName(before[-1].output[0])
-        root = self.graph.shape(function.root) or ()
-        for (tensor, lead), table in zip(function.written.items(), tables, strict=True):
-            node, shape = self.graph.producer[tensor], self.graph.shape(tensor) or ()
-            gathered = tensor if (*root, *shape[lead:]) == shape else self.names.new(f"{tensor}_rows")
-            name = self._constant(f"{tensor}_table", table)
-            nodes = [*before, helper.make_node("Gather", [name, rows], [gathered], name=f"{node.name}_Gather", axis=0)]
-            if gathered != tensor:
-                wanted = self._constant(f"{tensor}_shape", np.array(shape, np.int64))
-                nodes.append(helper.make_node("Reshape", [gathered, wanted], [tensor], name=f"{node.name}_Reshape"))
-            self.replaced[node.index], before = nodes, []
-
-    def _numbered(self, function: RowFunction) -> Iterator[onnx.NodeProto]:
-        """Of the rows of a table; -1 is the last one, as is that of any other value."""
-        root, dtype = function.root, np.dtype(self.graph.dtype(function.root))
-        if function.values.start:
-            first = self._constant(f"{root}_first", np.array(function.values.start, dtype))
-            moved = self.names.new(f"{root}_moved")
-            yield helper.make_node("Sub", [root, first], [moved], name=moved)
-            root = moved
-        ends = [self._constant(f"{root}_{end}", np.array(end, dtype)) for end in (-1, len(function.values))]
-        numbers = self.names.new(f"{root}_numbers")
-        yield helper.make_node("Clip", [root, *ends], [numbers], name=numbers)
-
-    def _constant(self, wanted: str, values: npt.NDArray[np.generic]) -> TensorName:
-        name = self.names.new(wanted)
-        self.constants.append(numpy_helper.from_array(values, name))
-        return name
+def _numbered(edit: Edit, function: RowFunction) -> Iterator[onnx.NodeProto]:
+    """Of the rows of a table; -1 is the last one, as is that of any other value."""
+    root, dtype = function.root, np.dtype(edit.graph.dtype(function.root))
+    if function.values.start:
+        first = edit.constant(f"{root}_first", np.array(function.values.start, dtype))
+        moved = edit.names.new(f"{root}_moved")
+        yield helper.make_node("Sub", [root, first], [moved], name=moved)
+        root = moved
+    ends = [edit.constant(f"{root}_{end}", np.array(end, dtype)) for end in (-1, len(function.values))]
+    numbers = edit.names.new(f"{root}_numbers")
+    yield helper.make_node("Clip", [root, *ends], [numbers], name=numbers)

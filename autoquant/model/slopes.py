@@ -12,7 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.affine import with_nodes
+from autoquant.model.edits import with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 

@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autoquant.model.affine import with_nodes
 from autoquant.model.chain import Chain
 from autoquant.model.copies import opset_of
+from autoquant.model.edits import Edit, with_nodes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 from autoquant.model.ops import is_float_constant
@@ -45,24 +45,20 @@ def expect_last(model: onnx.ModelProto) -> onnx.ModelProto:
     Detectors like YOLOv8 have distances to the edges of boxes so: a Transpose, a Softmax, and a Conv with one output.
     """
     graph = Graph(model)
-    names = NewNames(graph)
-    chains: list[Chain] = []
-    gone: dict[int, Sequence[onnx.NodeProto]] = {}
+    edit = Edit(graph)
     for node in graph.nodes if opset_of(model) >= _ALONG_AN_AXIS else ():
         softmax = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
         transpose = None if softmax is None else graph.producer.get(softmax.inputs[0])
         if softmax is None or transpose is None or not _is_expectation(graph, transpose, softmax, node):
             continue
         n, n_channels, *places = graph.shape(node.inputs[0]) or ()
-        chain = Chain(node, names, transpose.inputs[0])
+        chain = Chain(edit, node, transpose.inputs[0])
         chain.add("Transpose", part="last", perm=[transpose.attributes["perm"][i] for i in (0, 2, 3, 1)])
         chain.add("Softmax", part="shares", axis=-1)
         chain.add("MatMul", {"weight": graph.constant(node.inputs[1]).reshape(n_channels, 1)})
         chain.reshape((n, 1, *places), "expected")
-        chains.append(chain)
-        gone |= {transpose.index: (), softmax.index: ()}
-    constants = [tensor for chain in chains for tensor in chain.constants]
-    return with_nodes(model, gone | {chain.node.index: chain.nodes for chain in chains}, constants)
+        edit.replaced |= {transpose.index: (), softmax.index: (), node.index: chain.nodes}
+    return edit.model()
 
 
 def _along(graph: Graph, node: Node) -> tuple[tuple[int, ...], int]:

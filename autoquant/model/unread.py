@@ -5,8 +5,8 @@ from collections.abc import Collection
 import onnx
 from onnx import defs
 
-from autoquant.model.affine import without_unused
 from autoquant.model.copies import Model, copy_of, opset_of
+from autoquant.model.edits import without_unused
 from autoquant.model.subgraphs import read_by
 
 __all__ = ["drop_unread"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoquant.model.affine import fold_affine, without_unused
+from autoquant.model.affine import fold_affine
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 from tests.unit.model.folds import assert_folds_to
 
@@ -375,16 +375,6 @@ def test_long_chains_of_scalars_are_folded_completely() -> None:
     names = ["x", *(f"t{i}" for i in range(10))]
     chain = " ".join(f"{b} = {'Mul' if i % 2 else 'Add'}({a}, c)" for i, (a, b) in enumerate(pairwise(names)))
     assert_folds_to(conv_model(f"{chain} y = Conv({names[-1]}, v)", {"c": 0.9}), ["Conv"])
-
-
-def test_initializers_that_nothing_reads_are_dropped_and_those_of_subgraphs_are_kept() -> None:
-    model = model_of(
-        "(float[2] x, bool p) => (float[2] y)",
-        """y = If(p) <then_branch = g1 () => (float[2] a) { a = Add(x, inner) },
-                      else_branch = g2 () => (float[2] b2) { b2 = Relu(x) }>""",
-        {"inner": floats(2), "unread": floats(2)},
-    )
-    assert constants_of(without_unused(model)).keys() == {"inner"}
 
 
 def test_a_model_with_nothing_to_fold_is_returned_itself() -> None:

@@ -1,0 +1,131 @@
+"""Nodes and constants that come in place of others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.copies import Model, copy_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.names import NewNames
+
+__all__ = ["Edit", "Parts", "with_nodes", "without_unused"]
+
+
+@dataclass(slots=True)
+class Edit:
+    """What changes in a model, which itself stays as it is.
+
+    Attributes:
+        graph: Of the model.
+        names: Of new tensors.
+        replaced: What comes in place of a node, by its index.
+        constants: New ones.
+    """
+
+    graph: Graph
+    names: NewNames = field(init=False)
+    replaced: dict[int, Sequence[onnx.NodeProto]] = field(default_factory=dict)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+    _claimed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.names = NewNames(self.graph)
+
+    def constant(self, wanted: str, values: npt.ArrayLike) -> TensorName:
+        """A new one; its name, with underscores behind what is wanted until no tensor has it."""
+        name = self.names.new(wanted)
+        self.constants.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def claim(self, *nodes: Node) -> bool:
+        """Whether none of the nodes was claimed before; they are from now on."""
+        indices = {node.index for node in nodes}
+        if indices & self._claimed:
+            return False
+        self._claimed |= indices
+        return True
+
+    def model(self) -> Model:
+        """The model with the changes; the same object where there are none."""
+        return with_nodes(self.graph.model, self.replaced, self.constants)
+
+
+@dataclass(slots=True)
+class Parts:
+    """Nodes in place of one, which are called after it.
+
+    Attributes:
+        edit: Of the model.
+        node: That is replaced once ``edit`` is told so.
+        nodes: So far.
+    """
+
+    edit: Edit
+    node: Node
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        *,
+        part: str = "",
+        output: TensorName | None = None,
+        **attributes: Any,
+    ) -> TensorName:
+        """Another node; what it writes.
+
+        Args:
+            op_type: Of it.
+            inputs: Of it.
+            part: What it is called behind the name of the replaced one.
+            output: By default a new tensor that is called after it.
+            attributes: Of it.
+        """
+        name = f"{self.node.name}_{part}" if part else self.node.name
+        written = output or self.edit.names.new(f"{name}_out")
+        self.nodes.append(helper.make_node(op_type, inputs, [written], name=name, **attributes))
+        return written
+
+    def constant(self, called: str, values: npt.ArrayLike) -> TensorName:
+        """A new one, by what it is called behind the name of the replaced node."""
+        return self.edit.constant(f"{self.node.name}_{called}", values)
+
+
+def with_nodes(
+    model: onnx.ModelProto, replaced: Mapping[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
+) -> onnx.ModelProto:
+    """The model with other nodes in place of some, and without the constants that nothing reads any more.
+
+    Args:
+        model: Stays as it is, and is given back where nothing is replaced.
+        replaced: What comes in place of a node, by its index; a name that another node has gets an underscore.
+        constants: New ones.
+    """
+    if not replaced:
+        return model
+    copy = copy_of(model)
+    del copy.graph.node[:]
+    taken = {proto.name for i, proto in enumerate(model.graph.node) if i not in replaced}
+    for i, proto in enumerate(model.graph.node):
+        copy.graph.node.extend(replaced.get(i, (proto,)))
+        for made in copy.graph.node[len(copy.graph.node) - len(replaced[i]) :] if i in replaced else ():
+            while made.name and made.name in taken:
+                made.name += "_"
+    copy.graph.initializer.extend(constants)
+    return without_unused(copy)
+
+
+def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same object without initializers that nothing reads."""
+    used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
+    for i in reversed(range(len(model.graph.initializer))):  # each that is kept anew would be copied
+        if model.graph.initializer[i].name not in used:
+            del model.graph.initializer[i]
+    return model
