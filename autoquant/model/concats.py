@@ -4,15 +4,11 @@ Its transformer to blocked layouts leaves a Conv as it is whose input channels a
 that fit in one block, as images have them.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.ops import is_float_constant
 
 __all__ = ["fill_concats"]
@@ -32,30 +28,26 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
     it is, and is given back where there is nothing to do.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    constants: list[onnx.TensorProto] = []
-    names, wider = NewNames(graph), dict[tuple[str, int], str]()
+    edit, wider = Edit(graph), dict[tuple[str, int], str]()
     for node in graph.nodes:
         zeros = _missing(graph, node)
         if zeros is None:
             continue
-        joined = names.new(f"{node.outputs[0]}_filled")
-        constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
+        joined = edit.names.new(f"{node.outputs[0]}_filled")
         concat = graph.copy_of(node)
-        concat.input.append(constants[-1].name)
+        concat.input.append(edit.constant(f"{node.name}_zeros", zeros))
         concat.output[0] = joined
-        replaced[node.index] = (concat,)
+        edit.replaced[node.index] = (concat,)
         for reader in graph.consumers[node.outputs[0]]:
             name, n_missing = reader.inputs[1], zeros.shape[_CHANNELS]
             if (name, n_missing) not in wider:
-                wider[name, n_missing] = names.new(f"{name}_filled")
                 weight = graph.constant(name)
                 filled = np.pad(weight, [(0, 0), (0, n_missing), *[(0, 0)] * (weight.ndim - 2)])
-                constants.append(numpy_helper.from_array(filled, wider[name, n_missing]))
+                wider[name, n_missing] = edit.constant(f"{name}_filled", filled)
             conv = graph.copy_of(reader)
             conv.input[:2] = [joined, wider[name, n_missing]]
-            replaced[reader.index] = (conv,)
-    return with_nodes(model, replaced, constants)
+            edit.replaced[reader.index] = (conv,)
+    return edit.model()
 
 
 def _missing(graph: Graph, node: Node) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:

@@ -4,21 +4,19 @@ Each rewrite leaves its argument untouched, and gives it back where there is not
 decision 0039.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.affine import applied
 from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import Edit, with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 
 __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
@@ -78,23 +76,21 @@ def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
     That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    weights: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
         if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
             continue
         if graph.only_reader(node.inputs[0]) is node:
-            weight = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
-            weights.append(numpy_helper.from_array(weight.astype(np.float32), names.new(f"{node.name}_doubled")))
-            inputs = [resize.inputs[0], weights[-1].name, *node.inputs[2:]]
+            doubled = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
+            weight = edit.constant(f"{node.name}_doubled", doubled.astype(np.float32))
+            inputs = [resize.inputs[0], weight, *node.inputs[2:]]
             made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
             made.attribute.extend(
                 [helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))]
             )
-            replaced |= {resize.index: (), node.index: (made,)}
-    return with_nodes(model, replaced, weights)
+            edit.replaced |= {resize.index: (), node.index: (made,)}
+    return edit.model()
 
 
 def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:

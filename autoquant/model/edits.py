@@ -1,6 +1,6 @@
 """Nodes and constants that come in place of others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from autoquant.model.copies import Model, copy_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
 
-__all__ = ["Edit", "Parts", "with_nodes", "without_unused"]
+__all__ = ["Edit", "Parts", "without_unused"]
 
 
 @dataclass(slots=True)
@@ -52,8 +52,23 @@ class Edit:
         return True
 
     def model(self) -> Model:
-        """The model with the changes; the same object where there are none."""
-        return with_nodes(self.graph.model, self.replaced, self.constants)
+        """With other nodes, and without constants that nothing reads any more; as it is where nothing is replaced.
+
+        A new name that a node has which stays gets an underscore.
+        """
+        if not self.replaced:
+            return self.graph.model
+        copy = copy_of(self.graph.model)
+        del copy.graph.node[:]
+        old = self.graph.model.graph.node
+        taken = {proto.name for i, proto in enumerate(old) if i not in self.replaced}
+        for i, proto in enumerate(old):
+            copy.graph.node.extend(self.replaced.get(i, (proto,)))
+            for made in copy.graph.node[len(copy.graph.node) - len(self.replaced[i]) :] if i in self.replaced else ():
+                while made.name and made.name in taken:
+                    made.name += "_"
+        copy.graph.initializer.extend(self.constants)
+        return without_unused(copy)
 
 
 @dataclass(slots=True)
@@ -96,30 +111,6 @@ class Parts:
     def constant(self, called: str, values: npt.ArrayLike) -> TensorName:
         """A new one, by what it is called behind the name of the replaced node."""
         return self.edit.constant(f"{self.node.name}_{called}", values)
-
-
-def with_nodes(
-    model: onnx.ModelProto, replaced: Mapping[int, Sequence[onnx.NodeProto]], constants: Sequence[onnx.TensorProto]
-) -> onnx.ModelProto:
-    """The model with other nodes in place of some, and without the constants that nothing reads any more.
-
-    Args:
-        model: Stays as it is, and is given back where nothing is replaced.
-        replaced: What comes in place of a node, by its index; a name that another node has gets an underscore.
-        constants: New ones.
-    """
-    if not replaced:
-        return model
-    copy = copy_of(model)
-    del copy.graph.node[:]
-    taken = {proto.name for i, proto in enumerate(model.graph.node) if i not in replaced}
-    for i, proto in enumerate(model.graph.node):
-        copy.graph.node.extend(replaced.get(i, (proto,)))
-        for made in copy.graph.node[len(copy.graph.node) - len(replaced[i]) :] if i in replaced else ():
-            while made.name and made.name in taken:
-                made.name += "_"
-    copy.graph.initializer.extend(constants)
-    return without_unused(copy)
 
 
 def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 
 __all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
 
@@ -28,21 +27,20 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     Both orders of the product and the division are known; exporters of MobileNetV3-like networks write them.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
         if match is None or match[0] not in graph.float_tensors:
             continue
         if 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
             x, gone = match
-            gate = names.new(f"{node.name}_HardSigmoid")
-            replaced.update(dict.fromkeys(gone, ()))
-            replaced[node.index] = (
+            gate = edit.names.new(f"{node.name}_HardSigmoid")
+            edit.replaced.update(dict.fromkeys(gone, ()))
+            edit.replaced[node.index] = (
                 helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
                 helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
             )
-    return with_nodes(model, replaced, ())
+    return edit.model()
 
 
 def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -53,9 +51,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
     opset 11, those without a bias, which a Gemm has to have there.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    shapes: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
             continue
@@ -70,21 +66,22 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         target = node if add is None else add
         bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
         if add is not None:
-            replaced[node.index] = ()
+            edit.replaced[node.index] = ()
         if len(given) == _RANK_OF_GEMM:
             inputs = [node.inputs[0], node.inputs[1], *bias]
-            replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
+            edit.replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
             continue
         sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
-        there, back = (_shape(names.new(f"{node.name}_shape_{end}"), size) for end, size in sizes.items())
-        shapes += [there, back]
-        flat, product = names.new(f"{node.inputs[0]}_for_{node.name}"), names.new(f"{node.name}_product")
-        replaced[target.index] = (
-            helper.make_node("Reshape", [node.inputs[0], there.name], [flat], name=f"{node.name}_flatten"),
-            helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
-            helper.make_node("Reshape", [product, back.name], [target.outputs[0]], name=f"{node.name}_unflatten"),
+        there, back = (
+            edit.constant(f"{node.name}_shape_{end}", np.array(size, np.int64)) for end, size in sizes.items()
         )
-    return with_nodes(model, replaced, shapes)
+        flat, product = edit.names.new(f"{node.inputs[0]}_for_{node.name}"), edit.names.new(f"{node.name}_product")
+        edit.replaced[target.index] = (
+            helper.make_node("Reshape", [node.inputs[0], there], [flat], name=f"{node.name}_flatten"),
+            helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
+            helper.make_node("Reshape", [product, back], [target.outputs[0]], name=f"{node.name}_unflatten"),
+        )
+    return edit.model()
 
 
 def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -93,16 +90,16 @@ def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
     Stacking copies all of them, and ReduceMax over so few neighbours is slow: decision 0045.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    edit = Edit(graph)
     for node in graph.nodes:
         stacked = _stacked(graph, node)
         if stacked:
             op_type = node.op_type.removeprefix("Reduce")
             inputs = [each.inputs[0] for each in stacked]
-            replaced[node.index] = (helper.make_node(op_type, inputs, list(node.outputs), name=node.name),)
+            edit.replaced[node.index] = (helper.make_node(op_type, inputs, list(node.outputs), name=node.name),)
             gone = [graph.producer[node.inputs[0]], *(each for each in stacked if graph.only_reader(each.outputs[0]))]
-            replaced.update({each.index: () for each in gone})
-    return with_nodes(model, replaced, ())
+            edit.replaced.update({each.index: () for each in gone})
+    return edit.model()
 
 
 def _stacked(graph: Graph, node: Node) -> list[Node]:
@@ -132,17 +129,16 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
     onnxruntime makes such ones of MatMul and Add, and has no integer kernel for them; float ones it makes again.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         product = _product_of(graph, node, opset_of(model))
         if product is not None:
-            inner = names.new(f"{node.name}_product")
-            replaced[node.index] = (
+            inner = edit.names.new(f"{node.name}_product")
+            edit.replaced[node.index] = (
                 _product(product, node, inner),
                 helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
             )
-    return with_nodes(model, replaced, ())
+    return edit.model()
 
 
 def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
@@ -170,10 +166,6 @@ def _product(op_type: str, gemm: Node, output: TensorName) -> onnx.NodeProto:
     made = helper.make_node(op_type, gemm.inputs[:2], [output], name=gemm.name)
     made.attribute.extend(helper.make_attribute(name, 1) for name in _transposed(gemm))
     return made
-
-
-def _shape(name: str, sizes: Sequence[int]) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.array(sizes, np.int64), name)
 
 
 def _bias_add(graph: Graph, node: Node, n_outputs: int) -> Node | None:
@@ -245,15 +237,15 @@ def divide_by_roots(model: onnx.ModelProto) -> onnx.ModelProto:
     PyTorch's exporter by torch.export writes RMS norms so below opset 23, Keras and JAX write layer norms so.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    edit = Edit(graph)
     for node in graph.nodes:
         found = [(value, made) for value, factor in _turns(node) if (made := _reciprocal(graph, factor)) is not None]
         if len(found) == 1:
             ((value, reciprocal),) = found
             read = [value, reciprocal.inputs[0]]
-            replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
-            replaced[reciprocal.index] = ()
-    return with_nodes(model, replaced, ())
+            edit.replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
+            edit.replaced[reciprocal.index] = ()
+    return edit.model()
 
 
 def _turns(node: Node) -> Sequence[Sequence[TensorName]]:

@@ -3,19 +3,16 @@
 Each rewrite leaves its argument untouched, and gives it back where there is nothing to do.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.sources import with_sources
 
 __all__ = ["concatenate_zeros", "crop", "drop_pads", "fold_pads", "spell_pads"]
@@ -51,27 +48,22 @@ def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
     Where onnxruntime moves a Transpose past one that names some, it fails: it takes its pads for those of all axes.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         pads = _pads(graph, node)
         if pads is None or len(node.inputs) <= 1 + _AXES:
             continue
-        constants.append(numpy_helper.from_array(pads.ravel(), names.new(f"{node.name}_pads")))
         proto = graph.copy_of(node)
-        proto.input[1] = constants[-1].name
+        proto.input[1] = edit.constant(f"{node.name}_pads", pads.ravel())
         del proto.input[1 + _AXES :]
-        replaced[node.index] = (proto,)
-    return with_nodes(model, replaced, constants)
+        edit.replaced[node.index] = (proto,)
+    return edit.model()
 
 
 def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat."""
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         pads = _zeros(graph, node)
         shape = None if pads is None else graph.shape(node.inputs[0])
@@ -83,10 +75,9 @@ def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
         for n, place in zip(pads[:, 1].tolist(), (0, 1), strict=True):
             if n:
                 zeros = np.zeros((shape[0], n, *shape[2:]), np.float32)
-                constants.append(numpy_helper.from_array(zeros, names.new(f"{node.name}_zeros")))
-                parts.insert(place * len(parts), constants[-1].name)
-        replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
-    return with_nodes(model, replaced, constants)
+                parts.insert(place * len(parts), edit.constant(f"{node.name}_zeros", zeros))
+        edit.replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
+    return edit.model()
 
 
 def crop(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -108,17 +99,17 @@ def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
     onnxruntime does that too, but for a Pad whose value is an empty input, as PyTorch writes it.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+    edit = Edit(graph)
     for node in graph.nodes:
         pads = _zeros(graph, node)
         if pads is None or not pads[:, _SPATIAL:].any() or pads[:, :_SPATIAL].any() or (pads < 0).any():
             continue
         readers = graph.consumers.get(node.outputs[0], ())
         if node.outputs[0] not in graph.pinned and all(_may_pad(graph, node, reader) for reader in readers):
-            replaced[node.index] = ()
+            edit.replaced[node.index] = ()
             for reader in readers:
-                replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, _SPATIAL:]),)
-    return with_nodes(model, replaced, ())
+                edit.replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, _SPATIAL:]),)
+    return edit.model()
 
 
 def _zeros(graph: Graph, node: Node) -> Pads | None:

@@ -10,14 +10,13 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import only_moves
-from autoquant.model.names import NewNames
 from autoquant.model.ops import Kind, clip_bounds, kind_of
 
 __all__ = ["MANY_ELEMENTS", "clip_first", "merge_clips", "split_prelu"]
@@ -40,22 +39,19 @@ def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     if opset_of(model) < _CLIP_HAS_INPUTS:
         return model
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    bounds: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         chain = _chain(graph, node)
         if not chain or (len(chain) == 1 and kind_of(node) is Kind.CLIPPING):
             continue
-        replaced.update(dict.fromkeys((each.index for each in chain), ()))
+        edit.replaced.update(dict.fromkeys((each.index for each in chain), ()))
         ends = [
-            numpy_helper.from_array(np.array(bound, np.float32), names.new(f"{node.name}_{end}"))
+            edit.constant(f"{node.name}_{end}", np.array(bound, np.float32))
             for end, bound in zip(("least", "most"), _composed(graph, chain), strict=True)
         ]  # one that is left out would be the largest float, which infinities would become
-        bounds += ends
-        inputs = [_clipped(graph, chain[0]), *(end.name for end in ends)]
-        replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
-    return with_nodes(model, replaced, bounds)
+        inputs = [_clipped(graph, chain[0]), *ends]
+        edit.replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
+    return edit.model()
 
 
 def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -65,18 +61,17 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
     Squeeze that exporters put behind a Conv1D.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         between = _behind_conv(graph, node)
         if between:
             clip, *behind = (graph.copy_of(each) for each in (node, *between))
-            clip.input[0], clip.output[0] = behind[0].input[0], names.new(f"{behind[0].input[0]}_clipped")
+            clip.input[0], clip.output[0] = behind[0].input[0], edit.names.new(f"{behind[0].input[0]}_clipped")
             behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
-            replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
-            replaced[between[0].index] = (clip, behind[0])
-            replaced[node.index] = ()
-    return with_nodes(model, replaced, ())
+            edit.replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
+            edit.replaced[between[0].index] = (clip, behind[0])
+            edit.replaced[node.index] = ()
+    return edit.model()
 
 
 def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -90,9 +85,7 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = Graph(model)
     if opset_of(model) < _CLIP_HAS_INPUTS:
         return model
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
             continue
@@ -101,17 +94,15 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
             alpha = float(slope.flat[0])
             made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
         elif _is_in_blocks(graph, node, slope):
-            made, kernels = _convolved(node, names, slope)
-            constants += kernels
+            made = _convolved(edit, node, slope)
         elif (slope >= 1).all() or ((slope <= 1) & (slope != 0)).all():
-            made = _larger(node, names, "Min" if (slope >= 1).all() else "Max")
+            made = _larger(edit, node, "Min" if (slope >= 1).all() else "Max")
         elif prod(graph.shape(node.inputs[0]) or ()) >= MANY_ELEMENTS:
-            constants.append(numpy_helper.from_array(np.zeros((), np.float32), names.new(f"{node.name}_zero")))
-            made = _parts(node, names, constants[-1].name)
+            made = _parts(edit, node)
         else:
             continue
-        replaced[node.index] = made
-    return with_nodes(model, replaced, constants)
+        edit.replaced[node.index] = made
+    return edit.model()
 
 
 def _chain(graph: Graph, last: Node) -> list[Node]:
@@ -176,14 +167,14 @@ def _is_in_blocks(graph: Graph, node: Node, slope: Slope) -> bool:
     return slope.size == shape[1] and slope.shape[-3:] == (shape[1], 1, 1) and shape[1] % _BLOCK == 0
 
 
-def _convolved(node: Node, names: NewNames, slope: Slope) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+def _convolved(edit: Edit, node: Node, slope: Slope) -> list[onnx.NodeProto]:
     """``a x + (1 - a) max(x, 0)``; of slopes up to 1 the second Conv comes before the Relu, which it absorbs."""
     source = node.inputs[0]
     below, above = (
-        numpy_helper.from_array(values.reshape(-1, 1, 1, 1), names.new(f"{node.name}_{called}"))
+        edit.constant(f"{node.name}_{called}", values.reshape(-1, 1, 1, 1))
         for called, values in (("slope", slope), ("rest", 1 - slope))
     )
-    falling, middle, rising = (names.new(f"{node.name}_{part}_out") for part in ("below", "middle", "above"))
+    falling, middle, rising = (edit.names.new(f"{node.name}_{part}_out") for part in ("below", "middle", "above"))
 
     def scaled(read: str, kernel: str, written: str, part: str) -> onnx.NodeProto:
         name, ones = f"{node.name}_{part}", (1, 1)
@@ -193,25 +184,25 @@ def _convolved(node: Node, names: NewNames, slope: Slope) -> tuple[list[onnx.Nod
         return helper.make_node("Relu", [read], [written], name=f"{node.name}_relu")
 
     if (slope <= 1).all():
-        positive = [scaled(source, above.name, middle, "above"), clipped(middle, rising)]
+        positive = [scaled(source, above, middle, "above"), clipped(middle, rising)]
     else:
-        positive = [clipped(source, middle), scaled(middle, above.name, rising, "above")]
+        positive = [clipped(source, middle), scaled(middle, above, rising, "above")]
     added = helper.make_node("Add", [falling, rising], list(node.outputs), name=node.name)
-    nodes = [scaled(source, below.name, falling, "below"), *positive, added]
-    return nodes, [below, above]
+    return [scaled(source, below, falling, "below"), *positive, added]
 
 
-def _larger(node: Node, names: NewNames, op_type: str) -> list[onnx.NodeProto]:
-    product = names.new(f"{node.name}_scaled")
+def _larger(edit: Edit, node: Node, op_type: str) -> list[onnx.NodeProto]:
+    product = edit.names.new(f"{node.name}_scaled")
     return [
         helper.make_node("Mul", list(node.inputs), [product], name=f"{node.name}_slope"),
         helper.make_node(op_type, [node.inputs[0], product], list(node.outputs), name=node.name),
     ]
 
 
-def _parts(node: Node, names: NewNames, zero: str) -> list[onnx.NodeProto]:
+def _parts(edit: Edit, node: Node) -> list[onnx.NodeProto]:
     source, slope = node.inputs
-    above, below, scaled = (names.new(f"{node.name}_{part}") for part in ("above", "below", "scaled"))
+    zero = edit.constant(f"{node.name}_zero", np.zeros((), np.float32))
+    above, below, scaled = (edit.names.new(f"{node.name}_{part}") for part in ("above", "below", "scaled"))
     return [
         helper.make_node("Max", [source, zero], [above], name=f"{node.name}_above"),
         helper.make_node("Min", [source, zero], [below], name=f"{node.name}_below"),

@@ -1,6 +1,6 @@
 """Activations that exporters spell by arithmetic, recognised by their values: kernels of their own are faster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,8 @@ from scipy.special import erf, expit
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.unread import drop_unread
 
 __all__ = ["recognise_activations"]
@@ -68,18 +67,18 @@ def recognise_activations(model: Model) -> Model:
     if opset_of(model) < _HAS_GELU:
         return model
     graph = Graph(model)
-    names, replaced = NewNames(graph), dict[int, Sequence[onnx.NodeProto]]()
+    edit = Edit(graph)
     known: dict[TensorName, dict[TensorName, _Function]] = {}
     for node in graph.nodes:
         functions = _functions(graph, node, known)
         for source, function in functions.items():
             name = _recognised(function)
             if name is not None:
-                replaced[node.index] = _written(name, source, node, names)
+                edit.replaced[node.index] = _written(edit, name, source, node)
                 break
         if functions:
             known[node.outputs[0]] = functions
-    return drop_unread(with_nodes(model, replaced, ())) if replaced else model
+    return drop_unread(edit.model()) if edit.replaced else model
 
 
 def _functions(
@@ -122,10 +121,10 @@ def _recognised(function: _Function) -> str | None:
     return None
 
 
-def _written(name: str, source: TensorName, node: Node, names: NewNames) -> list[onnx.NodeProto]:
+def _written(edit: Edit, name: str, source: TensorName, node: Node) -> list[onnx.NodeProto]:
     output = [node.outputs[0]]
     if name == "Silu":  # which onnxruntime fuses
-        gate = names.new(f"{node.name}_gate")
+        gate = edit.names.new(f"{node.name}_gate")
         return [
             helper.make_node("Sigmoid", [source], [gate], name=f"{node.name}_Sigmoid"),
             helper.make_node("Mul", [source, gate], output, name=f"{node.name}_Silu"),

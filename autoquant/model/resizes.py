@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 
 __all__ = ["CubicInterpolation", "multiply_resizes"]
 
@@ -83,23 +82,20 @@ def multiply_resizes(model: onnx.ModelProto) -> onnx.ModelProto:
         model: Stays as it is, and is given back where there is nothing to do.
     """
     graph = Graph(model)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    constants: list[onnx.TensorProto] = []
-    names = NewNames(graph)
+    edit = Edit(graph)
     for node in graph.nodes:
         found = _matrices(graph, node)
         if found is not None:
             rows, columns = (
-                numpy_helper.from_array(np.ascontiguousarray(values, np.float32), names.new(f"{node.name}_{called}"))
+                edit.constant(f"{node.name}_{called}", values.astype(np.float32))
                 for called, values in zip(("rows", "columns"), found, strict=True)
             )
-            wide = names.new(f"{node.name}_wide")
-            replaced[node.index] = (
-                helper.make_node("MatMul", [node.inputs[0], columns.name], [wide], name=f"{node.name}_columns"),
-                helper.make_node("MatMul", [rows.name, wide], list(node.outputs), name=node.name),
+            wide = edit.names.new(f"{node.name}_wide")
+            edit.replaced[node.index] = (
+                helper.make_node("MatMul", [node.inputs[0], columns], [wide], name=f"{node.name}_columns"),
+                helper.make_node("MatMul", [rows, wide], list(node.outputs), name=node.name),
             )
-            constants += [rows, columns]
-    return with_nodes(model, replaced, constants)
+    return edit.model()
 
 
 def _matrices(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:

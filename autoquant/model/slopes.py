@@ -3,18 +3,17 @@
 Its argument stays untouched, and is given back where there is nothing to do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 
 __all__ = ["fuse_prelu"]
 
@@ -41,23 +40,21 @@ def fuse_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     PRelu is best written with is for others.
     """
     graph = Graph(model)
-    names = NewNames(graph)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    slopes: list[onnx.TensorProto] = []
+    edit = Edit(graph)
     for node in graph.nodes:
         found = next(_matches(graph, node), None) if node.op_type == "Add" else None
         if found is None or not _is_as_wide(graph, found, node.outputs[0]):
             continue
         relu = _relu_before(graph, found, node)
         if relu is None:
-            slopes.append(numpy_helper.from_array(found.factor, names.new(f"{node.name}_slope")))
-            made = helper.make_node("PRelu", [found.source, slopes[-1].name], list(node.outputs), name=node.name)
+            slope = edit.constant(f"{node.name}_slope", found.factor)
+            made = helper.make_node("PRelu", [found.source, slope], list(node.outputs), name=node.name)
         else:
             made = helper.make_node("Relu", list(relu.inputs), list(node.outputs), name=relu.name)
-            replaced[relu.index] = ()
-        replaced.update({each.index: () for each in found.nodes})
-        replaced[node.index] = (made,)
-    return with_nodes(model, replaced, slopes)
+            edit.replaced[relu.index] = ()
+        edit.replaced.update({each.index: () for each in found.nodes})
+        edit.replaced[node.index] = (made,)
+    return edit.model()
 
 
 def _relu_before(graph: Graph, found: _Negative, add: Node) -> Node | None:

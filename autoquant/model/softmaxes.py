@@ -1,17 +1,15 @@
 """Softmax along an axis that is not the last, for which onnxruntime copies all of it to and fro: decision 0048."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from autoquant.model.chain import Chain
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import Edit, with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 from autoquant.model.ops import is_float_constant
 
 __all__ = ["expect_last", "split_softmax"]
@@ -28,15 +26,12 @@ _RANK = 4
 def split_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Softmax of channels, as of segmentation, becomes the exponentials of differences by their sum."""
     graph = Graph(model)
-    names = NewNames(graph)
-    replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-    axes: list[onnx.TensorProto] = []
+    edit = Edit(graph)
     for node in graph.nodes if opset_of(model) >= _AXES_ARE_INPUTS else ():
         shape, axis = _along(graph, node)
         if shape and math.prod(shape[axis + 1 :]) >= _LEAST_BEHIND:
-            axes.append(numpy_helper.from_array(np.array([axis], np.int64), names.new(f"{node.name}_axes")))
-            replaced[node.index] = _parts(node, axes[-1].name, names)
-    return with_nodes(model, replaced, axes)
+            edit.replaced[node.index] = _parts(edit, node, axis)
+    return edit.model()
 
 
 def expect_last(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -70,9 +65,10 @@ def _along(graph: Graph, node: Node) -> tuple[tuple[int, ...], int]:
     return shape, int(node.attributes.get("axis", -1)) % len(shape)
 
 
-def _parts(node: Node, axes: str, names: NewNames) -> list[onnx.NodeProto]:
+def _parts(edit: Edit, node: Node, axis: int) -> list[onnx.NodeProto]:
+    axes = edit.constant(f"{node.name}_axes", np.array([axis], np.int64))
     largest, apart, powers, total = (
-        names.new(f"{node.name}_{part}") for part in ("largest", "apart", "powers", "total")
+        edit.names.new(f"{node.name}_{part}") for part in ("largest", "apart", "powers", "total")
     )
     rows = (
         ("ReduceMax", [node.inputs[0], axes], largest),

@@ -1,15 +1,10 @@
 """Arithmetic in another place."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.edits import with_nodes
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
-from autoquant.model.names import NewNames
 
 __all__ = ["transpose_first"]
 
@@ -25,18 +20,14 @@ def transpose_first(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
-        names = NewNames(graph)
-        constants: list[onnx.TensorProto] = []
-        replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+        edit = Edit(graph)
         for node in graph.nodes:
             transpose = _transpose_behind(graph, node)
-            if transpose is not None and not {node.index, transpose.index} & replaced.keys():
-                first, then, constant = _swapped(graph, node, transpose, names)
-                replaced |= {node.index: (first,), transpose.index: (then,)}
-                constants.append(constant)
-        if not replaced:
+            if transpose is not None and edit.claim(node, transpose):
+                _swap(edit, node, transpose)
+        if not edit.replaced:
             return model
-        model = with_nodes(model, replaced, constants)
+        model = edit.model()
     return model
 
 
@@ -53,20 +44,17 @@ def _transpose_behind(graph: Graph, node: Node) -> Node | None:
     return reader if is_kept and is_to_second else None
 
 
-def _swapped(
-    graph: Graph, node: Node, transpose: Node, names: NewNames
-) -> tuple[onnx.NodeProto, onnx.NodeProto, onnx.TensorProto]:
-    """The Transpose of what the node reads, the node behind it, and its constant."""
+def _swap(edit: Edit, node: Node, transpose: Node) -> None:
+    """The Transpose of what the node reads comes first, and behind it the node with its constant transposed."""
+    graph = edit.graph
     source, constant = sorted(node.inputs, key=graph.is_constant)
     values = graph.constant(constant)
     wide = values.reshape((1,) * (graph.rank(source) - values.ndim) + values.shape)
-    turned = numpy_helper.from_array(
-        np.ascontiguousarray(wide.transpose(transpose.attributes["perm"])), names.new(f"{constant}_transposed")
-    )
+    turned = edit.constant(f"{constant}_transposed", wide.transpose(transpose.attributes["perm"]))
     first, then = graph.copy_of(transpose), graph.copy_of(node)
-    first.input[0], first.output[0] = source, names.new(f"{source}_transposed")
-    renamed: dict[TensorName, str] = {source: first.output[0], constant: turned.name}
+    first.input[0], first.output[0] = source, edit.names.new(f"{source}_transposed")
+    renamed: dict[TensorName, str] = {source: first.output[0], constant: turned}
     del then.input[:]
     then.input.extend(renamed[name] for name in node.inputs)
     then.output[0] = transpose.outputs[0]
-    return first, then, turned
+    edit.replaced |= {node.index: (first,), transpose.index: (then,)}
