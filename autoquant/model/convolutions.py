@@ -17,6 +17,7 @@ from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.moves import axes_of
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 
 __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
@@ -170,13 +171,10 @@ def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], 
 
 
 def _is_over_places(graph: Graph, node: Node) -> bool:
-    source, axes = node.inputs[0], node.attributes.get("axes")
-    if len(node.inputs) > 1 and graph.is_constant(node.inputs[1]):
-        axes = graph.constant(node.inputs[1]).ravel().tolist()
+    source = node.inputs[0]
     rank, shape = graph.rank(source), graph.shape(source)
     is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
-    found = sorted(axis % rank for axis in axes) if axes and rank else []
-    is_spatial = rank in _RANKS and found == list(range(_SPATIAL, rank))
+    is_spatial = rank in _RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(_SPATIAL, rank))
     return bool(is_known) and is_spatial and source in graph.float_tensors
 
 

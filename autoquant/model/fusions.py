@@ -13,6 +13,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.moves import axes_of
 
 __all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
 
@@ -110,17 +111,9 @@ def _stacked(graph: Graph, node: Node) -> list[Node]:
     producers = [graph.producer.get(name) for name in concat.inputs]
     stacked = [each for each in producers if each is not None and each.op_type == "Unsqueeze"]
     rank = graph.rank(concat.outputs[0])
-    axes = {_only_axis(graph, each, rank) for each in (*stacked, node)} | {concat.attributes["axis"] % max(rank, 1)}
+    axes = {axes_of(graph, each, rank) for each in (*stacked, node)} | {(concat.attributes["axis"] % max(rank, 1),)}
     is_float = node.inputs[0] in graph.float_tensors and not node.attributes.get("keepdims", 1)
     return stacked if len(stacked) == len(producers) and len(axes) == 1 and is_float else []
-
-
-def _only_axis(graph: Graph, node: Node, rank: int) -> int | None:
-    """The one constant axis that an Unsqueeze adds or a reduction takes away; None where there are others."""
-    axes = np.array(node.attributes.get("axes", ()))
-    if len(node.inputs) > 1 and graph.is_constant(node.inputs[1]):
-        axes = graph.constant(node.inputs[1])
-    return int(axes.reshape(())) % rank if axes.size == 1 and rank else None
 
 
 def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,20 +1,39 @@
-"""Nodes that only move or drop elements, and where they put an axis of what they read."""
+"""Axes that nodes name, nodes that only move or drop elements, and where these put an axis of what they read."""
 
 from collections.abc import Sequence
 from math import prod
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["axis_behind", "only_moves"]
+__all__ = ["axes_of", "axis_behind", "only_moves"]
 
-_SLOTS_OF_AXES = {"Slice": 3, "Squeeze": 1, "Unsqueeze": 1}
-"""Inputs that name axes; in old opsets an attribute does."""
+_AXES_OF_SLICE = 3
+"""The input that names axes; of other operators it is the second one."""
 _REGROUPING = ("Flatten", "Reshape")
+
+
+def axes_of(graph: Graph, node: Node, n_axes: int) -> tuple[int, ...] | None:
+    """Those that a node names by a constant or, in old opsets, by an attribute, counted from the front.
+
+    Args:
+        graph: It is in.
+        node: Such as Slice, Squeeze, Unsqueeze or a reduction.
+        n_axes: Of the tensor whose axes they are; 0 where that is not known.
+
+    Returns:
+        None where the node names none, or computes them, and where they cannot be counted.
+    """
+    named = node.attributes.get("axes")
+    if named is None:
+        slot = _AXES_OF_SLICE if node.op_type == "Slice" else 1
+        tensor = next(iter(node.inputs[slot:]), None)
+        named = None if tensor is None or not graph.is_constant(tensor) else graph.constant(tensor).ravel()
+    return None if named is None or not n_axes else tuple(int(axis) % n_axes for axis in named)
 
 
 def only_moves(node: Node) -> bool:
     """Whether all values of the output are values of the first input; a Pad adds values of its own."""
-    return node.op_type in (*_REGROUPING, *_SLOTS_OF_AXES, "DepthToSpace", "Transpose")
+    return node.op_type in (*_REGROUPING, "DepthToSpace", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
@@ -38,22 +57,13 @@ def axis_behind(graph: Graph, node: Node, axis: int) -> int | None:
         return list(node.attributes.get("perm", range(n_before)[::-1])).index(axis)
     if node.op_type in _REGROUPING:
         return _regrouped(graph.shape(node.inputs[0]), graph.shape(node.outputs[0]), axis)
-    axes = _axes(graph, node, max(n_before, n_behind))
+    axes = axes_of(graph, node, max(n_before, n_behind))
     if axes is None or (axis in axes and node.op_type != "Unsqueeze"):
         return None
     if node.op_type == "Slice":
         return axis
     kept = [i for i in range(max(n_before, n_behind)) if i not in axes]
     return kept[axis] if node.op_type == "Unsqueeze" else kept.index(axis)
-
-
-def _axes(graph: Graph, node: Node, n_axes: int) -> frozenset[int] | None:
-    """Those that a node names, counted from the front; None where it names none, or computes them."""
-    named = node.attributes.get("axes")
-    if named is None:
-        tensor = next(iter(node.inputs[_SLOTS_OF_AXES[node.op_type] :]), None)
-        named = None if tensor is None or not graph.is_constant(tensor) else graph.constant(tensor).ravel()
-    return None if named is None else frozenset(int(axis) % n_axes for axis in named)
 
 
 def _regrouped(before: Sequence[int] | None, behind: Sequence[int] | None, axis: int) -> int | None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.model.graph import Graph
-from autoquant.model.moves import axis_behind, only_moves
+from autoquant.model.moves import axes_of, axis_behind, only_moves
 from tests.models import model_of, outputs_of
 
 AXES = {"axes": [2], "both": [0, -1], "channels": [1], "all": [1, 2], "start": [0, 0], "end": [3, 3]}
@@ -148,3 +148,22 @@ def test_movers_add_no_values_of_their_own() -> None:
     body = "a = Transpose(x) b = Flatten(a) c = Pad(b, p) y = Relu(c)"
     graph = Graph(model_of("(float[2,3] x) => (float[N,M] y)", body, {"p": np.array([0, 1, 0, 0])}))
     assert [only_moves(node) for node in graph.nodes] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "opset", "expected"),
+    [
+        ("Unsqueeze(x, both)", 21, (0, 3)),
+        ("Slice(x, start, end, both)", 21, (0, 3)),
+        ("ReduceMean(x, all)", 21, (1, 2)),
+        ("ReduceMean<axes=[-1,1]>(x)", 13, (3, 1)),
+        ("ReduceMean(x)", 21, None),
+        ("ReduceMean(x, r)", 21, None),
+        ("Relu(x)", 21, None),
+    ],
+)
+def test_axes_are_read_from_constants_and_attributes(call: str, opset: int, expected: tuple[int, ...] | None) -> None:
+    constants = {name: value for name, value in CONSTANTS.items() if f" {name}" in call}
+    graph = Graph(model_of("(float[2,4,3,5] x, int64[1] r) => (float[] y)", f"y = {call}", constants, opset=opset))
+    assert axes_of(graph, graph.nodes[0], 4) == expected
+    assert axes_of(graph, graph.nodes[0], 0) is None
