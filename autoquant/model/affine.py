@@ -12,6 +12,7 @@ from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axis_behind
 from autoquant.model.ops import bias_of, channel_axis, weight_of
+from autoquant.model.windows import UNPADDED
 
 __all__ = ["applied", "fold_affine"]
 
@@ -249,8 +250,7 @@ def _pads(node: Node) -> bool:
     """Whether some outputs are sums of fewer products than others, as those of a ConvTranspose mostly are."""
     if node.op_type != "Conv":
         return node.op_type == "ConvTranspose"
-    automatic = node.attributes.get("auto_pad", b"NOTSET")
-    return any(node.attributes.get("pads", ())) or automatic not in (b"NOTSET", b"VALID")
+    return any(node.attributes.get("pads", ())) or node.attributes.get("auto_pad", UNPADDED[0]) not in UNPADDED
 
 
 def _constant_operand(graph: Graph, node: Node, other: TensorName) -> Floats | None:

@@ -12,11 +12,9 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.windows import SPATIAL
 
 __all__ = ["Chain", "rewritten"]
-
-_SPATIAL = 2
-"""The first axis of the places of an image or a line."""
 
 
 @dataclass(slots=True)
@@ -62,7 +60,7 @@ class Chain:
 
     def crop(self, before: Sequence[int], behind: Sequence[int], part: str) -> None:
         """So many places less along each axis of images or lines, before the first ones and behind the last ones."""
-        axes = range(_SPATIAL, _SPATIAL + len(before))
+        axes = range(SPATIAL, SPATIAL + len(before))
         ends = [-n if n else np.iinfo(np.int64).max for n in behind]
         numbers = {"starts": before, "ends": ends, "axes": axes}
         self.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part=part)

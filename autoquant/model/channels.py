@@ -6,9 +6,9 @@ from itertools import accumulate, pairwise
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import bias_of, weight_of
+from autoquant.model.ops import SCALES, SIZES, bias_of, weight_of
 
-__all__ = ["AXIS", "SIZES", "Channels", "Follower"]
+__all__ = ["AXIS", "Channels", "Follower"]
 
 AXIS = 1
 """Of channels."""
@@ -24,8 +24,6 @@ _BINARY = ("Add", "Mul", "PRelu", "Sub")
 _MOVING = ("Concat", "Slice", "Split")
 _AXES = 2
 """The input of a Slice that names axes, counted from its starts."""
-_SCALES, SIZES = 2, 3
-"""The inputs of a Resize that name factors, or the sizes of its output."""
 _SPLIT_HAS_INPUTS = 13
 """The opset from which on its sizes are no attribute."""
 
@@ -139,7 +137,7 @@ class Channels:
             return False
         if node.op_type == "Resize":
             rank = self.graph.rank(node.outputs[0])
-            scales = [self.graph.constant(name) for name in node.inputs[_SCALES : _SCALES + 1] if name]
+            scales = [self.graph.constant(name) for name in node.inputs[SCALES : SCALES + 1] if name]
             is_scaled = any(each.size and each[AXIS] != 1 for each in scales)
             if is_scaled or self.size(node.inputs[0]) != self.size(node.outputs[0]) or "axes" in node.attributes:
                 return False

@@ -18,18 +18,14 @@ from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axes_of
-from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
+from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
+from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.windows import SPATIAL
 
 __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
 
-_SLICE_HAS_INPUTS = 10
-"""The opset from which on they are no attributes."""
-_SPATIAL = 2
-"""The first axis of the places of an image or a line."""
 _RANKS = (3, 4)
 """Of lines and images."""
-_SCALES = 2
-"""The input of a Resize that holds factors."""
 _NORMALISING = ("Add", "Sqrt", "Sub")
 """What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
 _DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
@@ -68,7 +64,7 @@ def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
         if phases is not None:
             _convolve(graph, chain, phases)
 
-    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
+    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
 
 
 def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -141,7 +137,7 @@ def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
         if not node.attributes.get("keepdims", 1):
             shape = graph.shape(node.inputs[0])
             assert shape is not None
-            chain.reshape(shape[:_SPATIAL], "flat")
+            chain.reshape(shape[:SPATIAL], "flat")
 
     return rewritten(model, write)
 
@@ -174,7 +170,7 @@ def _is_over_places(graph: Graph, node: Node) -> bool:
     source = node.inputs[0]
     rank, shape = graph.rank(source), graph.shape(source)
     is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
-    is_spatial = rank in _RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(_SPATIAL, rank))
+    is_spatial = rank in _RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(SPATIAL, rank))
     return bool(is_known) and is_spatial and source in graph.float_tensors
 
 
@@ -183,7 +179,7 @@ def _is_doubled(graph: Graph, node: Node) -> bool:
     before, behind = (
         (graph.shape(node.inputs[0]), graph.shape(node.outputs[0])) if node.op_type == "Resize" else (None,) * 2
     )
-    if before is None or behind is None or len(before) != _SPATIAL + 2 or node.inputs[0] not in graph.float_tensors:
+    if before is None or behind is None or len(before) != SPATIAL + 2 or node.inputs[0] not in graph.float_tensors:
         return False
     modes = ("coordinate_transformation_mode", b"half_pixel"), ("nearest_mode", b"round_prefer_floor")
     position, rounding = (node.attributes.get(name, usual) for name, usual in modes)
@@ -197,13 +193,13 @@ def _is_doubled(graph: Graph, node: Node) -> bool:
 
 def _is_by_two(graph: Graph, resize: Node) -> bool:
     """Whether it is told sizes or factors of 2: by 2.1 a few places become twice as many too, but are others."""
-    scales = [name for name in resize.inputs[_SCALES : _SCALES + 1] if name]
+    scales = [name for name in resize.inputs[SCALES : SCALES + 1] if name]
     return all(graph.is_constant(name) and set(graph.constant(name).tolist()) <= {1.0, 2.0} for name in scales)
 
 
 def _is_three_by_three(graph: Graph, node: Node) -> bool:
     """Whether a Conv keeps the size of images, has a constant kernel of three places, and no groups."""
-    if not is_float_constant(node.inputs[1], graph) or (graph.shape(node.inputs[1]) or ())[_SPATIAL:] != (3, 3):
+    if not is_float_constant(node.inputs[1], graph) or (graph.shape(node.inputs[1]) or ())[SPATIAL:] != (3, 3):
         return False
     automatic = node.attributes.get("auto_pad", b"NOTSET")
     is_same = automatic.startswith(b"SAME") or (automatic == b"NOTSET" and set(node.attributes.get("pads", ())) == {1})
@@ -215,7 +211,7 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
     """None for what is no ConvTranspose, or is to stay one."""
     if node.op_type != "ConvTranspose" or not is_float_constant(node.inputs[1], graph):
         return None
-    kernel = (graph.shape(node.inputs[1]) or ())[_SPATIAL:]
+    kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
     n_axes, strides = len(kernel), set(node.attributes.get("strides", (1,)))
     is_plain = (
         n_axes in (1, 2)

@@ -13,10 +13,10 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import CLIP_HAS_INPUTS
 
 __all__ = ["FEWEST_ELEMENTS", "split_exponentials"]
 
-_CLIP_HAS_INPUTS = 11
 FEWEST_ELEMENTS = 1 << 11
 """In smaller tensors starting more operators takes most of what Elu and Softplus save: decision 0045."""
 _WRITTEN = ("Elu", "Softplus", "Mish")
@@ -31,7 +31,7 @@ def split_exponentials(model: onnx.ModelProto) -> onnx.ModelProto:
         model: Stays as it is, and is given back where there is nothing to do.
     """
     graph = Graph(model)
-    if opset_of(model) < _CLIP_HAS_INPUTS:
+    if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)
     for node in graph.nodes:

@@ -10,11 +10,12 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.channel_layouts import ChannelLayouts
-from autoquant.model.channels import AXIS, SIZES, Channels
+from autoquant.model.channels import AXIS, Channels
 from autoquant.model.edits import without_unused
 from autoquant.model.graph import Graph
 from autoquant.model.layouts import Layout
 from autoquant.model.names import NewNames
+from autoquant.model.ops import SIZES
 from autoquant.model.rewrite import with_constants
 
 __all__ = ["Filled", "Filling", "fill_channels", "spread"]

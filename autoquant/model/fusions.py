@@ -14,11 +14,10 @@ from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axes_of
+from autoquant.model.opsets import GEMM_WITHOUT_BIAS
 
 __all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
 
-_GEMM_WITHOUT_BIAS = 11
-"""The opset from which on there is one."""
 _RANK_OF_GEMM = 2
 
 
@@ -62,7 +61,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.inputs[0] not in graph.float_tensors or 0 in (*given, *weight):  # to Reshape a 0 is another size
             continue
         add = _bias_add(graph, node, weight[1])
-        if add is None and opset_of(model) < _GEMM_WITHOUT_BIAS:
+        if add is None and opset_of(model) < GEMM_WITHOUT_BIAS:
             continue
         target = node if add is None else add
         bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
@@ -142,7 +141,7 @@ def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
         return None
     if not _transposed(node):
         return "MatMul"
-    return "Gemm" if opset >= _GEMM_WITHOUT_BIAS else None
+    return "Gemm" if opset >= GEMM_WITHOUT_BIAS else None
 
 
 def _is_vector(tensor: TensorName, graph: Graph) -> bool:

@@ -14,6 +14,8 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.windows import window_axes
 
 __all__ = [
+    "SCALES",
+    "SIZES",
     "Kind",
     "activations",
     "bias_of",
@@ -93,6 +95,8 @@ _KINDS = {
     Kind.RECURRENT: ("LSTM",),
 }
 _KIND_OF = {op: kind for kind, ops in _KINDS.items() for op in ops}
+SCALES, SIZES = 2, 3
+"""The inputs of a Resize that name factors, or the sizes of its output."""
 _REARRANGING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """What comes out are all values of the first input, in another shape or order."""
 

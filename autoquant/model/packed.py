@@ -16,13 +16,11 @@ from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
+from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.windows import SPATIAL
 
 __all__ = ["pack_places"]
 
-_SLICE_HAS_INPUTS = 10
-"""The opset from which on they are no attributes."""
-_SPATIAL = 2
-"""The first axis of the places of an image or a line."""
 _FEW, _MANY = 8, 64
 """Channels that a convolution writes at most before, and behind."""
 _STEPS = (1, 2, 4, 8, 16)
@@ -85,7 +83,7 @@ def pack_places(model: onnx.ModelProto) -> onnx.ModelProto:
         if window is not None and packing is not None:
             _pack(graph, chain, window, packing)
 
-    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
+    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
 
 
 def _window(graph: Graph, node: Node) -> _Window | None:
@@ -93,13 +91,13 @@ def _window(graph: Graph, node: Node) -> _Window | None:
     if node.op_type != "Conv" or not is_float_constant(node.inputs[1], graph) or not has_constant_bias(node, graph):
         return None
     read, written = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
-    kernel = (graph.shape(node.inputs[1]) or ())[_SPATIAL:]
+    kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
     if read is None or written is None or 0 in (*read, *written) or len(kernel) not in (1, 2):
         return None
     if node.attributes.get("group", 1) != 1 or not set(node.attributes.get("dilations", ())) <= {1}:
         return None
     strides = tuple(node.attributes.get("strides", (1,) * len(kernel)))
-    sizes = read[_SPATIAL:], written[_SPATIAL:]
+    sizes = read[SPATIAL:], written[SPATIAL:]
     return _Window(kernel, strides, _pads(node, kernel, strides, *sizes), *sizes)
 
 
@@ -120,7 +118,7 @@ def _pads(
 
 def _packing(window: _Window, weight: Sequence[int]) -> tuple[int, ...] | None:
     """How many places along each axis become channels; None where that saves little with blocks of some size."""
-    n_written, n_read = weight[:_SPATIAL]
+    n_written, n_read = weight[:SPATIAL]
     if n_written > _FEW or (n_read < _READ and max(window.kernel) < _WIDE):
         return None
     alone = (1,) * len(window.kernel)
@@ -146,7 +144,7 @@ def _pack(graph: Graph, chain: Chain, window: _Window, packing: tuple[int, ...])
         constants["bias"] = np.repeat(graph.constant(bias).ravel(), math.prod(packing))
     strides = [n * stride for n, stride in zip(packing, window.strides, strict=True)]
     chain.add("Conv", constants, strides=strides, pads=window.pads_of(packing))
-    n_images, n_channels = (graph.shape(node.outputs[0]) or ())[:_SPATIAL]
+    n_images, n_channels = (graph.shape(node.outputs[0]) or ())[:SPATIAL]
     blocks = window.blocks_of(packing)
     chain.interleave((n_images, n_channels * math.prod(packing), *blocks), packing, is_in_a_row=True)
     left = [n_blocks * n - size for n_blocks, n, size in zip(blocks, packing, window.written, strict=True)]
@@ -156,7 +154,7 @@ def _pack(graph: Graph, chain: Chain, window: _Window, packing: tuple[int, ...])
 
 def _packed(weight: Floats, window: _Window, packing: tuple[int, ...]) -> Floats:
     """The weight, shape (M, C, k, ...), once for each of the places, shape (M * n * ..., C, wider k, ...)."""
-    n_written, n_read = weight.shape[:_SPATIAL]
+    n_written, n_read = weight.shape[:SPATIAL]
     found = np.zeros((n_written, *packing, n_read, *window.kernel_of(packing)), np.float32)
     for place in np.ndindex(*packing):
         taps = [

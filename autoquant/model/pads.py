@@ -13,20 +13,17 @@ from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.sources import with_sources
+from autoquant.model.windows import SPATIAL, UNPADDED
 
 __all__ = ["concatenate_zeros", "crop", "drop_pads", "fold_pads", "spell_pads"]
 
 _AXES = 2
 """The input that names axes, counted from the pads."""
-_SPATIAL = 2
-"""The first axis of the places of an image or a line."""
 _LARGEST_KERNEL = 7
 """A Conv of larger ones may take longer with padding of its own: one of 64 x 1 takes 1.7 times as long."""
-_SLICE_HAS_INPUTS = 10
-"""The opset from which on they are no attributes."""
 _MOST = np.iinfo(np.int64).max
-_UNPADDED = (b"NOTSET", b"VALID")
 Pads = npt.NDArray[np.int64]
 """Before and behind along each axis, shape (2, rank)."""
 
@@ -90,7 +87,7 @@ def crop(model: onnx.ModelProto) -> onnx.ModelProto:
             ends = np.where(pads[1] < 0, pads[1], _MOST)
             chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
 
-    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
+    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
 
 
 def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -102,13 +99,13 @@ def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
     edit = Edit(graph)
     for node in graph.nodes:
         pads = _zeros(graph, node)
-        if pads is None or not pads[:, _SPATIAL:].any() or pads[:, :_SPATIAL].any() or (pads < 0).any():
+        if pads is None or not pads[:, SPATIAL:].any() or pads[:, :SPATIAL].any() or (pads < 0).any():
             continue
         readers = graph.consumers.get(node.outputs[0], ())
         if node.outputs[0] not in graph.pinned and all(_may_pad(graph, node, reader) for reader in readers):
             edit.replaced[node.index] = ()
             for reader in readers:
-                edit.replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, _SPATIAL:]),)
+                edit.replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, SPATIAL:]),)
     return edit.model()
 
 
@@ -143,9 +140,9 @@ def _pads(graph: Graph, node: Node) -> Pads | None:
 
 def _may_pad(graph: Graph, pad: Node, reader: Node) -> bool:
     """Whether it is a Conv of the padded images, without a padding of its own that depends on their size."""
-    if reader.op_type != "Conv" or reader.attributes.get("auto_pad", _UNPADDED[0]) not in _UNPADDED:
+    if reader.op_type != "Conv" or reader.attributes.get("auto_pad", UNPADDED[0]) not in UNPADDED:
         return False
-    kernel = (graph.shape(reader.inputs[1]) or (_MOST,))[_SPATIAL:]
+    kernel = (graph.shape(reader.inputs[1]) or (_MOST,))[SPATIAL:]
     is_image = reader.inputs[0] == pad.outputs[0] and reader.inputs.count(pad.outputs[0]) == 1
     return is_image and max(kernel, default=_MOST) <= _LARGEST_KERNEL
 

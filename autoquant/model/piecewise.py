@@ -18,11 +18,10 @@ from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import only_moves
 from autoquant.model.ops import Kind, clip_bounds, kind_of
+from autoquant.model.opsets import CLIP_HAS_INPUTS
 
 __all__ = ["MANY_ELEMENTS", "clip_first", "merge_clips", "split_prelu"]
 
-_CLIP_HAS_INPUTS = 11
-"""The opset from which on bounds of a Clip are tensors; Max, Min and PRelu broadcast from earlier ones on."""
 MANY_ELEMENTS = 1 << 14
 """In smaller tensors four operators take as long as PRelu, to start alone."""
 _RANK_OF_IMAGES = 4
@@ -37,7 +36,7 @@ def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
     Exporters of TensorFlow write a Relu6 as Relu, Min and Max. Integer kernels absorb a Clip, and none of these.
     """
     graph = Graph(model)
-    if opset_of(model) < _CLIP_HAS_INPUTS:
+    if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)
     for node in graph.nodes:
@@ -83,7 +82,7 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     PRelu takes longer than those of all of them together: decision 0038.
     """
     graph = Graph(model)
-    if opset_of(model) < _CLIP_HAS_INPUTS:
+    if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)
     for node in graph.nodes:

@@ -10,6 +10,7 @@ from onnx import helper
 
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import SCALES
 
 __all__ = ["CubicInterpolation", "multiply_resizes"]
 
@@ -17,8 +18,6 @@ _MOST_PRODUCTS = 1000
 """For each value that is written; with 768 they took a thirteenth of the kernel's time: decision 0045."""
 _POSITIONS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 _RANK, _ROWS, _COLUMNS = 4, 2, 3
-_SCALES = 2
-"""The input that names them."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -116,7 +115,7 @@ def _matrices(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:
 
 def _scales(graph: Graph, node: Node, before: Sequence[int], behind: Sequence[int]) -> Sequence[float] | None:
     """For each axis; None where they are not known."""
-    name = node.inputs[_SCALES] if len(node.inputs) > _SCALES else None
+    name = node.inputs[SCALES] if len(node.inputs) > SCALES else None
     if not name or graph.shape(name) == (0,):  # as before opset 13 beside sizes
         return [n_resized / n for n, n_resized in zip(before, behind, strict=True)]
     if not graph.is_constant(name) or node.attributes.get("axes"):

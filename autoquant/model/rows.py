@@ -14,14 +14,11 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import CLIP_TAKES_INTEGERS, SOFTMAX_OF_ONE_AXIS
 from autoquant.model.unread import drop_unread
 
 __all__ = ["RowFunction", "row_functions", "with_tables"]
 
-_CLIP_TAKES_INTEGERS = 12
-"""The opset from which on it does."""
-_SOFTMAX_OF_ONE_AXIS = 13
-"""The opset from which on it is of the last one by default, and of no more than one."""
 _MATRIX = 2
 _MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 _UNARY = frozenset(
@@ -143,7 +140,7 @@ def _row_function(graph: Graph, root: TensorName, *, is_gathered: bool) -> RowFu
 def _may_have_others(graph: Graph, root: TensorName, values: range) -> bool:
     """Whether Clip takes integers, and there is one behind the values."""
     most = np.iinfo(graph.dtype(root) or "int32").max
-    return values.stop <= most and opset_of(graph.model) >= _CLIP_TAKES_INTEGERS
+    return values.stop <= most and opset_of(graph.model) >= CLIP_TAKES_INTEGERS
 
 
 def _written(graph: Graph, inside: Sequence[Node], leads: Mapping[TensorName, int]) -> dict[TensorName, int]:
@@ -233,7 +230,7 @@ class _Rows:
             return self._is_alike(node, lead)
         rank = graph.rank(first)
         if node.op_type in _ALONG_LAST:
-            usual = -1 if opset_of(graph.model) >= _SOFTMAX_OF_ONE_AXIS else 1
+            usual = -1 if opset_of(graph.model) >= SOFTMAX_OF_ONE_AXIS else 1
             is_last = lead < rank and node.attributes.get("axis", usual) in (-1, rank - 1)
             return is_plain and is_last and self._are_shared(node.inputs[1:])
         return is_plain and self.is_through and self._is_product(node)

@@ -11,13 +11,12 @@ from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import is_float_constant
+from autoquant.model.opsets import SOFTMAX_OF_ONE_AXIS
 
 __all__ = ["expect_last", "split_softmax"]
 
 _AXES_ARE_INPUTS = 18
 """The opset from which on they are of ReduceMax."""
-_ALONG_AN_AXIS = 13
-"""The opset from which on a Softmax is of one axis, not of all from there on."""
 _LEAST_BEHIND = 1024
 """Values that lie behind one of the axis at least: with few of them the parts take longer."""
 _RANK = 4
@@ -41,7 +40,7 @@ def expect_last(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = Graph(model)
     edit = Edit(graph)
-    for node in graph.nodes if opset_of(model) >= _ALONG_AN_AXIS else ():
+    for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
         softmax = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
         transpose = None if softmax is None else graph.producer.get(softmax.inputs[0])
         if softmax is None or transpose is None or not _is_expectation(graph, transpose, softmax, node):

@@ -8,13 +8,11 @@ from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
+from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.windows import SPATIAL
 
 __all__ = ["trim_kernels"]
 
-_SLICE_HAS_INPUTS = 10
-"""The opset from which on they are no attributes."""
-_SPATIAL = 2
-"""The first axis of the places of an image or a line."""
 _SAVED = 0.95
 """Of the taps of a kernel, those that are left at most."""
 Floats = npt.NDArray[np.float32]
@@ -31,7 +29,7 @@ def trim_kernels(model: onnx.ModelProto) -> onnx.ModelProto:
         if _may_be_trimmed(graph, chain.node):
             _trim(graph, chain)
 
-    return rewritten(model, write) if opset_of(model) >= _SLICE_HAS_INPUTS else model
+    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
 
 
 def _may_be_trimmed(graph: Graph, node: Node) -> bool:
@@ -46,7 +44,7 @@ def _may_be_trimmed(graph: Graph, node: Node) -> bool:
 def _trim(graph: Graph, chain: Chain) -> None:
     node = chain.node
     weight, bias = graph.constant(node.inputs[1]), bias_of(node)
-    inside = [_inside(weight, axis) for axis in range(_SPATIAL, weight.ndim)]
+    inside = [_inside(weight, axis) for axis in range(SPATIAL, weight.ndim)]
     trimmed = weight[(slice(None), slice(None), *inside)]
     if not 0 < trimmed.size <= _SAVED * weight.size:
         return
@@ -54,7 +52,7 @@ def _trim(graph: Graph, chain: Chain) -> None:
     dilations = node.attributes.get("dilations", (1,) * n_axes)
     gone = [part.start * step for part, step in zip(inside, dilations, strict=True)]
     gone += [
-        (size - part.stop) * step for part, size, step in zip(inside, weight.shape[_SPATIAL:], dilations, strict=True)
+        (size - part.stop) * step for part, size, step in zip(inside, weight.shape[SPATIAL:], dilations, strict=True)
     ]
     pads = [pad - n for pad, n in zip(node.attributes.get("pads", (0,) * 2 * n_axes), gone, strict=True)]
     if min(pads) < 0:

@@ -12,11 +12,11 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import CLIP_HAS_INPUTS, GEMM_WITHOUT_BIAS
 from autoquant.model.rewrite import infer_shapes
 
 __all__ = ["undo_fusions"]
 
-_CLIP_HAS_INPUTS = _GEMM_WITHOUT_BIAS = 11
 _ADDEND = 3
 """Place of what a FusedConv adds behind its bias."""
 _PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -65,7 +65,7 @@ def _activate(parts: Parts, source: TensorName, parameters: Sequence[float]) -> 
     """What the attribute ``activation`` says, if anything."""
     op_type = _activation(parts.node)
     given = dict(zip(_PARAMETERS[op_type], parameters, strict=False))
-    if op_type == "Clip" and opset_of(parts.edit.graph.model) >= _CLIP_HAS_INPUTS:
+    if op_type == "Clip" and opset_of(parts.edit.graph.model) >= CLIP_HAS_INPUTS:
         _add(parts, op_type, [source, *(_constant(parts, i, bound) for i, bound in enumerate(given.values()))])
     elif op_type:
         _add(parts, op_type, [source], **given)
@@ -105,7 +105,7 @@ def _write_conv(parts: Parts) -> bool:
 def _write_gemm(parts: Parts) -> bool:
     """False where it stays: its activation is not known, or a Gemm needs a bias."""
     node = parts.node
-    has_bias = any(node.inputs[2:]) or opset_of(parts.edit.graph.model) >= _GEMM_WITHOUT_BIAS
+    has_bias = any(node.inputs[2:]) or opset_of(parts.edit.graph.model) >= GEMM_WITHOUT_BIAS
     if not has_bias or _activation(node) not in _PARAMETERS:
         return False
     written = _add(parts, "Gemm", [name for name in node.inputs if name], **_without_activation(node))

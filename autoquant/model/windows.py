@@ -1,13 +1,15 @@
-"""How the windows of pools lie on what they read."""
+"""How the windows of pools and convolutions lie on what they read."""
 
 from dataclasses import dataclass
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["Axis", "window_axes"]
+__all__ = ["SPATIAL", "UNPADDED", "Axis", "window_axes"]
 
-_SPATIAL = 2
+SPATIAL = 2
 """The first axis of the places of an image or a line."""
+UNPADDED = (b"NOTSET", b"VALID")
+"""Values of ``auto_pad`` that put no places around it, the usual one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Axis:
 def window_axes(node: Node, graph: Graph) -> list[Axis]:
     """Of a pool, one for each axis of images or lines; no sizes are known where their number is not."""
     window = node.attributes["kernel_shape"]
-    sizes = (graph.sizes(node.inputs[0]) or ())[_SPATIAL:] or (None,) * len(window)
+    sizes = (graph.sizes(node.inputs[0]) or ())[SPATIAL:] or (None,) * len(window)
     n_axes, pads = len(window), node.attributes.get("pads", (0,) * 2 * len(window))
     strides, dilations = (node.attributes.get(name, (1,) * n_axes) for name in ("strides", "dilations"))
     return [

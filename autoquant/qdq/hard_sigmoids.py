@@ -10,10 +10,10 @@ from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, hard_sigmoid_factors, kind_of
+from autoquant.model.opsets import CLIP_TAKES_INTEGERS
 
 __all__ = ["ClippingHardSigmoid", "clipping_hard_sigmoids"]
 
-_CLIP_TAKES_INTEGERS = 12
 _WIDEST = 1.25
 """Steps of what it reads may be coarser by this factor than they had to be."""
 _PARTICULAR = frozenset({"GlobalAveragePool", "Softmax"})
@@ -72,7 +72,7 @@ def clipping_hard_sigmoids(graph: Graph, nodes: Iterable[Node]) -> Mapping[Tenso
 
     In a hard swish ``x * HardSigmoid(x)`` values below ``-b`` make no difference either.
     """
-    if opset_of(graph.model) < _CLIP_TAKES_INTEGERS:
+    if opset_of(graph.model) < CLIP_TAKES_INTEGERS:
         return {}
     found = {node.inputs[0]: _clipping(node, graph) for node in nodes if node.op_type == "HardSigmoid"}
     return {tensor: each for tensor, each in found.items() if each is not None}

@@ -1,0 +1,19 @@
+"""Opsets of ONNX from which on operators are what rewrites take them for."""
+
+__all__ = [
+    "CLIP_HAS_INPUTS",
+    "CLIP_TAKES_INTEGERS",
+    "GEMM_WITHOUT_BIAS",
+    "SLICE_HAS_INPUTS",
+    "SOFTMAX_OF_ONE_AXIS",
+]
+
+SLICE_HAS_INPUTS = 10
+"""Before, starts and ends are attributes."""
+CLIP_HAS_INPUTS = 11
+"""Bounds are tensors; Max, Min and PRelu broadcast from earlier opsets on."""
+GEMM_WITHOUT_BIAS = 11
+"""Before, there has to be one."""
+CLIP_TAKES_INTEGERS = 12
+SOFTMAX_OF_ONE_AXIS = 13
+"""The last one by default, and no other; before, it is of all axes from its own on."""
