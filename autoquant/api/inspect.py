@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autoquant.api.steps import model_path
 from autoquant.domain.reason import temporary_files
-from autoquant.domain.target import Target
+from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ModelError, TargetError
 from autoquant.inspection.comparison import Comparison, compare
 from autoquant.inspection.inspection import Inspection, inspect_graphs
@@ -24,8 +24,6 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.session import CompiledError, open_session
 
 __all__ = ["InspectedModel", "inspect_model"]
-
-_CPU = Target()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ class InspectedModel:
 
 
 def inspect_model(
-    model: str | os.PathLike[str], *, target: Target = _CPU, against: str | os.PathLike[str] | None = None
+    model: str | os.PathLike[str], *, target: Target = DEFAULT_TARGET, against: str | os.PathLike[str] | None = None
 ) -> InspectedModel:
     """Read back what onnxruntime runs of a model under default session options, node by node, with causes.
 

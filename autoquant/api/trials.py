@@ -19,6 +19,7 @@ from autoquant.api.first_trials import (
     without_ends,
 )
 from autoquant.api.trial_times import Finish, TrialCosts, TrialTimes
+from autoquant.domain.front import DEMANDS_DB
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, State
 from autoquant.domain.region import Assignment, Region, RegionId
 from autoquant.domain.space import SearchSpace
@@ -127,7 +128,7 @@ class Trials:
     _known: dict[str, State] = field(default_factory=dict)
     _asked: set[Key] = field(default_factory=set)
     _untimed: set[Key] = field(default_factory=set)
-    _best: dict[int, float] = field(default_factory=lambda: {30: 1.0, 40: 1.0, 50: 1.0})
+    _best: dict[int, float] = field(default_factory=lambda: dict.fromkeys(DEMANDS_DB, 1.0))
     _times: TrialTimes = field(default_factory=TrialTimes)
     _n_earlier: int = 0
     _n_repeated: int = 0

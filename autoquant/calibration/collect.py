@@ -11,7 +11,7 @@ import numpy.typing as npt
 from autoquant.calibration.channels import Channels
 from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.region import TensorName
-from autoquant.domain.statistics import MASK, N_BINS, Statistics, TensorStatistics
+from autoquant.domain.statistics import MASK, N_BINS, N_HALF, Statistics, TensorStatistics
 from autoquant.errors import DataError
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session
@@ -24,13 +24,12 @@ _CHUNK = 1 << 17
 _MOST_COUNTED = 1 << 18
 """Values of one tensor in one sample that are counted at most, roughly: what further samples hold differs from that,
 what lies between these values hardly does. Extremes are those of all."""
-_HALF = N_BINS // 2
 _N_LANES = 2
 """Counters of each bin: one that is counted up twice in a row waits for itself, and many activations are zero."""
 _FEW = 1 << 14
 """Values so few that clearing and adding up further counters takes longer than waiting."""
 _SMALLEST_LIMIT = 2.0**-100
-"""Of a tensor whose values are all smaller; below it ``_HALF / limit`` would leave float32."""
+"""Of a tensor whose values are all smaller; below it ``N_HALF / limit`` would leave float32."""
 
 _Arrays = deque[tuple[TensorName, npt.NDArray[np.generic]]]
 
@@ -157,7 +156,7 @@ class _Scratch:
         self.floats = np.empty(_CHUNK, np.float32)
         self.int32 = np.empty(_CHUNK, np.int32)
         self.bins = np.empty(_CHUNK, np.intp)
-        self.lanes = (_HALF + N_BINS * (np.arange(_CHUNK) % _N_LANES)).astype(np.float32)
+        self.lanes = (N_HALF + N_BINS * (np.arange(_CHUNK) % _N_LANES)).astype(np.float32)
 
 
 class _Histogram:
@@ -194,9 +193,9 @@ class _Histogram:
         if self._limit == 0:
             self._limit = limit
         while self._limit < limit:
-            pairs = self._counts.reshape(_HALF, 2).sum(axis=1)
+            pairs = self._counts.reshape(N_HALF, 2).sum(axis=1)
             self._counts[:] = 0
-            self._counts[_HALF // 2 : _HALF // 2 + _HALF] = pairs
+            self._counts[N_HALF // 2 : N_HALF // 2 + N_HALF] = pairs
             self._limit *= 2
 
     def _count(self, values: npt.NDArray[np.float32], scratch: _Scratch, weight: int) -> None:
@@ -205,14 +204,14 @@ class _Histogram:
         n_zeros = int(np.count_nonzero(np.equal(values, 0, out=is_zero)))
         # The product is exact, apart from underflow (2^-126 beside values above 1), and the floor is taken before the
         # sum could round. numpy has vector code for float32 to int32 and int32 to int64, but not for float32 to int64.
-        np.multiply(values, np.float32(_HALF / self._limit), out=floats)
+        np.multiply(values, np.float32(N_HALF / self._limit), out=floats)
         np.floor(floats, out=floats)
         n_lanes = 1 if n <= _FEW else _N_LANES
-        np.add(floats, scratch.lanes[:n] if n_lanes > 1 else np.float32(_HALF), out=floats)
+        np.add(floats, scratch.lanes[:n] if n_lanes > 1 else np.float32(N_HALF), out=floats)
         np.copyto(int32, floats, casting="unsafe")
         np.copyto(bins, int32)
         counts = np.bincount(bins, minlength=n_lanes * N_BINS).reshape(n_lanes, N_BINS).sum(axis=0)
-        counts[_HALF] -= n_zeros
+        counts[N_HALF] -= n_zeros
         self._counts += weight * counts
         self._n_zeros += weight * n_zeros
 

@@ -7,11 +7,10 @@ import numpy.typing as npt
 
 from autoquant.domain.scales import scale_of
 from autoquant.domain.scheme import RangeKind, RangeMethod, TensorFormat
-from autoquant.domain.statistics import N_BINS, CalibrationRange, TensorStatistics
+from autoquant.domain.statistics import N_HALF, CalibrationRange, TensorStatistics
 
 __all__ = ["choose_range", "relative_error"]
 
-_HALF = N_BINS // 2
 
 _SHRINK_FACTORS = np.geomspace(1.0, 0.01, 97)
 """Each 4.7 % below the last."""
@@ -95,8 +94,8 @@ def relative_error(
 
 def _edges(statistics: TensorStatistics) -> _Floats:
     """Edges of the bins, shape (N_BINS + 1,), none outside the values that were seen."""
-    width = statistics.limit / _HALF
-    edges: _Floats = np.clip(np.arange(-_HALF, _HALF + 1) * width, statistics.minimum, statistics.maximum)
+    width = statistics.limit / N_HALF
+    edges: _Floats = np.clip(np.arange(-N_HALF, N_HALF + 1) * width, statistics.minimum, statistics.maximum)
     return edges
 
 
@@ -114,10 +113,10 @@ def _within(statistics: TensorStatistics, low: float, high: float) -> Calibratio
 def _percentile(statistics: TensorStatistics, cut: float) -> CalibrationRange:
     edges = _edges(statistics)
     magnitudes = np.abs(edges[:-1] + edges[1:]) * statistics.counts
-    share_low = magnitudes[:_HALF].sum() / magnitudes.sum()
+    share_low = magnitudes[:N_HALF].sum() / magnitudes.sum()
     # Exact zeros are a step of the distribution between the bins on both sides of 0.
-    counts = np.insert(statistics.counts, _HALF, statistics.n_zeros)
-    edges = np.concatenate([edges[: _HALF + 1], edges[_HALF:]])
+    counts = np.insert(statistics.counts, N_HALF, statistics.n_zeros)
+    edges = np.concatenate([edges[: N_HALF + 1], edges[N_HALF:]])
     low = _quantile(counts, edges, cut * share_low)
     high = -_quantile(counts[::-1], -edges[::-1], cut * (1 - share_low))
     return _within(statistics, low, high)
@@ -126,7 +125,7 @@ def _percentile(statistics: TensorStatistics, cut: float) -> CalibrationRange:
 def _percentile_magnitude(statistics: TensorStatistics, cut: float) -> CalibrationRange:
     counts = np.append(statistics.n_zeros, _fold(statistics))
     largest = max(-statistics.minimum, statistics.maximum)
-    edges: _Floats = np.minimum(np.arange(-1, _HALF + 1).clip(min=0) * (statistics.limit / _HALF), largest)
+    edges: _Floats = np.minimum(np.arange(-1, N_HALF + 1).clip(min=0) * (statistics.limit / N_HALF), largest)
     threshold = -_quantile(counts[::-1], -edges[::-1], cut)
     return _around_zero(statistics, threshold)
 
@@ -138,7 +137,7 @@ def _quantile(counts: _Ints, edges: _Floats, rank: float) -> float:
 
 def _fold(statistics: TensorStatistics) -> _Ints:
     """Counts by magnitude, without exact zeros."""
-    return statistics.counts[_HALF:] + statistics.counts[:_HALF][::-1]
+    return statistics.counts[N_HALF:] + statistics.counts[:N_HALF][::-1]
 
 
 def _around_zero(statistics: TensorStatistics, threshold: float) -> CalibrationRange:
@@ -249,13 +248,13 @@ def _approximate_errors(bins: _Bins, lows: _Floats, highs: _Floats, tensor_forma
 
 def _entropy(statistics: TensorStatistics) -> CalibrationRange:
     filled = np.flatnonzero(statistics.counts)
-    reach = _thresholds(max(_HALF - filled[0], filled[-1] + 1 - _HALF), _N_LEVELS_SIGNED // 2 + 1)
+    reach = _thresholds(max(N_HALF - filled[0], filled[-1] + 1 - N_HALF), _N_LEVELS_SIGNED // 2 + 1)
     # Ends move inwards to the next bin that holds values: an empty one could not take the values outside.
-    first = np.minimum(filled[np.searchsorted(filled, _HALF - reach).clip(max=filled.size - 1)], _HALF)
-    last = np.maximum(filled[np.searchsorted(filled, _HALF + reach).clip(min=1) - 1] + 1, _HALF)
+    first = np.minimum(filled[np.searchsorted(filled, N_HALF - reach).clip(max=filled.size - 1)], N_HALF)
+    last = np.maximum(filled[np.searchsorted(filled, N_HALF + reach).clip(min=1) - 1] + 1, N_HALF)
     best = _least(_divergences(statistics.counts, first, last, _N_LEVELS_SIGNED))
-    width = statistics.limit / _HALF
-    return _within(statistics, (first[best] - _HALF) * width, (last[best] - _HALF) * width)
+    width = statistics.limit / N_HALF
+    return _within(statistics, (first[best] - N_HALF) * width, (last[best] - N_HALF) * width)
 
 
 def _entropy_magnitude(statistics: TensorStatistics) -> CalibrationRange:
@@ -264,7 +263,7 @@ def _entropy_magnitude(statistics: TensorStatistics) -> CalibrationRange:
     reach = _thresholds(filled[-1] + 1, _N_LEVELS_MAGNITUDE)
     last = filled[np.searchsorted(filled, reach).clip(min=1) - 1] + 1
     best = _least(_divergences(counts, np.zeros_like(last), last, _N_LEVELS_MAGNITUDE))
-    return _around_zero(statistics, last[best] * statistics.limit / _HALF)
+    return _around_zero(statistics, last[best] * statistics.limit / N_HALF)
 
 
 def _thresholds(largest: int, smallest: int) -> _Ints:

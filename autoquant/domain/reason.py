@@ -16,9 +16,9 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def one_line(error: BaseException) -> str:
+def one_line(told: BaseException | str) -> str:
     """In one line, of no more than 300 characters."""
-    return " ".join(str(error).split())[:_LONGEST]
+    return " ".join(str(told).split())[:_LONGEST]
 
 
 @contextmanager

@@ -8,11 +8,13 @@ import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 
-__all__ = ["MASK", "N_BINS", "CalibrationRange", "ChannelStatistics", "Statistics", "TensorStatistics"]
+__all__ = ["MASK", "N_BINS", "N_HALF", "CalibrationRange", "ChannelStatistics", "Statistics", "TensorStatistics"]
 
 N_BINS = 8192
 """Bins of a histogram over [-limit, limit); ``limit`` is a power of two below twice the largest magnitude, so that
 even a one-sided tensor spreads over at least 2048 of them."""
+N_HALF = N_BINS // 2
+"""Those below 0, and those above."""
 
 MASK = 1e37
 """Numbers of this magnitude or more are masked: exporters write the least float32 for minus infinity, or the largest

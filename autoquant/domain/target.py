@@ -8,7 +8,7 @@ from typing import SupportsIndex
 from autoquant.domain.arguments import check_type
 from autoquant.errors import UsageError
 
-__all__ = ["CPU", "MAX_THREADS", "Target"]
+__all__ = ["CPU", "DEFAULT_TARGET", "MAX_THREADS", "Target"]
 
 CPU = "cpu"
 """The provider that every onnxruntime has."""
@@ -59,3 +59,7 @@ class Target:
         batch = f"-b{self.batch}" if self.batch > 1 else ""
         streams = f"-s{self.streams}" if self.streams > 1 else ""
         return f"{self.ep}-{self.threads}t{batch}{streams}"
+
+
+DEFAULT_TARGET = Target()
+"""The CPU provider with one thread, which outputs are compared on and ranges are observed on."""

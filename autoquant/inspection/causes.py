@@ -11,7 +11,6 @@ from autoquant.inspection.products import product_causes, weight_only_causes
 from autoquant.inspection.sources import source_of
 from autoquant.inspection.types import type_causes
 from autoquant.inspection.written import (
-    LINEAR,
     Quantization,
     Written,
     input_quantizations,
@@ -20,6 +19,7 @@ from autoquant.inspection.written import (
 )
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import LINEAR
 
 __all__ = ["UNKNOWN", "causes_of", "has_kernel"]
 

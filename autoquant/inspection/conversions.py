@@ -3,8 +3,8 @@
 from autoquant.inspection.kernels import base_op
 from autoquant.inspection.scopes import Scope
 from autoquant.inspection.sources import dequantizer
-from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Node
+from autoquant.model.ops import LINEAR
 
 __all__ = ["is_converted_for_nothing"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.inspection.kernels import INTEGER_DTYPES, MOVING, Runs, base_op, runs_as
-from autoquant.inspection.written import LINEAR
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import LINEAR
 from autoquant.model.optimized import ADDED_CAST, is_integer_op, original_name
 from autoquant.model.twins import twins_of
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from autoquant.inspection.kernels import base_op
 from autoquant.inspection.sources import dequantizer
-from autoquant.inspection.written import LINEAR, output_quantizations, quantization_of, quantizers_behind
+from autoquant.inspection.written import output_quantizations, quantization_of, quantizers_behind
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import LINEAR
 
 __all__ = ["X86", "type_causes", "types_that_differ"]
 

@@ -12,11 +12,11 @@ from autoquant.domain.region import TensorName
 from autoquant.inspection.kernels import base_op, is_dynamic
 from autoquant.inspection.sources import PASSED, Source, moved, source_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import LINEAR
 from autoquant.model.optimized import is_integer_op
 
 __all__ = [
     "EMITS_FLOAT",
-    "LINEAR",
     "Quantization",
     "Written",
     "input_quantizations",
@@ -28,9 +28,6 @@ __all__ = [
     "weight_shape",
     "written_as",
 ]
-
-LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators with a weight as their second input."""
 
 EMITS_FLOAT = ("Gemm", "MatMul")
 """Whose integer kernels can write floats."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
 
-from autoquant.domain.reason import temporary_files
+from autoquant.domain.reason import one_line, temporary_files
 from autoquant.errors import OutputError
 from autoquant.isolation.messages import PYTHONPATH_BEFORE, Answer, Request, Start, receive, send
 from autoquant.isolation.patience import Patience
@@ -27,7 +27,6 @@ _SHARED_MEMORY = "/dev/shm"
 _PATIENCE_S = 2.0
 SCRATCH = "AUTOQUANT_SCRATCH"
 """Names a folder that is removed with the process, however that ends; where this one is killed, by the next one."""
-_LONGEST_REASON = 300
 _MOST_PRINTED = 10_000
 """Bytes that are kept of one call."""
 
@@ -222,7 +221,7 @@ class Worker:
         assert self._errors is not None
         self._errors.seek(self._n_old)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return " ".join(lines[-1].split())[:_LONGEST_REASON] if lines else ""
+        return one_line(lines[-1]) if lines else ""
 
 
 def _make_scratch() -> Scratch:

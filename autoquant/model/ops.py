@@ -14,6 +14,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.windows import window_axes
 
 __all__ = [
+    "LINEAR",
     "SCALES",
     "SIZES",
     "Kind",
@@ -52,8 +53,10 @@ class Kind(Enum):
     """Takes no part."""
 
 
+LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators with a weight as their second input, or another activation."""
 _KINDS = {
-    Kind.LINEAR: ("Conv", "ConvTranspose", "Gemm", "MatMul"),
+    Kind.LINEAR: LINEAR,
     Kind.ARITHMETIC: [
         "Add",
         "Mul",

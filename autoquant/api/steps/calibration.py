@@ -17,7 +17,7 @@ from autoquant.domain.feed import Feed, Samples
 from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
-from autoquant.domain.target import Target
+from autoquant.domain.target import DEFAULT_TARGET
 from autoquant.errors import DataError
 from autoquant.model.copies import in_parts
 from autoquant.model.graph import Graph
@@ -28,8 +28,6 @@ from autoquant.qdq.planner import is_clipped
 from autoquant.runtime.session import open_parts
 
 __all__ = ["calibrate", "recalibrate"]
-
-_CALIBRATION = Target()
 
 
 def calibrate(
@@ -152,7 +150,7 @@ def _statistics(
     def observe(fetched: Sequence[TensorName], feeds: Iterable[Feed], *, is_first: bool) -> Statistics:
         inner: dict[str, tuple[int, ...] | None] = {n: graph.shape(n) for n in fetched if n in graph.producer}
         return collect(
-            open_parts(*in_parts(graph.model, lambda model: with_outputs(model, inner)), _CALIBRATION),
+            open_parts(*in_parts(graph.model, lambda model: with_outputs(model, inner)), DEFAULT_TARGET),
             [name for name in fetched if alike.get(name) == name],
             feeds,
             digest=f"{model_digest}-{data_digest}",

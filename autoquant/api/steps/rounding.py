@@ -12,7 +12,7 @@ from autoquant.domain.region import Region, TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
-from autoquant.domain.target import Target
+from autoquant.domain.target import DEFAULT_TARGET
 from autoquant.model.copies import in_parts
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import with_outputs
@@ -23,8 +23,6 @@ from autoquant.runtime.session import Session, open_parts
 from autoquant.space.resolve import resolve
 
 __all__ = ["round_weights", "rounder_of"]
-
-_CALIBRATION = Target()
 
 
 def round_weights(
@@ -55,7 +53,7 @@ def round_weights(
     Raises:
         DataError: What a weight is multiplied with is not finite.
     """
-    definition = definition_of(space, _CALIBRATION.ep)
+    definition = definition_of(space, DEFAULT_TARGET.ep)
     rounder = rounder_of(prepared, samples, seconds=seconds, without=without or ())
     rounder.is_repeatable = without is not None
     if cache_folder is not None:
@@ -94,7 +92,9 @@ def rounder_of(
 
     def open_with(tensors: Sequence[TensorName]) -> Session:
         outputs: dict[str, tuple[int, ...] | None] = {name: graph.shape(name) for name in tensors}
-        session: Session = open_parts(*in_parts(graph.model, lambda model: with_outputs(model, outputs)), _CALIBRATION)
+        session: Session = open_parts(
+            *in_parts(graph.model, lambda model: with_outputs(model, outputs)), DEFAULT_TARGET
+        )
         return session
 
     return WeightRounder(graph, Moments(graph, open_with, samples.feeds), seconds, without=without)
