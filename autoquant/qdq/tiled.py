@@ -27,7 +27,7 @@ from autoquant.qdq.parts import Parts
 
 __all__ = ["TiledConvs"]
 
-_LEAST = ((192, 256), (96, 1024))
+_LEAST = ((192, 256), (96, 768))
 """Channels, the harmonic mean of those that are read and written, and places of the output: transforms take what
 products save of fewer channels, and reading weights that are four times as large what they save of fewer places."""
 _MOST_WASTE = 1.4
