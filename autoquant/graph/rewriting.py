@@ -23,7 +23,7 @@ from autoquant.model.lines import lay_lines
 from autoquant.model.packed import pack_places
 from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
-from autoquant.model.pools import lower_average_pool
+from autoquant.model.pools import convolve_first, lower_average_pool
 from autoquant.model.recognised import recognise_activations
 from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import infer_shapes
@@ -66,6 +66,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         trim_kernels,
         transpose_upsampled,
         fold_affine,
+        convolve_first,
         lower_conv_transpose,
         pool_means,
         lower_affine,

@@ -12,11 +12,13 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.chain import Chain, rewritten
 from autoquant.model.copies import copy_of
+from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.windows import Axis, window_axes
 
-__all__ = ["lower_average_pool", "spell_ceiled"]
+__all__ = ["convolve_first", "lower_average_pool", "spell_ceiled"]
 
 _RANKS = (3, 4)
 """Of lines and images."""
@@ -48,6 +50,40 @@ def _is_floored(node: Node, graph: Graph) -> bool:
     return bool(node.attributes.get("ceil_mode", 0)) and all(
         axis.is_ceiled is False for axis in window_axes(node, graph)
     )
+
+
+def convolve_first(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Conv of single places comes before the AveragePool that it alone reads, where it writes fewer channels.
+
+    Both are linear, and the coefficients of a mean add up to one, so that the bias stays. The integer kernel of such
+    pools is slow for each value.
+    """
+    edit = Edit(Graph(model))
+    for node in edit.graph.nodes:
+        reader = edit.graph.only_reader(node.outputs[0]) if _is_mean(node) else None
+        if reader is not None and _mixes_to_fewer(reader, edit.graph):
+            first, then = edit.graph.copy_of(reader), edit.graph.copy_of(node)
+            first.input[0], first.output[0] = node.inputs[0], edit.names.new(f"{reader.outputs[0]}_of_places")
+            then.input[0], then.output[0] = first.output[0], reader.outputs[0]
+            edit.replaced |= {node.index: (first,), reader.index: (then,)}
+    return infer_shapes(edit.model()) if edit.replaced else model
+
+
+def _is_mean(node: Node) -> bool:
+    """Whether a pool has means of the places inside alone, around each place."""
+    strides, pads = node.attributes.get("strides", ()), node.attributes.get("pads", ())
+    is_inside = not node.attributes.get("count_include_pad", 0) or not any(pads)
+    return node.op_type == "AveragePool" and is_inside and all(stride == 1 for stride in strides)
+
+
+def _mixes_to_fewer(node: Node, graph: Graph) -> bool:
+    """Whether it is a Conv of constants that makes fewer channels of the same place."""
+    if node.op_type != "Conv" or not has_constant_bias(node, graph) or not graph.is_constant(node.inputs[1]):
+        return False
+    n_written, n_read, *window = graph.shape(node.inputs[1]) or (0, 0)
+    is_alone = set(window) == {1} and not any(node.attributes.get("pads", ()))
+    is_plain = node.attributes.get("group", 1) == 1 and set(node.attributes.get("strides", (1,))) == {1}
+    return is_alone and is_plain and n_written < n_read
 
 
 def lower_average_pool(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
-from autoquant.model.pools import lower_average_pool, spell_ceiled
+from autoquant.model.pools import convolve_first, lower_average_pool, spell_ceiled
 from autoquant.model.rewrite import drop_inferable_types, infer_shapes
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
@@ -188,3 +188,74 @@ def test_pools_of_unknown_sizes_and_others_stay() -> None:
     assert spell_ceiled(unknown).graph.node == unknown.graph.node
     plain = model_of("(float[1,2,7,7] x) => (float[] y)", "y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x)")
     assert spell_ceiled(plain) is plain
+
+
+def assert_swapped(model: onnx.ModelProto, expected: list[str]) -> None:
+    before = model.SerializeToString(deterministic=True)
+    found = convolve_first(model)
+    assert model.SerializeToString(deterministic=True) == before
+    assert op_types(found) == expected
+    assert (found is model) is (expected == op_types(model))
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
+    (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
+
+
+def pooled(attributes: str, conv: str = "Conv", size: str = "2,6,5,7") -> onnx.ModelProto:
+    window = (1,) * (size.count(",") - 1)
+    body = f"p = AveragePool<{attributes}>(x) y = {conv}(p, w, b)"
+    return model_of(f"(float[{size}] x) => (float[] y)", body, {"w": floats(4, 6, *window), "b": floats(4)})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size"),
+    [
+        ("kernel_shape=[3,3], pads=[1,1,1,1]", "2,6,5,7"),
+        ('kernel_shape=[3,2], auto_pad="SAME_UPPER", strides=[1,1]', "2,6,5,7"),
+        ("kernel_shape=[3,3], ceil_mode=1", "2,6,5,7"),
+        ("kernel_shape=[2,2], count_include_pad=1", "2,6,5,7"),
+        ("kernel_shape=[3], pads=[1,1]", "2,6,9"),
+    ],
+)
+def test_a_convolution_to_fewer_channels_comes_before_the_means(attributes: str, size: str) -> None:
+    assert_swapped(pooled(attributes, size=size), ["Conv", "AveragePool"])
+
+
+def test_what_reads_them_reads_the_means_of_fewer_channels() -> None:
+    body = f"a = Relu(x) p = AveragePool<{PADDED}>(a) c = Conv(p, w, b) r = Relu(c) y = Add(r, c)"
+    model = model_of("(float[2,6,5,7] x) => (float[] y)", body, {"w": floats(4, 6, 1, 1), "b": floats(4)})
+    assert_swapped(model, ["Relu", "Conv", "AveragePool", "Relu", "Add"])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pooled("kernel_shape=[2,2], strides=[2,2]"),
+        pooled("kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1"),
+        pooled(PADDED, "Conv<strides=[2,2]>"),
+        pooled(PADDED, "Conv<pads=[0,1,0,1]>"),
+        model_of(
+            "(float[1,6,5,5] x) => (float[] y)",
+            f"p = AveragePool<{PADDED}>(x) y = Conv(p, w)",
+            {"w": floats(6, 6, 1, 1)},
+        ),
+        model_of(
+            "(float[1,6,5,5] x) => (float[] y)",
+            f"p = AveragePool<{PADDED}>(x) y = Conv(p, w)",
+            {"w": floats(4, 6, 3, 3)},
+        ),
+        model_of(
+            "(float[1,6,5,5] x) => (float[] y)",
+            f"p = AveragePool<{PADDED}>(x) y = Conv<group=2>(p, w)",
+            {"w": floats(2, 3, 1, 1)},
+        ),
+        model_of(
+            "(float[1,6,5,5] x) => (float[] y)",
+            f"p = AveragePool<{PADDED}>(x) c = Conv(p, w) m = ReduceMax(p) y = Mul(c, m)",
+            {"w": floats(4, 6, 1, 1)},
+        ),
+    ],
+    ids=["strides", "zeros count", "strided Conv", "padded Conv", "no fewer", "wide Conv", "groups", "two readers"],
+)
+def test_other_means_stay_before_convolutions(model: onnx.ModelProto) -> None:
+    assert_swapped(model, op_types(model))
