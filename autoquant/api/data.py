@@ -188,7 +188,12 @@ def _data(
 
 
 def _labelled(samples: Samples, asked: Configuration) -> Samples:
-    return samples if asked.labels is None else attach_labels(samples, asked.labels)
+    if asked.labels is None:
+        return samples
+    labelled = attach_labels(samples, asked.labels)
+    if not any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
+        raise MetricError(f"labels {asked.labels}: no metric reads them; add --metric accuracy, or leave them out")
+    return labelled
 
 
 def _without_shared(evaluation: Samples, evaluates: Samples, calibrates: Samples) -> tuple[Samples, list[str]]:

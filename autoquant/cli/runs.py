@@ -216,7 +216,7 @@ def search(
 
 
 def resolve(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has trials.")],
     min_snr: Annotated[float, typer.Option(metavar="DB", help="SNR that the model shall keep.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new run: new or empty.")],
     max_latency_ratio: MaxLatencyRatio = None,

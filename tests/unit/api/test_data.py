@@ -151,10 +151,12 @@ def test_held_out_data_of_their_own_are_no_part_of_the_evaluation(tmp_path: Path
 def test_labels_of_a_file_are_those_of_what_evaluates(tmp_path: Path) -> None:
     labels = tmp_path / "labels.npy"
     np.save(labels, np.arange(20))
-    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), labels=labels)
+    data = data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), labels=labels, metrics=("accuracy",))
     assert sorted(data.labels(data.division(20))["label"]) == list(range(20))
     with pytest.raises(MetricError, match="20 of them for 19 samples"):
         data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(19, 2), labels=labels)
+    with pytest.raises(MetricError, match="no metric reads them; add --metric accuracy, or leave them out"):
+        data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), labels=labels, metrics=("top1",))
 
 
 @pytest.mark.parametrize("shared", ["calibration", "evaluation"])
