@@ -14,7 +14,8 @@ def test_both_are_measured_together() -> None:
     shape = Shape(16, 1, 3, 20)
     found = measure_rows(shape, 1.0)
     assert found["snr_db"] > 100
-    assert 0 < found["ratio_low"] <= found["ratio"] <= found["ratio_high"]
+    assert found["ratio"] > 0
+    assert not found["ratio_low"] > found["ratio_high"]  # NaN where there was time for one process alone
     equal = {"shape": [16, 1, 1, 20], "ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6, "snr_db": None}
     assert "| 16 | 1 | 1 | 20 | 0.50 (0.40 to 0.60) | equal |" in render_rows({"parts": {"a": equal}})
     part = {"shape": [16, 1, 3, 20], "ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6, "snr_db": 130.0}

@@ -55,7 +55,7 @@ def test_runs_of_other_versions_are_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AutoquantError, match="no finished run"):
+    with pytest.raises(AutoquantError, match="it is missing or damaged; give a finished run"):
         read_recorded(tmp_path)
 
 
