@@ -14,7 +14,7 @@ import numpy as np
 from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
 from autoquant.domain.quality import QualityMeter, signal_of
-from autoquant.domain.target import Target
+from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ProfileError
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
 from autoquant.measurement.opening import Constants, Opened, Opener
@@ -44,7 +44,6 @@ N_FIRST = 4
 """Samples that a candidate runs where it isn't timed."""
 N_TELLING = 12
 """Samples that tell the quality over all of them well enough to search with."""
-_CPU = Target()
 Observer = Callable[[int, Outputs], None]
 """Told a sample and a candidate's outputs."""
 
@@ -105,7 +104,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.opener = Opener(self.targets)
-        session = open_session(self.model, _CPU)
+        session = open_session(self.model, DEFAULT_TARGET)
         self.names = [output.name for output in session.get_outputs()]
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
@@ -131,7 +130,7 @@ class Bench:
         Raises:
             DataError: onnxruntime cannot run the model on one of them, or an output holds no number.
         """
-        session, total = open_session(self.model, _CPU), np.zeros(len(self.names))
+        session, total = open_session(self.model, DEFAULT_TARGET), np.zeros(len(self.names))
         for i, feed in enumerate(feeds):
             sample = sample_name(sample_names, i)
             outputs: Outputs = run_sample(session, feed, sample)

@@ -15,7 +15,7 @@ from autoquant.domain.measurement import Footprint
 from autoquant.domain.metric import MemberMetric
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line
-from autoquant.domain.target import Target
+from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ModelError
 from autoquant.measurement.costs import LONG_S
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, run_round
@@ -31,7 +31,6 @@ _MOST_WARMUPS = 8
 """Rounds that nobody counts: until files got no faster by a twentieth, but not more."""
 _JUMP = 1.25
 _MOST_REPEATS = 3
-_CPU = Target()
 
 
 class Scorer(Protocol):
@@ -203,11 +202,11 @@ class FileBench:
         Returns:
             Why the CPU provider cannot open it, so that they are compared with its own on each target; else empty.
         """
-        there = self._opened.setdefault(_CPU.name, {})
+        there = self._opened.setdefault(DEFAULT_TARGET.name, {})
         if REFERENCE in there or self._not_on_cpu:
             return self._not_on_cpu
         try:
-            there[REFERENCE] = open_session(self.setup.baseline, _CPU)
+            there[REFERENCE] = open_session(self.setup.baseline, DEFAULT_TARGET)
         except ModelError as error:
             if any(REFERENCE not in self._opened[target.name] for target in self.setup.targets):
                 self.open(REFERENCE, self.setup.baseline)
@@ -219,7 +218,7 @@ class FileBench:
 
         The baseline runs first, the others in random order, as these are rounds that may count.
         """
-        source = target if self.open_reference() else _CPU.name
+        source = target if self.open_reference() else DEFAULT_TARGET.name
         failed, rounds = dict[str, str](), list[Round]()
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
         scorer = self._scorer(target)

@@ -20,12 +20,10 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axes_of
 from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
-from autoquant.model.windows import SPATIAL
+from autoquant.model.windows import RANKS, SPATIAL
 
 __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
 
-_RANKS = (3, 4)
-"""Of lines and images."""
 _NORMALISING = ("Add", "Sqrt", "Sub")
 """What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
 _DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
@@ -155,7 +153,7 @@ def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], 
     """
     nodes: list[Node] = []
     sizes = graph.sizes(source) or ()
-    n_channels = sizes[1] if len(sizes) in _RANKS and source in graph.float_tensors else None
+    n_channels = sizes[1] if len(sizes) in RANKS and source in graph.float_tensors else None
     factor, summand = np.ones(n_channels or 0, np.float32), np.zeros(n_channels or 0, np.float32)
     node, tensor = (first if n_channels else None), source
     while node is not None and (found := applied(graph, node, tensor, len(factor), 1)) is not None:
@@ -170,7 +168,7 @@ def _is_over_places(graph: Graph, node: Node) -> bool:
     source = node.inputs[0]
     rank, shape = graph.rank(source), graph.shape(source)
     is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
-    is_spatial = rank in _RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(SPATIAL, rank))
+    is_spatial = rank in RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(SPATIAL, rank))
     return bool(is_known) and is_spatial and source in graph.float_tensors
 
 

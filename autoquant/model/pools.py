@@ -16,12 +16,10 @@ from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
-from autoquant.model.windows import Axis, window_axes
+from autoquant.model.windows import RANKS, Axis, window_axes
 
 __all__ = ["convolve_first", "lower_average_pool", "spell_ceiled"]
 
-_RANKS = (3, 4)
-"""Of lines and images."""
 _MOST_PLACES = 14 * 14
 """Of a window: larger ones are as fast, but each channel of the weight holds them all."""
 _CARRIED = ("auto_pad", "dilations", "pads", "strides")
@@ -109,7 +107,7 @@ def lower_average_pool(model: onnx.ModelProto) -> onnx.ModelProto:
 def _convolve(graph: Graph, chain: Chain) -> None:
     node = chain.node
     window, sizes = node.attributes["kernel_shape"], graph.sizes(node.inputs[0]) or ()
-    n_channels = sizes[1] if len(sizes) in _RANKS and node.inputs[0] in graph.float_tensors else None
+    n_channels = sizes[1] if len(sizes) in RANKS and node.inputs[0] in graph.float_tensors else None
     n_places = math.prod(window)
     if not n_channels or n_places > _MOST_PLACES:
         return

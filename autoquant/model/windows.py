@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["SPATIAL", "UNPADDED", "Axis", "window_axes"]
+__all__ = ["RANKS", "SPATIAL", "UNPADDED", "Axis", "window_axes"]
 
+RANKS = (3, 4)
+"""Of lines and images."""
 SPATIAL = 2
 """The first axis of the places of an image or a line."""
 UNPADDED = (b"NOTSET", b"VALID")

@@ -15,6 +15,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
+from autoquant.model.windows import UNPADDED
 from autoquant.model.winograd import (
     TILE,
     WINDOW,
@@ -36,7 +37,6 @@ _MOST_BYTES = 2**29
 """Of all transformed weights, which are four times as large as those that were given."""
 _OPSET = 13
 _KERNEL = (3, 3)
-_UNPADDED = (b"NOTSET", b"VALID")
 Floats = npt.NDArray[np.float32]
 
 
@@ -156,7 +156,7 @@ def _is_worth_it(node: Node, graph: Graph) -> bool:
     given, written = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
     if given is None or written is None or shape[2:] != _KERNEL or written[0] != 1 or 0 in shape:
         return False
-    if attributes.get("group", 1) != 1 or attributes.get("auto_pad", _UNPADDED[0]) not in _UNPADDED:
+    if attributes.get("group", 1) != 1 or attributes.get("auto_pad", UNPADDED[0]) not in UNPADDED:
         return False
     if any(tuple(attributes.get(name, (1, 1))) != (1, 1) for name in ("strides", "dilations")):
         return False
