@@ -314,12 +314,9 @@ def read_json(path: Path, advice: str) -> dict[str, object]:
         OutputError: It is missing, was cut off, or holds something else.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return dict[str, object](json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
         raise OutputError(f"{path}: it is missing or damaged; {advice}") from error
-    if not isinstance(found, dict):
-        raise OutputError(f"{path}: it is missing or damaged; {advice}")
-    return found
 
 
 @contextmanager

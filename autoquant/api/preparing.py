@@ -188,6 +188,9 @@ class Preparing:
                 chosen = self._best(forms, evaluator)
         else:
             chosen = forms.get((first.form, True), forms[first.form, False])
+            self.notes.extend(
+                ["biases are corrected untried: that has hardly ever lost"] if chosen.has_mean_biases else []
+            )
         evaluator.load(chosen, rewrites=evaluator.rewrites)
         evaluator.settle()
         return chosen

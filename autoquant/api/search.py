@@ -103,7 +103,8 @@ def search(
     check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
     check_type("the sizes of dimensions", dims or {}, Mapping, "a dict")
-    for name, path_given in (("the run's folder", out), ("the file of labels", labels), ("the warm start", warm_start)):
+    check_type("the run's folder", out, (str, os.PathLike), "its path")
+    for name, path_given in (("the file of labels", labels), ("the warm start", warm_start)):
         check_type(name, path_given, (str, os.PathLike, type(None)), "its path")
     check_several("metrics", metrics, str, "names, e.g. ['top1']")
     check_several("objectives", objectives, str, "names, e.g. ['latency', 'snr']")

@@ -51,8 +51,8 @@ def drops_of(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float] |
     """
     named: dict[str, float] = {}
     for text in texts:
-        name, _, drop = text.rpartition("=")
-        if named.setdefault(name, parse_drop(drop)) != parse_drop(drop):
+        name, drop = text.rpartition("=")[0].strip(), parse_drop(text.rpartition("=")[2])
+        if named.setdefault(name, drop) != drop:
             raise UsageError(f"--max-drop {text}: there is another one of {name or 'all metrics'}; give one of them")
     if not texts:
         return None

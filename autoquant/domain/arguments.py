@@ -1,6 +1,6 @@
 """Whether arguments are of the types that they should be: not everybody runs a type checker."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from autoquant.errors import UsageError
 
@@ -37,7 +37,7 @@ def check_several(name: str, values: object, wanted: type | tuple[type, ...], ex
     """
     if isinstance(values, str):
         raise UsageError(f"{name} are one text, '{values}', give a list: ['{values}']")
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Collection):
         raise UsageError(f"{name} are of type '{type(values).__name__}', give a list of {example}")
     for value in values:
         check_type(f"one of the {name}", value, wanted, f"a list of {example}")

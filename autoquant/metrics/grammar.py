@@ -77,7 +77,7 @@ def parse_drop(text: str) -> float:
     drop = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= drop <= 1:
         raise UsageError(f"drop '{text}': this is no number from 0 to 1, give a share such as 0.5% or 0.005")
-    if found and drop == 1 and not found[2]:
+    if found and not found[2] and drop == 1:
         raise UsageError(f"drop '{text}': this may be 1% or 100%, write which")
     return drop
 

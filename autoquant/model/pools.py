@@ -16,7 +16,7 @@ from autoquant.model.edits import Edit
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
-from autoquant.model.windows import RANKS, Axis, window_axes
+from autoquant.model.windows import RANKS, UNPADDED, Axis, window_axes
 
 __all__ = ["convolve_first", "lower_average_pool", "spell_ceiled"]
 
@@ -45,9 +45,16 @@ def spell_ceiled(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _is_floored(node: Node, graph: Graph) -> bool:
     """Whether a pool says ``ceil_mode`` and has no more windows than without."""
-    return bool(node.attributes.get("ceil_mode", 0)) and all(
-        axis.is_ceiled is False for axis in window_axes(node, graph)
+    return (
+        bool(node.attributes.get("ceil_mode", 0))
+        and _is_unpadded(node)
+        and all(axis.is_ceiled is False for axis in window_axes(node, graph))
     )
+
+
+def _is_unpadded(node: Node) -> bool:
+    """Whether nothing is padded but what the node itself says."""
+    return node.attributes.get("auto_pad", UNPADDED[0]) in UNPADDED
 
 
 def convolve_first(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -70,7 +77,7 @@ def convolve_first(model: onnx.ModelProto) -> onnx.ModelProto:
 def _is_mean(node: Node) -> bool:
     """Whether a pool has means of the places inside alone, around each place."""
     strides, pads = node.attributes.get("strides", ()), node.attributes.get("pads", ())
-    is_inside = not node.attributes.get("count_include_pad", 0) or not any(pads)
+    is_inside = not node.attributes.get("count_include_pad", 0) or (not any(pads) and _is_unpadded(node))
     return node.op_type == "AveragePool" and is_inside and all(stride == 1 for stride in strides)
 
 
@@ -120,8 +127,7 @@ def _convolve(graph: Graph, chain: Chain) -> None:
 
 def _fits(node: Node, axes: Sequence[Axis]) -> bool:
     """Whether windows reach no further than what is read and its padding, as only those of pools may."""
-    is_padded = node.attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
-    return is_padded or all(axis.size is None or axis.size + axis.pad >= axis.span for axis in axes)
+    return not _is_unpadded(node) or all(axis.size is None or axis.size + axis.pad >= axis.span for axis in axes)
 
 
 def _is_even(node: Node, axes: Sequence[Axis]) -> bool:

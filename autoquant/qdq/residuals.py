@@ -24,12 +24,12 @@ def residual_adds(graph: Graph) -> frozenset[int]:
 def residual_excerpts(graph: Graph, adds: Collection[int]) -> tuple[Excerpt, Excerpt] | None:
     """The largest of these Adds and the LayerNormalizations behind it, to be run alone: as they are, and with a Sum.
 
+    One that these alone read comes before all others, which are not fused.
+
     Returns:
         None where sizes are not known.
     """
-    largest = max((graph.nodes[index] for index in sorted(adds)), key=lambda node: _n_values(graph, node), default=None)
-    if largest is None:
-        return None
+    largest = max((graph.nodes[index] for index in sorted(adds)), key=lambda node: _weight(graph, node))
     nodes = [largest, *_norms_behind(graph, largest)]
     plain, other = excerpt(graph, nodes), excerpt(graph, nodes, {largest.index: "Sum"})
     return None if plain is None or other is None else (plain, other)
@@ -39,5 +39,8 @@ def _norms_behind(graph: Graph, add: Node) -> list[Node]:
     return [node for node in graph.consumers.get(add.outputs[0], ()) if node.op_type == "LayerNormalization"]
 
 
-def _n_values(graph: Graph, add: Node) -> int:
-    return math.prod(graph.shape(add.outputs[0]) or (0,))
+def _weight(graph: Graph, add: Node) -> tuple[bool, int]:
+    """Whether an Add may be fused, and how many values it has."""
+    written = add.outputs[0]
+    is_alone = written not in graph.pinned and len(_norms_behind(graph, add)) == len(graph.consumers[written])
+    return is_alone, math.prod(graph.shape(written) or (0,))

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -44,10 +45,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console:
         table.add_column(escape(heading), no_wrap=_width(column) <= _SHORT, overflow="fold")
     for row in cells:
         table.add_row(*map(escape, row))
-    printed.width = max(printed.width, widths[fitting])
+    before, printed.width = printed.width, max(printed.width, widths[fitting])
     printed.print()
     printed.print(table)
     printed.print()
+    printed.width = before
 
 
 def _folded(headings: Sequence[str], columns: Columns, width: int) -> list[str]:
@@ -65,4 +67,4 @@ def _least_width(headings: Sequence[str], columns: Columns, gap: int) -> int:
 
 
 def _width(cells: Sequence[str]) -> int:
-    return max(map(len, cells))
+    return max(map(cell_len, cells))

@@ -10,7 +10,7 @@ from autoquant.domain.rewrite import IN_WORDS, Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
-from autoquant.measurement.opening import Opened
+from autoquant.measurement.opening import Opened, Opener
 from autoquant.model.excerpts import Excerpt
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
@@ -99,7 +99,8 @@ def _raced(bench: Bench, first: Opened, second: Opened, seconds: float) -> Mappi
 
 def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None:
     """The same of the second one against the first, on random inputs."""
-    first, second = (bench.opener.open(each.model, {}) for each in excerpts)
+    opener = Opener(bench.targets)
+    first, second = (opener.open(each.model, {}) for each in excerpts)
     rng = np.random.default_rng(bench.seed)
     feed: Feed = {name: rng.standard_normal(shape, np.float32) for name, shape in excerpts[0].shapes.items()}
     return _shown(bench.compare(first, second, _MOST_RACED, feed))

@@ -75,6 +75,7 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
     [
         ({"dims": 3}, "the sizes of dimensions is of type 'int', give a dict"),
         ({"out": 5}, "the run's folder is of type 'int', give its path"),
+        ({"out": None}, "the run's folder is of type 'NoneType', give its path"),
         ({"budget": 60}, r"the budget is of type 'int', give one, e\.g\. Budget\(seconds=120\)"),
         ({"demands": {"min_snr_db": 30}}, r"what is demanded is of type 'dict', give it like Demands\(min_snr_db=30\)"),
         ({"metrics": "top1"}, r"metrics are one text, 'top1', give a list: \['top1'\]"),

@@ -51,7 +51,7 @@ def test_drops_are_read_with_and_without_a_name() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "of"),
-    [(["0.5%", "5%"], "all metrics"), (["1%", "top1=1%", "top1=2%"], "top1"), (["1%", "=2%"], "all metrics")],
+    [(["0.5%", "5%"], "all metrics"), (["1%", "top1=1%", "top1 = 2%"], "top1"), (["1%", "=2%"], "all metrics")],
 )
 def test_two_drops_of_one_metric_are_refused(texts: list[str], of: str) -> None:
     with pytest.raises(UsageError, match=f"^--max-drop {texts[-1]}: there is another one of {of}; give one of them$"):

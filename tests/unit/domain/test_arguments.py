@@ -15,6 +15,7 @@ def test_what_is_of_a_wanted_type_passes() -> None:
     [
         ("abc", r"^names are one text, 'abc', give a list: \['abc'\]$"),
         (3, r"^names are of type 'int', give a list of names$"),
+        (iter(["a"]), r"^names are of type 'list_iterator', give a list of names$"),
         ([b"a"], r"^one of the names is of type 'bytes', give a list of names$"),
     ],
 )

@@ -160,6 +160,7 @@ def test_every_form_that_onnxruntime_runs_keeps_its_outputs(data: st.DataObject,
         ("kernel_shape=[2,2], strides=[2,2], pads=[1,1,1,1]", 7, 0),
         ("kernel_shape=[3,3], strides=[2,2], pads=[0,0,1,1]", 9, 1),
         ("kernel_shape=[1,1], strides=[3,3]", 5, 0),
+        ('kernel_shape=[2,2], strides=[3,3], auto_pad="SAME_LOWER"', 5, 1),
     ],
 )
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
@@ -232,6 +233,7 @@ def test_what_reads_them_reads_the_means_of_fewer_channels() -> None:
     [
         pooled("kernel_shape=[2,2], strides=[2,2]"),
         pooled("kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1"),
+        pooled('kernel_shape=[3,3], auto_pad="SAME_UPPER", count_include_pad=1'),
         pooled(PADDED, "Conv<strides=[2,2]>"),
         pooled(PADDED, "Conv<pads=[0,1,0,1]>"),
         model_of(
@@ -255,7 +257,17 @@ def test_what_reads_them_reads_the_means_of_fewer_channels() -> None:
             {"w": floats(4, 6, 1, 1)},
         ),
     ],
-    ids=["strides", "zeros count", "strided Conv", "padded Conv", "no fewer", "wide Conv", "groups", "two readers"],
+    ids=[
+        "strides",
+        "zeros count",
+        "zeros count around all places",
+        "strided Conv",
+        "padded Conv",
+        "no fewer",
+        "wide Conv",
+        "groups",
+        "two readers",
+    ],
 )
 def test_other_means_stay_before_convolutions(model: onnx.ModelProto) -> None:
     assert_swapped(model, op_types(model))

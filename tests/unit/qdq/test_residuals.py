@@ -45,10 +45,20 @@ def test_the_largest_one_is_taken_with_all_norms_behind_it() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_there_is_nothing_to_run_alone_where_sizes_are_not_known_or_there_is_no_add() -> None:
+def test_what_a_norm_alone_reads_comes_before_larger_ones_that_others_read_too() -> None:
+    graph = graph_of(
+        """s = Add(a, b) n = LayerNormalization(s, gamma, beta) y = Add(s, n) p = Add(c, c)
+           z = LayerNormalization(p, gamma, beta)"""
+    )
+    assert residual_adds(graph) == {0, 3}
+    found = residual_excerpts(graph, {0, 3})
+    assert found is not None
+    assert found[0].shapes == {"c": (1, 3, 8)}
+
+
+def test_there_is_nothing_to_run_alone_where_sizes_are_not_known() -> None:
     graph = graph_of("s = Add(a, b) y = LayerNormalization(s, gamma, beta) z = Neg(c)", "float[N,6,8] a")
     assert residual_excerpts(graph, {0}) is None
-    assert residual_excerpts(graph, set()) is None
 
 
 @pytest.mark.parametrize("add", ["s = Add(a, one)", "s = Sub(a, b)"])

@@ -61,6 +61,11 @@ def test_a_terminal_that_is_too_narrow_breaks_lines_and_no_number() -> None:
     assert shown.splitlines()[-2].split() == numbers
 
 
+def test_wide_characters_are_whole() -> None:
+    shown = printed(("name", "ratio"), [("漢字ab", "0.123456"), ("é", "1.000")], width=12)
+    assert all(cell in shown for cell in ("漢字ab", "0.123456", "1.000"))
+
+
 def test_columns_move_together_before_lines_get_too_long() -> None:
     drops = {"accuracy": 0.03}
     front = replace(a_front(a_member("t0042", snr_db=38.5, drops=drops)), objectives={"size": Goal.MINIMIZE})
