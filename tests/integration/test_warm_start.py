@@ -102,4 +102,4 @@ def test_a_folder_that_is_no_run_is_refused(search: Command) -> None:
     Path("empty").mkdir()
     result = search(trials="3", warm_start="empty")
     assert result.exit_code == 2
-    assert "empty: this is no finished run" in result.stderr
+    assert "empty/run.json: it is missing or damaged; give the folder of a finished run" in result.stderr
