@@ -74,9 +74,8 @@ class Builder:
 
     def excerpts(self, rewrite: Rewrite) -> tuple[Excerpt, Excerpt] | None:
         """Nodes by which a rewrite can be judged alone, as they are and rewritten; None where it takes candidates."""
-        if rewrite is not Rewrite.PLAIN_SUMS or rewrite not in self.possible:
-            return None
-        return residual_excerpts(self._assembler.graph, self._assembler.residual_adds)
+        adds = self._assembler.residual_adds
+        return residual_excerpts(self._assembler.graph, adds) if rewrite is Rewrite.PLAIN_SUMS and adds else None
 
     @property
     def rewrites(self) -> Rewrites:
