@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -26,13 +27,22 @@ class Excerpt:
     shapes: Mapping[TensorName, tuple[int, ...]]
 
 
-def excerpt(graph: Graph, nodes: Sequence[Node], op_types: Mapping[int, str] = MappingProxyType({})) -> Excerpt | None:
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
+
+
+def excerpt(
+    graph: Graph,
+    nodes: Sequence[Node],
+    op_types: Mapping[int, str] = _NOTHING,
+    attributes: Mapping[int, Mapping[str, str]] = _NOTHING,
+) -> Excerpt | None:
     """These nodes alone; what others read too is an output.
 
     Args:
         graph: Whose nodes they are.
         nodes: In topological order.
         op_types: Other operators for some of them, by index.
+        attributes: All attributes of some of them, by index, instead of their own.
 
     Returns:
         None where the shape of an input is not known, or its type is another than float32.
@@ -48,6 +58,9 @@ def excerpt(graph: Graph, nodes: Sequence[Node], op_types: Mapping[int, str] = M
     protos = [graph.copy_of(node) for node in nodes]
     for node, proto in zip(nodes, protos, strict=True):
         proto.op_type = op_types.get(node.index, proto.op_type)
+        if node.index in attributes:
+            proto.ClearField("attribute")
+            proto.attribute.extend(helper.make_attribute(*each) for each in attributes[node.index].items())
     model = helper.make_model(
         helper.make_graph(
             protos,

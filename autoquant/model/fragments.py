@@ -72,12 +72,12 @@ def rewired(
     outputs: Sequence[str],
     *,
     op_type: str | None = None,
-    **integers: float,
+    **attributes: float | str,
 ) -> bytes:
     """A node of the model with other tensors at its ends and, where given, another operator or attribute values."""
-    copy = _without(proto, integers)
+    copy = _without(proto, attributes)
     copy.op_type = op_type or proto.op_type
-    copy.attribute.extend(helper.make_attribute(key, value) for key, value in integers.items())
+    copy.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
     return _with_ends(copy, inputs, outputs)
 
 

@@ -27,6 +27,7 @@ from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.clipped import write_hard_sigmoid
 from autoquant.qdq.dynamic import DynamicWriter
 from autoquant.qdq.flattened import flattened_products
+from autoquant.qdq.gelus import APPROXIMATE, exact_gelus
 from autoquant.qdq.groups import JoinedGroups
 from autoquant.qdq.pairs import Pairs
 from autoquant.qdq.parts import Parts, Pieces
@@ -65,6 +66,7 @@ class Assembler:
         self.flattened = flattened_products(graph)
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
+        self.gelus = exact_gelus(graph)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
         self.rewrites: Rewrites = frozenset()
@@ -185,11 +187,18 @@ class _Draft:
         inputs = [self.pairs.read(name, node) for name in node.inputs]
         if needs_breaker(node, self.home.graph, self.plan):
             inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
-        self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None)
+        attributes = APPROXIMATE if self._is_approximate(node) else {}
+        self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None, attributes=attributes)
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""
         return Rewrite.PLAIN_SUMS in self.home.rewrites and node.index in self.home.residual_adds
+
+    def _is_approximate(self, node: Node) -> bool:
+        """Whether a GELU is beside what is quantized, which is farther from float than the approximation is."""
+        beside = self.home.gelus.get(node.index, frozenset())
+        is_wanted = Rewrite.TANH_GELUS in self.home.rewrites
+        return is_wanted and not beside.isdisjoint(self.plan.integer | self.plan.dynamic)
 
     def _add_rewired(
         self,
@@ -197,7 +206,7 @@ class _Draft:
         inputs: Sequence[str],
         *,
         op_type: str | None = None,
-        attributes: Mapping[str, float] = MappingProxyType({}),
+        attributes: Mapping[str, float | str] = MappingProxyType({}),
     ) -> None:
         """The node of the float model with other inputs, and the pairs behind it."""
         outputs = [self.pairs.written(name) for name in node.outputs]

@@ -13,6 +13,7 @@ from autoquant.model.excerpts import Excerpt
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
 from autoquant.qdq.candidate import Candidate
+from autoquant.qdq.gelus import gelu_excerpts
 from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
@@ -69,13 +70,16 @@ class Builder:
             Rewrite.PLAIN_SUMS: bool(self._assembler.residual_adds),
             Rewrite.JOINED_GROUPS: self._assembler.groups.has_narrow,
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
+            Rewrite.TANH_GELUS: bool(self._assembler.gelus),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
 
     def excerpts(self, rewrite: Rewrite) -> tuple[Excerpt, Excerpt] | None:
         """Nodes by which a rewrite can be judged alone, as they are and rewritten; None where it takes candidates."""
-        adds = self._assembler.residual_adds
-        return residual_excerpts(self._assembler.graph, adds) if rewrite is Rewrite.PLAIN_SUMS and adds else None
+        graph, adds, gelus = self._assembler.graph, self._assembler.residual_adds, self._assembler.gelus
+        if rewrite is Rewrite.PLAIN_SUMS and adds:
+            return residual_excerpts(graph, adds)
+        return gelu_excerpts(graph, gelus) if rewrite is Rewrite.TANH_GELUS and gelus else None
 
     @property
     def rewrites(self) -> Rewrites:

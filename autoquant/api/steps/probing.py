@@ -23,6 +23,8 @@ _PROBE_SECONDS = 2.0
 _N_COMPARED = 4
 """Samples on which outputs are compared."""
 _ENOUGH_DB = 90.0
+_OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS)
+"""They change nothing in float."""
 
 
 def probe_rewrites(
@@ -47,7 +49,7 @@ def probe_rewrites(
     sentences: dict[Rewrite, str] = {}
     refused: list[str] = []
     for rewrite in sorted(builder.possible.intersection(rewrites)):
-        assignment, excerpts = quantized if rewrite is Rewrite.JOINED_GROUPS else {}, builder.excerpts(rewrite)
+        assignment, excerpts = quantized if rewrite in _OF_QUANTIZED else {}, builder.excerpts(rewrite)
         ratio = None
         try:
             if excerpts is not None:
@@ -138,3 +140,8 @@ def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:
             return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"
         case Rewrite.TILED_CONVS:
             return f"float Convs of 3 x 3 are computed tile by tile: float takes {ratio:.3f} of what it took"
+        case Rewrite.TANH_GELUS:
+            what = "one alone takes" if is_alone else "8 bits take"
+            return (
+                f"GELU beside what is quantized is approximated by tanh: {what} {ratio:.3f} of what the exact one does"
+            )

@@ -17,19 +17,20 @@ def a_run(elapsed_s: float, *, counts_size: bool = False) -> Run:
     return Run(configuration, checked, Deadline(60.0, spent_s=elapsed_s), lambda _: None, Interrupts())
 
 
-ALL = frozenset(Rewrite)
-GROUPS, SUMS, TILES = (
+ALL, ALONE = frozenset(Rewrite), frozenset({Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS})
+GROUPS, SUMS, GELUS, TILES = (
     "groups of Convs that are joined",
     "Add before LayerNormalization as Sum",
+    "GELU by tanh",
     "Convs that are computed tile by tile",
 )
 
 
 def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
-    """Ingredients; Sums may be judged without a candidate."""
+    """Ingredients; Sums and GELUs may be judged without a candidate."""
     builder = SimpleNamespace(
         possible=frozenset(possible),
-        excerpts=lambda rewrite: () if is_told_alone and rewrite is Rewrite.PLAIN_SUMS else None,
+        excerpts=lambda rewrite: () if is_told_alone and rewrite in ALONE else None,
     )
     return SimpleNamespace(builder=lambda: builder)
 
@@ -39,8 +40,8 @@ def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
     [
         (5.0, 0.1, ALL, False, ALL, []),
         (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
-        (50.0, 0.1, ALL, False, set(), [GROUPS, SUMS, TILES]),
-        (50.0, 0.2, ALL, True, {Rewrite.PLAIN_SUMS}, [GROUPS, TILES]),
+        (50.0, 0.1, ALL, False, set(), [GROUPS, SUMS, GELUS, TILES]),
+        (50.0, 0.2, ALL, True, ALONE, [GROUPS, TILES]),
         (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],
     ids=["in time", "late and fast", "late and slow", "late, but one alone", "late, only one alone"],
@@ -63,7 +64,7 @@ def test_rewrites_are_not_probed_late_where_that_takes_long(
 def test_what_adds_to_the_size_is_neither_probed_where_it_counts_nor_told_as_left_out(elapsed_s: float) -> None:
     run = a_run(elapsed_s, counts_size=True)
     facts = BenchFacts(float_s={"cpu-1t": 1.0}, n_samples=4, opening_s=0.1)
-    assert run._worth_probing(made_of(ALL, is_told_alone=True), facts) == {Rewrite.PLAIN_SUMS}
+    assert run._worth_probing(made_of(ALL, is_told_alone=True), facts) == ALONE
     assert run.deadline.left_out == []
 
 

@@ -36,6 +36,17 @@ def test_operators_may_be_others() -> None:
     assert op_types(graph.model) == ["Add", "Mul"]
 
 
+def test_attributes_may_be_others() -> None:
+    graph = graph_of("s = Softmax<axis = 0>(a) y = Softmax<axis = 0>(s)")
+    found = excerpt(graph, graph.nodes, attributes={1: {"approximate": "tanh"}})
+    assert found is not None
+    nodes = onnx.load_from_string(found.model).graph.node
+    assert [[(a.name, a.i, a.s) for a in node.attribute] for node in nodes] == [
+        [("axis", 0, b"")],
+        [("approximate", 0, b"tanh")],
+    ]
+
+
 @pytest.mark.parametrize("signature", ["(float[N,4] a, float[2,4] b) => (y)", "(double[2,4] a, double[2,4] b) => (y)"])
 def test_there_is_none_of_unknown_shapes_and_other_types(signature: str) -> None:
     graph = graph_of(

@@ -15,14 +15,14 @@ from autoquant.api.steps import (
     read_data,
 )
 from autoquant.domain.feed import Samples
-from autoquant.domain.region import Assignment
+from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
-from tests.graphs import case_of
+from tests.graphs import U8S8_CHANNEL, case_of
 from tests.models import floats, model_of, saved
 
 BOTH = {Rewrite.PLAIN_SUMS, Rewrite.JOINED_GROUPS}
@@ -104,6 +104,28 @@ def test_rewrites_are_used_where_they_are_surely_faster_on_every_target(
             f"Add before LayerNormalization is written as Sum: the two alone take {told} of what the fused form takes",
         ]
     )
+
+
+@pytest.mark.parametrize("sizes", ["1,6,8", "N,6,8"], ids=["alone", "in a candidate"])
+def test_gelus_are_approximated_where_that_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: str
+) -> None:
+    given = model_of(
+        f"(float[{sizes}] x) => (float[] y)",
+        "a = MatMul(x, w) g = Gelu(a) y = MatMul(g, w)",
+        {"w": floats(8, 8)},
+    )
+    path, feed = saved(given, tmp_path / "gelu.onnx"), {"x": floats(1, 6, 8)}
+    case = case_of(given, feed)
+    builder = case.builder({U8S8_CHANNEL.name: U8S8_CHANNEL})
+    quantized = {RegionId(node.name): U8S8_CHANNEL.name for node in case.graph.nodes if node.op_type == "MatMul"}
+    monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
+    sentences = probe_rewrites(builder, quantized, open_bench(path, read_data(path, [feed])))
+    assert builder.rewrites == {Rewrite.TANH_GELUS}
+    what = "one alone takes" if "N" not in sizes else "8 bits take"
+    assert sentences == [
+        f"GELU beside what is quantized is approximated by tanh: {what} 0.800 of what the exact one does"
+    ]
 
 
 @pytest.mark.parametrize("has_recipe", [True, False])
