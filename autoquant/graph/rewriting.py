@@ -19,6 +19,7 @@ from autoquant.model.copies import Model, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.exponentials import split_exponentials
 from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
+from autoquant.model.invariants import hoist_invariants
 from autoquant.model.lines import lay_lines
 from autoquant.model.packed import pack_places
 from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
@@ -48,6 +49,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
     """
     return (
         undo_fusions,
+        _hoist_invariants,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
@@ -133,9 +135,17 @@ def _first_fault(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite]
     return faulty, reason
 
 
+def _hoist_invariants(model: Model) -> Model:
+    return _with_shapes(model, hoist_invariants)
+
+
 def _transpose_first(model: Model) -> Model:
-    turned = transpose_first(model)
-    return model if turned is model else without_weights(turned, infer_shapes)
+    return _with_shapes(model, transpose_first)
+
+
+def _with_shapes(model: Model, rewrite: Rewrite) -> Model:
+    found = rewrite(model)
+    return model if found is model else without_weights(found, infer_shapes)
 
 
 def _name(rewrite: Rewrite) -> str:

@@ -12,9 +12,9 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.model.sizes import size_tensors
-from autoquant.model.subgraphs import bodies_of
+from autoquant.model.subgraphs import bodies_of, nodes_in_bodies
 
-__all__ = ["Graph", "Node", "subgraph_reads"]
+__all__ = ["Graph", "Node", "draws", "subgraph_reads"]
 
 _DRAWING = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -162,7 +162,7 @@ class Graph:
         """What says how large other tensors are: see ``autoquant.model.sizes``."""
         pairs = zip(self.nodes, self.model.graph.node, strict=True)
         return size_tensors(
-            [each for node, proto in pairs for each in (node, *(_node(node.index, p) for p in _nodes_in_bodies(proto)))]
+            [each for node, proto in pairs for each in (node, *(_node(node.index, p) for p in nodes_in_bodies(proto)))]
         )
 
     def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
@@ -192,19 +192,19 @@ class Graph:
             is_constant = read and all(
                 s in found if s is not None else t in self._tensors for s, t in zip(sources, read, strict=True)
             )
-            if is_constant and not _draws(proto):
+            if is_constant and not draws(proto):
                 found.add(node.index)
         return frozenset(found)
 
     @property
     def op_types_in_bodies(self) -> list[str]:
         """Of every node in the bodies of If, Loop and Scan, at any depth."""
-        return [node.op_type for proto in self.model.graph.node for node in _nodes_in_bodies(proto)]
+        return [node.op_type for proto in self.model.graph.node for node in nodes_in_bodies(proto)]
 
     @property
     def drawing(self) -> list[NodeName]:
         """Nodes that give other numbers at every inference, or have such in their bodies."""
-        return [node.name for node, proto in zip(self.nodes, self.model.graph.node, strict=True) if _draws(proto)]
+        return [node.name for node, proto in zip(self.nodes, self.model.graph.node, strict=True) if draws(proto)]
 
     @cached_property
     def _types(self) -> dict[TensorName, tuple[int, tuple[int | None, ...] | None]]:
@@ -254,19 +254,12 @@ def subgraph_reads(proto: onnx.NodeProto) -> Iterator[str]:
             yield from subgraph_reads(node)
 
 
-def _draws(proto: onnx.NodeProto) -> bool:
+def draws(proto: onnx.NodeProto) -> bool:
     """Whether a node, or one in its bodies, gives other numbers at every inference."""
     return any(
         node.op_type in _DRAWING or (node.op_type == "Dropout" and len(node.input) > _IS_TRAINING)
-        for node in (proto, *_nodes_in_bodies(proto))
+        for node in (proto, *nodes_in_bodies(proto))
     )
-
-
-def _nodes_in_bodies(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    for graph in bodies_of(proto):
-        for node in graph.node:
-            yield node
-            yield from _nodes_in_bodies(node)
 
 
 def _names_in_bodies(proto: onnx.NodeProto) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx
 
-__all__ = ["bodies_of", "graphs_of", "named_bodies_of", "read_by"]
+__all__ = ["bodies_of", "graphs_of", "named_bodies_of", "nodes_in_bodies", "read_by"]
 
 
 def named_bodies_of(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
@@ -24,6 +24,11 @@ def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for body in (body for node in graph.node for body in bodies_of(node)):
         yield from graphs_of(body)
+
+
+def nodes_in_bodies(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Every node in the bodies of a node, at any depth."""
+    return (inner for body in bodies_of(node) for graph in graphs_of(body) for inner in graph.node)
 
 
 def read_by(node: onnx.NodeProto) -> Iterator[str]:
