@@ -33,6 +33,7 @@ from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
 from autoquant.model.trimmed import trim_kernels
 from autoquant.model.unfused import undo_fusions
+from autoquant.model.unrolled import join_steps
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 
@@ -50,6 +51,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
     return (
         undo_fusions,
         _hoist_invariants,
+        _join_steps,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
@@ -137,6 +139,10 @@ def _first_fault(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite]
 
 def _hoist_invariants(model: Model) -> Model:
     return _with_shapes(model, hoist_invariants)
+
+
+def _join_steps(model: Model) -> Model:
+    return _with_shapes(model, join_steps)
 
 
 def _transpose_first(model: Model) -> Model:
