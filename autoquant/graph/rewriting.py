@@ -31,6 +31,7 @@ from autoquant.model.rewrite import infer_shapes
 from autoquant.model.slopes import fuse_prelu
 from autoquant.model.softmaxes import expect_last, split_softmax
 from autoquant.model.swaps import transpose_first
+from autoquant.model.transposes import move_one_axis_each
 from autoquant.model.trimmed import trim_kernels
 from autoquant.model.unfused import undo_fusions
 from autoquant.model.unrolled import join_steps
@@ -77,6 +78,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         interleave_depth,
         multiply_resizes,
         *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
+        *((move_one_axis_each,) if is_for_cpu else ()),
         clip_first,
         *((lay_lines, fill_concats) if is_for_cpu else ()),
         split_gemm,
