@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ _DRAWING = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
 """Operators that give other numbers at every inference."""
+_Names = tuple[TensorName, ...]
 _IS_TRAINING = 2
 """The input of a Dropout that may say so."""
 
@@ -214,17 +215,24 @@ class Graph:
 
 def _node(index: int, proto: onnx.NodeProto) -> Node:
     prefix = "" if proto.domain in ("", "ai.onnx") else proto.domain + ":"
-    inputs, outputs = (tuple(map(TensorName, names)) for names in (proto.input, proto.output))
+    inputs, outputs = cast("_Names", tuple(proto.input)), cast("_Names", tuple(proto.output))
     return Node(index, NodeName(proto.name), prefix + proto.op_type, inputs, outputs, _Attributes(proto))
 
 
 class _Attributes(Mapping[str, Any]):
     """Python values of a node's attributes but subgraphs, made when asked for: a tree ensemble has millions."""
 
-    __slots__ = ("_protos",)
+    __slots__ = ("_found", "_node")
 
     def __init__(self, node: onnx.NodeProto) -> None:
-        self._protos = {a.name: a for a in node.attribute if not (a.HasField("g") or a.graphs)}
+        self._node = node
+        self._found: dict[str, onnx.AttributeProto] | None = None
+
+    @property
+    def _protos(self) -> Mapping[str, onnx.AttributeProto]:
+        if self._found is None:
+            self._found = {a.name: a for a in self._node.attribute if not (a.HasField("g") or a.graphs)}
+        return self._found
 
     def __getitem__(self, name: str) -> Any:
         return helper.get_attribute_value(self._protos[name])
