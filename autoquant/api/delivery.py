@@ -126,8 +126,7 @@ class Delivery:
             bounds=self.bounds,
             believed=self.believed,
         )
-        float_s = sum(self.facts.float_s.values())
-        written = self.finalists.write(chosen, end, float_s=float_s, costs=self.costs)
+        written = self.finalists.write(chosen, end, float_s=self.facts.float_s, costs=self.costs)
         n_written = sum(finalist.plain is None for finalist in written.values())
         has_failed = any(note.startswith(ENDED) for note in self.notes)
         is_full = self.finalists.ingredients.definition.accuracy is Accuracy.FULL
@@ -136,7 +135,7 @@ class Delivery:
             why = "there was no time, or nothing in them that it changes" if has_static else "all ranges are dynamic"
             self.notes.append(f"refinement: no finalist has a refined version: {why}")
         if n_written < min(FEW, len(chosen)):
-            is_scoring = self.costs.is_scoring_most(float_s)
+            is_scoring = self.costs.is_scoring_most(sum(self.facts.float_s.values()))
             other = "a faster metric, best one of a score a sample" if is_scoring else "fewer evaluation samples"
             self.notes.append(
                 f"there was time to measure {n_written} of the {len(chosen)} candidates that could be on the front;"

@@ -109,7 +109,7 @@ class Finalists:
         chosen: Sequence[Evaluation],
         end: float,
         *,
-        float_s: float,
+        float_s: Mapping[str, float],
         costs: FileCosts,
     ) -> dict[str, Finalist]:
         """Files by id.
@@ -119,15 +119,15 @@ class Finalists:
         Args:
             chosen: The most important first.
             end: ``time.perf_counter()`` at which their measurement should end.
-            float_s: Seconds of an inference of the float model on all targets.
+            float_s: Seconds of an inference of the float model, by target name.
             costs: Of each file.
         """
         found: dict[str, Finalist] = {}
-        latencies, refined, writing_s = [float_s], list[float](), 0.0
+        latencies, refined, writing_s = [sum(float_s.values())], list[float](), 0.0
         with nullcontext() if self.refine is None else closing(self.refine):
             for number, evaluation in enumerate(chosen, 1):
                 assert isinstance(evaluation.outcome, Measurement)
-                latencies.append(evaluation.outcome.latency_s)
+                latencies.append(evaluation.outcome.expected_s(float_s))
                 is_refining = self.refine is not None and not self.refine.is_over
                 twice = [*refined, latencies[-1]] if is_refining else refined
                 needed = _measuring_seconds(latencies, twice, costs, is_rough=number <= FEW)

@@ -152,7 +152,7 @@ class Finish:
         likely = [found for found in measured if found.is_complete and (has_size or _is_faster(found))]
         most = most_finalists([found.quality.error_db for found in likely], is_refined=self.is_refined)
         n_finalists = min(len(likely) + 1, self.n_finalists, most)
-        each_s = statistics.median([found.latency_s for found in likely] or [costs.float_s])
+        each_s = statistics.median([found.expected_s(costs.facts.float_s) for found in likely] or [costs.float_s])
         finish_s = deadline.finish_seconds(
             n_finalists,
             (costs.float_s + n_finalists * each_s) / (1 + n_finalists),

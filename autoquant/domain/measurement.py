@@ -169,10 +169,9 @@ class Measurement:
     size_bytes: int
     drops: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def latency_s(self) -> float:
-        """Seconds of an inference on all targets."""
-        return sum(found.median_ms for found in self.latency.values()) / 1e3
+    def expected_s(self, float_s: Mapping[str, float]) -> float:
+        """Seconds of an inference on all targets, where those of the float model take ``float_s``, by target name."""
+        return sum(found.ratio * float_s[name] for name, found in self.latency.items())
 
     @property
     def is_complete(self) -> bool:

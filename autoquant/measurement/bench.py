@@ -22,6 +22,7 @@ from autoquant.measurement.profile import LEAST_RUNS, Profile, no_time, take_pro
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
 from autoquant.runtime.binding import on_device
+from autoquant.runtime.clocks import Clock, clock_of
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
@@ -77,7 +78,7 @@ class Bench:
         seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
             The first candidates together run them for two fifths of it at most, but 16 each in any case.
         sample_names: What messages call the samples; their places by default.
-        float_s: Seconds of one inference of the float model, by target name.
+        float_s: Seconds of one inference of the float model by target name, of wall-clock time: plans go by them.
         names: Of the model's outputs.
         signal: Of its outputs, and which of them judge.
         reference: Outputs of the float model, by sample.
@@ -101,8 +102,10 @@ class Bench:
     _pinned: dict[str, Session] = field(init=False)
     _known_shapes: defaultdict[str, set[Shapes]] = field(init=False, default_factory=lambda: defaultdict(set))
     _repeats: Repeats = field(init=False, default_factory=Repeats)
+    _clocks: dict[str, Clock] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._clocks = {target.name: clock_of(target) for target in self.targets}
         self.opener = Opener(self.targets)
         session = open_session(self.model, DEFAULT_TARGET)
         self.names = [output.name for output in session.get_outputs()]
@@ -192,9 +195,10 @@ class Bench:
             for session in pair.values():
                 warm_up(session, feeds)
             each_s = self.float_s[name] if feed is None else _seconds(pair["first"], feed)
+            clock = self._clocks[name]
             for k in range(n_rounds):
                 n_repeats = self._repeats.of(name, shapes_of(feeds[k % len(feeds)]), each_s)
-                seconds, _ = run_round(pair, feeds[k % len(feeds)], n_repeats, rng)
+                seconds, _ = run_round(pair, feeds[k % len(feeds)], n_repeats, rng, clock)
                 timing.add(seconds["second"], seconds["first"])
         return timings
 
@@ -330,7 +334,7 @@ class Bench:
             run_new_shapes(self._pinned[name], feed, self._known_shapes[name])
             run_new_shapes(session, feed, known[name])
             n_repeats = self._repeats.of(name, shapes_of(feed), self.float_s[name])
-            seconds, outputs = run_round(pair, feed, n_repeats, rng)
+            seconds, outputs = run_round(pair, feed, n_repeats, rng, self._clocks[name])
             self._repeats.learn(name, shapes_of(feed), seconds[REFERENCE])
             timings[name].add(seconds["candidate"], seconds[REFERENCE])
             found[name] = outputs["candidate"]

@@ -20,6 +20,7 @@ from autoquant.errors import ModelError
 from autoquant.measurement.costs import LONG_S
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, run_round
 from autoquant.runtime.binding import on_device
+from autoquant.runtime.clocks import Clock, clock_of
 from autoquant.runtime.memory import resident_growth
 from autoquant.runtime.session import Session, open_session
 from autoquant.runtime.streams import in_streams
@@ -125,8 +126,10 @@ class FileBench:
     _not_on_cpu: str = ""
     _paths: dict[str, Path] = field(default_factory=dict)
     _scorers: dict[str, Scorer] = field(default_factory=dict)
+    _clocks: dict[str, Clock] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._clocks = {target.name: clock_of(target) for target in self.setup.targets}
         self._rng = random.Random(self.setup.seed)
         self._opened = {target.name: {} for target in self.setup.targets}
 
@@ -221,15 +224,15 @@ class FileBench:
         source = target if self.open_reference() else DEFAULT_TARGET.name
         failed, rounds = dict[str, str](), list[Round]()
         meters = {key: QualityMeter(self._names) for key in self._opened[target] if key != REFERENCE}
-        scorer = self._scorer(target)
+        scorer, clock = self._scorer(target), self._clocks[target]
         for sample in samples:
             feed, seconds = self.setup.feeds[sample], dict[str, list[float]]()
-            reference, seconds[REFERENCE] = _timed(self._opened[source][REFERENCE], feed)
+            reference, seconds[REFERENCE] = _timed(self._opened[source][REFERENCE], feed, clock)
             if scorer is not None:
                 scorer.add(REFERENCE, sample, reference, reference)
             for key in self._rng.sample(list(meters), len(meters)):
                 try:
-                    outputs, seconds[key] = _timed(self._opened[target][key], feed)
+                    outputs, seconds[key] = _timed(self._opened[target][key], feed, clock)
                 except Exception as error:  # onnxruntime raises its own types from run
                     where = sample_name(self.setup.sample_names, sample)
                     failed[key] = f"onnxruntime cannot run it on {where}: {one_line(error)}"
@@ -256,15 +259,15 @@ class FileBench:
         return self._scorers.get(target)
 
     def _round(self, target: str, feed: Feed) -> dict[str, list[float]]:
-        sessions = self._opened[target]
+        sessions, clock = self._opened[target], self._clocks[target]
         known = self._usual_s[target, shapes_of(feed)]
         try:
             if not known:
-                first, _ = run_round(sessions, feed, 1, self._rng)
+                first, _ = run_round(sessions, feed, 1, self._rng, clock)
                 known.append(self._typical(first))
                 self._repeats.learn(target, shapes_of(feed), self._of_reference(first))
             n_repeats = self._repeats.of(target, shapes_of(feed), known[0])
-            seconds, _ = run_round(sessions, feed, n_repeats, self._rng)
+            seconds, _ = run_round(sessions, feed, n_repeats, self._rng, clock)
             self._repeats.learn(target, shapes_of(feed), self._of_reference(seconds))
             return seconds
         except Exception:  # onnxruntime raises its own types from run
@@ -292,10 +295,10 @@ class FileBench:
         return {key: statistics.median(values) for key, values in seconds.items()}
 
 
-def _timed(session: Session, feed: Feed) -> tuple[Outputs, list[float]]:
-    start = time.perf_counter()
+def _timed(session: Session, feed: Feed, clock: Clock) -> tuple[Outputs, list[float]]:
+    start = clock()
     outputs: Outputs = session.run(None, feed)
-    return outputs, [time.perf_counter() - start]
+    return outputs, [clock() - start]
 
 
 def _run_once(session: Session, feed: Feed, path: Path) -> None:

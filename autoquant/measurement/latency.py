@@ -4,9 +4,8 @@ import gc
 import math
 import random
 import statistics
-import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.costs import TIMING_S
+from autoquant.runtime.clocks import Clock
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready
 
@@ -199,9 +199,16 @@ def run_round(
     feed: Feed,
     n_repeats: int,
     rng: random.Random,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock,
 ) -> tuple[dict[str, list[float]], dict[str, Outputs]]:
     """Run every session on one feed, in random order; copies to and from the memory of a device are not timed.
+
+    Args:
+        sessions: By name.
+        feed: What all of them read.
+        n_repeats: Inferences of each in a row.
+        rng: Of the order.
+        clock: See ``clock_of``.
 
     Returns:
         Seconds of each inference and the last outputs, by the name of the session.

@@ -15,6 +15,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.measurement.latency import Timings, run_round
 from autoquant.model.io import input_signatures
+from autoquant.runtime.clocks import clock_of
 from autoquant.runtime.session import open_session
 
 __all__ = ["Work", "calibrate_work", "with_more_work"]
@@ -96,11 +97,12 @@ def calibrate_work(model: Path, data: Path, folder: Path, *, n_rounds: int = N_R
     for n_rows in PROBES:
         paths[str(n_rows)] = folder / f"rows{n_rows}.onnx"
         onnx.save(with_more_work(proto, n_rows), paths[str(n_rows)])
-    sessions = {name: open_session(path, Target("cpu", threads=1)) for name, path in paths.items()}
+    target = Target("cpu", threads=1)
+    sessions = {name: open_session(path, target) for name, path in paths.items()}
     feeds: list[Feed] = list(read_samples(data, input_signatures(proto), role="evaluation").feeds)
     rng, timings = random.Random(0), {name: Timings() for name in sessions}
     for i in range(n_rounds):
-        seconds, _ = run_round(sessions, feeds[i % len(feeds)], 5, rng)
+        seconds, _ = run_round(sessions, feeds[i % len(feeds)], 5, rng, clock_of(target))
         for name, timing in timings.items():
             timing.add(seconds[name], seconds["0"])
     little, much = (timings[str(n_rows)].ratio - 1 for n_rows in PROBES)

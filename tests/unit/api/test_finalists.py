@@ -119,7 +119,7 @@ def written(
     ingredients: Ingredients, folder: RunFolder, refine: Refine | None, n: int = 2, end: float = math.inf
 ) -> dict[str, Finalist]:
     finalists = Finalists(ingredients=ingredients, builder=ingredients.builder(), refine=refine, folder=folder)
-    return finalists.write(evaluations(ingredients, n), end, float_s=0.001, costs=COSTS)
+    return finalists.write(evaluations(ingredients, n), end, float_s={"cpu-1t": 0.001}, costs=COSTS)
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -237,7 +237,7 @@ def test_an_infinite_snr_is_written_as_json_can_say_it(ingredients: Ingredients,
     outcome = evaluation.outcome
     assert isinstance(outcome, Measurement)
     equal = replace(evaluation, outcome=replace(outcome, quality=replace(outcome.quality, per_output={"y": math.inf})))
-    found = finalists.write([equal], math.inf, float_s=0.001, costs=COSTS)
+    found = finalists.write([equal], math.inf, float_s={"cpu-1t": 0.001}, costs=COSTS)
     said = json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"], parse_constant=pytest.fail)
     assert said["snr_db"] == 200
 
@@ -247,7 +247,7 @@ def test_a_latency_that_was_not_measured_is_not_written(ingredients: Ingredients
     (evaluation, *_) = evaluations(ingredients, 1)
     assert isinstance(evaluation.outcome, Measurement)
     expected = replace(evaluation, outcome=replace(evaluation.outcome, state=State.UNTIMED))
-    found = finalists.write([expected], math.inf, float_s=0.001, costs=COSTS)
+    found = finalists.write([expected], math.inf, float_s={"cpu-1t": 0.001}, costs=COSTS)
     assert json.loads(metadata(found["t0000"].path)["autoquant.measured_in_search"])["ratio"] == {}
 
 

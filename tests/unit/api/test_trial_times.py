@@ -14,7 +14,7 @@ FINISH = Finish(n_samples=4, size_bytes=1)
 
 def costs_of(*float_s: float) -> TrialCosts:
     """Of a model that takes so long, on as many targets."""
-    return TrialCosts(replace(FACTS, float_s={f"cpu-{i}t": seconds for i, seconds in enumerate(float_s)}), 0.0)
+    return TrialCosts(replace(FACTS, float_s={f"cpu-{i}t": seconds for i, seconds in enumerate(float_s, 1)}), 0.0)
 
 
 @pytest.mark.parametrize(

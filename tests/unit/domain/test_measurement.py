@@ -60,10 +60,10 @@ def test_without_outputs_everything_is_equal() -> None:
     assert a_quality({}).worst_db == math.inf
 
 
-def test_an_inference_on_all_targets_takes_the_sum_of_their_medians() -> None:
+def test_an_inference_on_all_targets_takes_as_long_beside_float_as_was_measured() -> None:
     both = measured(one=a_latency(0.5, float_ms=10), two=a_latency(0.25, float_ms=100))
-    assert both.latency_s == pytest.approx(0.005 + 0.025)
-    assert measured().latency_s == 0
+    assert both.expected_s({"one": 0.02, "two": 0.4}) == pytest.approx(0.01 + 0.1)
+    assert measured().expected_s({"one": 0.02}) == 0
 
 
 def test_only_what_was_measured_to_the_end_is_complete() -> None:

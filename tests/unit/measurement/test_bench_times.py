@@ -1,6 +1,5 @@
 import itertools
 import math
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from autoquant.domain.feed import Feed
 from autoquant.domain.target import Target
 from autoquant.measurement.bench import Bench
-from autoquant.measurement.latency import Outputs, run_round
+from autoquant.measurement.latency import Outputs
 from autoquant.measurement.opening import Opened
 from tests.fakes import FakeClock, FakeSession
 from tests.models import a_convnet, floats, model_of, saved
@@ -94,7 +93,7 @@ def test_a_candidate_that_takes_twice_as_long_as_the_first_one_has_a_ratio_of_tw
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr("autoquant.measurement.bench.run_round", partial(run_round, clock=clock))
+    monkeypatch.setitem(bench._clocks, NAME, clock)
     first, second = (
         Opened({NAME: FakeSession(clock=clock, seconds=seconds)}, optimized=None)  # type: ignore[arg-type]
         for seconds in (1.0, 2.0)
@@ -120,7 +119,7 @@ def test_the_first_inference_at_a_shape_is_timed_neither_of_a_candidate_nor_of_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr("autoquant.measurement.bench.run_round", partial(run_round, clock=clock))
+    monkeypatch.setattr("autoquant.measurement.bench.clock_of", lambda _: clock)
     model = model_of("(float[1,N] x) => (float[1,N] y)", "y = Relu(x)")
     feeds: list[Feed] = [{"x": floats(1, length)} for length in range(1, 13)]
     bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)

@@ -64,7 +64,7 @@ def test_garbage_is_not_collected_in_a_round_and_is_again_behind_it() -> None:
         return list(feed.values())
 
     session = FakeSession(look)
-    run_round({"a": session}, FEED, 2, random.Random(0))
+    run_round({"a": session}, FEED, 2, random.Random(0), FakeClock())
     assert states == [False, False]
     assert gc.isenabled()
 
@@ -74,11 +74,11 @@ def test_collection_goes_on_behind_a_session_that_fails_and_stays_off_where_it_w
         raise ValueError(feed)
 
     with pytest.raises(ValueError, match="x"):
-        run_round({"a": FakeSession(fail)}, FEED, 1, random.Random(0))
+        run_round({"a": FakeSession(fail)}, FEED, 1, random.Random(0), FakeClock())
     assert gc.isenabled()
     gc.disable()
     try:
-        run_round({"a": FakeSession()}, FEED, 1, random.Random(0))
+        run_round({"a": FakeSession()}, FEED, 1, random.Random(0), FakeClock())
         assert not gc.isenabled()
     finally:
         gc.enable()
