@@ -309,7 +309,7 @@ def _process_sentences(baseline: Measured) -> Iterator[str]:
     if any(latency.n_sessions == 1 for latency in baseline.latency.values()):
         yield (
             "there was time for one process alone, so that intervals do not say how far off another one may be; give"
-            " more --time"
+            " more time"
         )
 
 
@@ -327,7 +327,7 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_l
     likely = sorted((latency for latency in fastest if round(latency.ratio, 2) < 1), key=lambda latency: latency.ratio)
     if likely:
         low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
-        advice = "give more --time, or search again where" if is_late else "search again where"
+        advice = "give more time, or search again where" if is_late else "search again where"
         yield (
             f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of"
             f" it, but none is shown to be faster (a further process lies between {low} and {high} there): {advice}"

@@ -70,7 +70,7 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: Path, *, resume: bool, advice: str = "use --resume to go on with its run, or another --out"
+        self, path: Path, *, resume: bool, advice: str = "resume its run to go on with it, or use another folder"
     ) -> None:
         self.path = path
         self.models = path / "models"
@@ -81,9 +81,9 @@ class RunFolder:
         self._is_new, self._advice = not resume, advice
         with writing(path):
             if path.exists() and not path.is_dir():
-                raise OutputError(f"{path}: this is a file; choose a folder for --out")
+                raise OutputError(f"{path}: this is a file; choose a folder")
             if resume and not self.journal.exists():
-                raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
+                raise OutputError(f"{path}: there is no run to resume; start one without resuming")
             self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]
             self._found = frozenset(os.listdir(path)) if path.exists() else frozenset[str]()
             path.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class RunFolder:
 
     def _begin(self) -> None:
         if self._is_new and not self._is_unused():
-            advice = self._advice if self.journal.exists() else "choose another --out"
+            advice = self._advice if self.journal.exists() else "choose another folder"
             raise OutputError(f"{self.path}: this folder is not empty; {advice}")
         self.models.mkdir(exist_ok=True)
         if not self._is_new:  # what a killed run has left
@@ -293,14 +293,14 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def writing(path: Path, *, option: str = "--out") -> Iterator[None]:
-    """Turn a failure to write into one sentence; ``option`` is the one that says where to."""
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure to write into one sentence."""
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
             raise _disk_full(path) from error
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another {option}") from error
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error
 
 
 def read_json(path: Path, advice: str) -> dict[str, object]:
@@ -329,7 +329,7 @@ def enough_room(path: Path) -> Iterator[None]:
             raise _disk_full(path) from error
         if not _concerns(error, path):
             raise
-        raise OutputError(f"{path}: cannot be written any more ({error.strerror}); choose another --out") from error
+        raise OutputError(f"{path}: cannot be written any more ({error.strerror}); choose another folder") from error
     except MemoryError as error:
         raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
 

@@ -184,5 +184,5 @@ def _with_example(
         own = example(text.removeprefix("example:"))
         return own.calibration, evaluation if evaluation is not None else own.evaluation
     if calibration is None:
-        raise DataError("there are no calibration data; give them with --calibration, e.g. an .npz file")
+        raise DataError("there are no calibration data; give some as calibration, e.g. an .npz file")
     return calibration, evaluation

@@ -68,9 +68,9 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: fl
     """
     if ended == "time" and not any(evaluation.is_quantized for evaluation in evaluations):
         more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"
-        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} --time"
+        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} time"
     if ended == "time" and len(evaluations) < _FEW_EVALUATIONS:
-        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more --time"
+        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more time"
     return _ENDINGS[ended]
 
 
@@ -122,7 +122,7 @@ def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:
             found.append(
                 f"output '{output}' joins parts of unlike size, '{large}' up to {reach[large]:.3g} and '{small}' up to"
                 f" {reach[small]:.3g}: its SNR says next to nothing of the small ones; cut the model before node"
-                f" '{last.name}', or judge by a --metric of your own"
+                f" '{last.name}', or judge by a metric of your own"
             )
     return found
 
@@ -181,7 +181,7 @@ def dominated_sentences(shares: Mapping[str, float], n_samples: int) -> list[str
     spelled = ", ".join(f"{share:.0%} of that of '{name}'" for name, share in shares.items())
     return [
         f"one of {n_samples} evaluation samples holds most of an output's power, {spelled}: SNR is pooled over samples,"
-        " so that the others hardly count; leave it out, or judge by a --metric of your own"
+        " so that the others hardly count; leave it out, or judge by a metric of your own"
     ]
 
 

@@ -159,13 +159,13 @@ def read_warm_start(path: Path) -> WarmSource:
         for op_type in sorted({node.op_type.rpartition(":")[2] for node in graph.nodes}):
             if op_type.startswith(_QOPERATORS):
                 raise UsageError(
-                    f"--warm-start {path}: '{op_type}' in it is of the format QOperator; give it in QDQ, e.g. from"
+                    f"warm start {path}: '{op_type}' in it is of the format QOperator; give it in QDQ, e.g. from"
                     " quantize_static(..., quant_format=QuantFormat.QDQ)"
                 )
         return QuantizedFile(of_graph(graph))
     if path.suffix == ".json":
         return QuantizedFile(of_overrides(load_overrides(path)))
-    raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")
+    raise UsageError(f"warm start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")
 
 
 def _read_run(folder: Path) -> EarlierRun:

@@ -143,7 +143,7 @@ def prepare(
     unknown = sorted(set(dims or {}) - free_dimensions(original))
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
-        raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
+        raise ModelError(f"{path}: there is no dynamic dimension '{unknown[0]}' to give a size, the model has: {known}")
     shapes, reference = _common_shapes(feeds), _reference(path, feeds, sample_names)
     checked = tuple(feeds[: len(reference)])
     for i, outputs in enumerate(reference):
@@ -303,7 +303,7 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
         )
     yield from (
         f"SNR compares outputs element by element, so that behind {op_type} a result more or less, or two that change"
-        " places, count as noise: cut the model before it, or judge by a --metric of your own"
+        " places, count as noise: cut the model before it, or judge by a metric of your own"
         for op_type in _CHOOSING
         if any(node.op_type == op_type for node in model.graph.node)
     )
@@ -322,7 +322,7 @@ def _varying_notes(
             yield (
                 f"the shape of output '{value.name}' depends on the values of the inputs: where a candidate's is"
                 " another one nothing can be compared, and its SNR is -inf dB; cut the model before what chooses, or"
-                " judge by a --metric of your own"
+                " judge by a metric of your own"
             )
 
 

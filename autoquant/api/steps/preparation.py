@@ -66,7 +66,7 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
                 shape = feed[signature.name].shape
                 if shape[axis] != dims[name]:
                     raise DataError(
-                        f"--dim {name}={dims[name]}: but '{signature.name}' has the shape {shape} in"
+                        f"the dimension {name} shall be {dims[name]}, but '{signature.name}' has the shape {shape} in"
                         f" {sample_name(samples.names, i)}; leave it out, or give data of that size"
                     )
 

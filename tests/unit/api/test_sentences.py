@@ -36,7 +36,7 @@ from tests.models import floats, model_of
 from tests.records import a_failure, a_measured, a_region
 from tests.unit.api.answers import Answers, some_trials
 
-FEW = ", which are few; give more --time"
+FEW = ", which are few; give more time"
 NOTHING = "before any quantized candidate was evaluated; give"
 
 
@@ -45,13 +45,13 @@ NOTHING = "before any quantized candidate was evaluated; give"
     [
         ("time", [a_measured(0)] * 20, 9.0, "the time budget ended the search"),
         ("time", [a_measured(0)] * 19, 9.0, f"the time budget ended the search after 19 evaluations{FEW}"),
-        ("time", [], 0.0, f"the time budget ended the search {NOTHING} more --time"),
-        ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more --time"),
+        ("time", [], 0.0, f"the time budget ended the search {NOTHING} more time"),
+        ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more time"),
         (
             "time",
             [a_measured(0, assignment={"r0": "float"})],
             -1.0,
-            f"the time budget ended the search {NOTHING} more --time",
+            f"the time budget ended the search {NOTHING} more time",
         ),
         ("time", [a_failure(0)], 9.0, f"the time budget ended the search after 1 evaluation{FEW}"),
         ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),

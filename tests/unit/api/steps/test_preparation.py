@@ -92,7 +92,7 @@ def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> No
     path = saved(a_mlp(), tmp_path / "dynamic.onnx")
     np.savez(tmp_path / "data.npz", x=floats(6, 3, 4))
     samples = read_data(path, tmp_path / "data.npz")
-    with pytest.raises(DataError, match="--dim time=7"):
+    with pytest.raises(DataError, match="the dimension time shall be 7, but"):
         prepare(path, samples, dims={"time": 7})
 
 
