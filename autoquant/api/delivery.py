@@ -24,7 +24,7 @@ from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurem
 from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.alike import with_known_latencies
-from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
+from autoquant.front.selection import choose_finalists, choose_members, is_comparable, keeps_drops, spares
 from autoquant.measurement.costs import FEW, LEAST_SESSIONS, WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
@@ -101,7 +101,8 @@ class Delivery:
             bounds=self.bounds,
         )
         if not kept:
-            self.notes.extend(_likely_sentences(standings, self.bounds, is_late=is_late))
+            judged = {name: s for name, s in standings.items() if is_comparable(s, self.objectives, self.bounds)}
+            self.notes.extend(_likely_sentences(judged, self.bounds, is_late=is_late))
         for name in set(files) - set(kept):
             files[name].unlink()
             files[name].with_suffix(".overrides.json").unlink()

@@ -64,6 +64,18 @@ def test_a_search_that_had_no_time_to_begin_says_what_to_do(
     assert ending_sentence(ended, evaluations, missing_s) == said
 
 
+@pytest.mark.parametrize("ended", ["time", "plateau"])
+def test_a_search_without_any_snr_says_why_instead_of_wanting_more_time(ended: str) -> None:
+    without = [a_failure(0), a_measured(1, snr_db=-math.inf), a_measured(2, assignment={"r0": "float"})]
+    said = ending_sentence(ended, without, 9.0)
+    assert (
+        " after 3 evaluations; no quantized candidate has an SNR, as in each of them 'logits' has another shape" in said
+    )
+    assert "more time" not in said
+    for other in (a_measured(3), a_measured(3, snr_db=-math.inf, drops={"top1": 0.1})):
+        assert "SNR" not in ending_sentence(ended, [*without, other], 9.0)
+
+
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:
     nothing = model_of("(float[2] x) => (float[2] y)", "y = Sin(x)")
     bodies = model_of(
