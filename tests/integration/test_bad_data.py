@@ -42,7 +42,12 @@ def test_data_that_do_not_fit_are_refused(
 
 def test_a_text_file_is_no_data(search: Command) -> None:
     Path("text.npz").write_text("hello")
-    assert_refused(search(calibration="text.npz"), "text.npz", "cannot be read as arrays")
+    assert_refused(
+        search(calibration="text.npz"),
+        "text.npz",
+        "cannot be read as arrays",
+        "(it holds something else than an .npz or an .npy)",
+    )
 
 
 def test_missing_data_are_refused(search: Command) -> None:
