@@ -15,18 +15,19 @@ from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["FRONT", "GIVEN_WAY", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
+__all__ = ["FRONT", "GIVEN_WAY", "JOURNAL", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
-_JOURNAL = "study.journal"
+JOURNAL = "study.journal"
+"""The trials; a run that has it can be resumed."""
 _LATENCIES = "latency.csv"
 FRONT = "front.json"
 _OF_MODELS = (FRONT, "front.csv", "report.html", LEDGER, _LATENCIES)
 """What tells of the models, and of no other ones."""
 _OWN = (
-    _JOURNAL,
-    f"{_JOURNAL}.lock",
+    JOURNAL,
+    f"{JOURNAL}.lock",
     "log.txt",
     "run.json",
     *_OF_MODELS,
@@ -74,7 +75,7 @@ class RunFolder:
     ) -> None:
         self.path = path
         self.models = path / "models"
-        self.journal = path / _JOURNAL
+        self.journal = path / JOURNAL
         self._earlier = path / GIVEN_WAY
         self._replaced = path / "models.replaced"
         self._copying = path / "models.part"
@@ -100,7 +101,7 @@ class RunFolder:
             raise OutputError(f"{self.path}: this folder is not empty; {advice}")
         self.models.mkdir(exist_ok=True)
         if not self._is_new:  # what a killed run has left
-            self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
+            self.journal.with_name(f"{JOURNAL}.lock").unlink(missing_ok=True)
             self._mend_journal()
             self._bring_back()
             shutil.rmtree(self._replaced, ignore_errors=True)
@@ -170,7 +171,7 @@ class RunFolder:
             OutputError: There is none, or this folder cannot be written.
         """
         try:
-            content = (folder / _JOURNAL).read_bytes()
+            content = (folder / JOURNAL).read_bytes()
         except OSError as error:
             raise OutputError(f"{folder}: there is no run; give the folder that a search has written") from error
         with writing(self.path):
