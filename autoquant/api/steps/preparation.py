@@ -65,9 +65,11 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
             for i, feed in enumerate(samples.feeds):
                 shape = feed[signature.name].shape
                 if shape[axis] != dims[name]:
+                    is_batch = axis == 0 and shape[0] == 1
+                    advice = f"ask for a batch of {dims[name]}" if is_batch else "give data of that size"
                     raise DataError(
                         f"the dimension {name} shall be {dims[name]}, but '{signature.name}' has the shape {shape} in"
-                        f" {sample_name(samples.names, i)}; leave it out, or give data of that size"
+                        f" {sample_name(samples.names, i)}; leave it out, or {advice}"
                     )
 
 
