@@ -63,7 +63,8 @@ def search(
     Args:
         model: The float model's file, or ``example:digits``.
         calibration: Samples that calibrate: files or ``module:callable`` as on the command line, a dict of arrays, an
-            iterable of feeds, or a ``CalibrationDataReader``; an example brings its own.
+            iterable of feeds (arrays alone where the model has one input), or a ``CalibrationDataReader``; an
+            example brings its own.
         evaluation: Samples that evaluate; without them the calibration data are split.
         held_out: Samples that only the last measurement sees; without them a half of the evaluation samples, if there
             are enough.
