@@ -22,12 +22,13 @@ from autoquant.domain.counted import counted, enumerated
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
-from autoquant.errors import ModelError, ProfileError
+from autoquant.errors import ModelError, ProfileError, UsageError
 from autoquant.graph.preprocess import keeps_outputs
 from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.report.summary import bytes_text
 
 __all__ = ["Preparing"]
 
@@ -78,7 +79,11 @@ class Preparing:
     tell: Callable[[str], None]
 
     def ingredients(self) -> Ingredients:
-        """Preprocess, partition, calibrate."""
+        """Preprocess, partition, calibrate.
+
+        Raises:
+            UsageError: No candidate can be as small as demanded.
+        """
         asked, samples = self.configuration, self.data.calibration
         self.tell("preprocess")
         with self.deadline.phase("preprocess"):
@@ -86,6 +91,8 @@ class Preparing:
             prepared = steps.prepare(asked.model, self.data.everything, dims=asked.dims, eps=eps)
             definition = steps.expressible(self.definition, prepared)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
+            if regions:
+                _refuse_too_small(asked.demands.max_size_bytes, steps.least_bytes(prepared, regions, definition))
             self.notes.extend(prepared.notes)
             self.notes.extend(left_out_sentences(self.definition, definition))
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
@@ -365,6 +372,14 @@ def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0
+
+
+def _refuse_too_small(most_bytes: int | None, least_bytes: int) -> None:
+    if most_bytes is not None and most_bytes < least_bytes:
+        raise UsageError(
+            f"the largest size is {bytes_text(most_bytes)}, but weights and other constants alone take at least"
+            f" {bytes_text(least_bytes)} in every candidate; allow for more, or leave it out"
+        )
 
 
 def _name(form: _Form) -> str:

@@ -1,5 +1,6 @@
 """From a file to what is searched: the preprocessed model and its regions."""
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "find_regions",
     "fitted",
     "layout_of",
+    "least_bytes",
     "prepare",
     "prepare_without_data",
     "twins_of",
@@ -125,6 +127,15 @@ def find_regions(
     ]
     groups = {group.name: group.nodes for group in definition.groups}
     return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
+
+
+def least_bytes(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> int:
+    """What the float constants of every candidate take at least: all that regions read in the fewest bits."""
+    graph, inside = prepared.graph, {name for region in found for name in region.nodes}
+    read = {name for node in graph.nodes if node.name in inside for name in node.inputs}
+    bits = min(form.dtype.bits for scheme in definition.schemes for form in (scheme.activation, scheme.weight))
+    floats = (name for name in graph.constants if graph.dtype(name) == "float32")
+    return sum(math.prod(graph.shape(name) or ()) * (bits if name in read else 32) // 8 for name in floats)
 
 
 def layout_of(
