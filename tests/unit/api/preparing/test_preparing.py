@@ -32,7 +32,7 @@ def test_a_size_that_no_candidate_can_have_is_refused_with_the_least_one(make: M
     def within(size: int) -> Preparing:
         return replace(preparing, configuration=replace(preparing.configuration, demands=Demands(max_size_bytes=size)))
 
-    with pytest.raises(UsageError, match=r"largest size is 0\.1 kB, but weights and other .* take at least 0\.1 kB in"):
+    with pytest.raises(UsageError, match=r"largest size is 107 bytes, but weights and other .* take 108 in every"):
         within(least - 1).ingredients()
     assert within(least).ingredients().regions
 
