@@ -5,7 +5,14 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from autoquant.api.steps.models import check_samples_type, model_path, read_data, running, signatures_of
+from autoquant.api.steps.models import (
+    check_prepared_type,
+    check_samples_type,
+    model_path,
+    read_data,
+    running,
+    signatures_of,
+)
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region, RegionId
@@ -112,8 +119,9 @@ def find_regions(
 
     Raises:
         SpaceError: The space cannot be read, or a group of it matches nothing.
-        UsageError: There shall be no region.
+        UsageError: There shall be no region, or the model was not prepared.
     """
+    check_prepared_type(prepared)
     if n_regions < 1:
         raise UsageError(f"the number of regions is {n_regions}, it must be at least 1")
     definition = definition_of(space, ep)
