@@ -61,7 +61,7 @@ class Feeds:
     feeds: Sequence[Feed]
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _SUFFIXES = (".npy", ".npz")
 _CALLABLE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
@@ -137,7 +137,7 @@ def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], 
     return Arrays(where, _named(content, input_names, where))
 
 
-def _named(array: T, input_names: Sequence[str], where: str) -> dict[str, T]:
+def _named(array: _T, input_names: Sequence[str], where: str) -> dict[str, _T]:
     """An array by the name of the only input."""
     if len(input_names) != 1:
         wanted = ", ".join(input_names)

@@ -1,5 +1,6 @@
 """How a command ends that cannot go on."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def tell_errors(out: Path | None = None) -> Iterator[None]:
 def _has_trials(out: Path | None) -> bool:
     from autoquant.api.folder import JOURNAL
 
-    return out is not None and (out / JOURNAL).exists()
+    return out is not None and os.path.exists(out / JOURNAL)  # that of Path raises where a name is too long
 
 
 def _is_interrupted(error: BaseException | None) -> bool:
