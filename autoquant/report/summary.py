@@ -82,12 +82,7 @@ def run_sentences(record: RunRecord) -> list[str]:
     objectives = [] if usual else [objectives_sentence(record.front)]
     if len(record.front.members) == 1:
         return [*objectives, _nothing_pays(record), *_evaluations_lines(record)]
-    several = len(record.front.targets) > 1
-    lines = [
-        (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
-        for target in record.front.targets
-        for demand, member in record.front.best_members(target.name, asked_db=asked_db(record)).items()
-    ]
+    lines = [line for target in record.front.targets for line in _demand_lines(record, target.name)]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
     return [*objectives, *asked, *lines, *_evaluations_lines(record)]
 
@@ -180,6 +175,15 @@ def _regions_phrase(member: Member, record: RunRecord) -> str:
     return schemes_text(member.assignment, len(record.regions))
 
 
+def _demand_lines(record: RunRecord, target: str) -> list[str]:
+    """One of all demands that the same member is the fastest at."""
+    demands: dict[str, list[str]] = {}
+    for demand, member in record.front.best_members(target, asked_db=asked_db(record)).items():
+        demands.setdefault(_demand_phrase(record, member, target), []).append(demand)
+    at = f"{target}, at" if len(record.front.targets) > 1 else "At"
+    return [f"{at} {' and '.join(each)}: {phrase}." for phrase, each in demands.items()]
+
+
 def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
     if member.quality is None:
         return "nothing is shown to be faster than float"
@@ -196,6 +200,8 @@ def _nothing_pays(record: RunRecord) -> str:
                 f"No candidate is as small as demanded: the smallest file takes {bytes_text(smallest)}, not"
                 f" {bytes_text(largest)}."
             )
+        if not any(found.is_comparable for found in measured):
+            return "No candidate can be compared with float, which alone is on the front."
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found with {_drops_phrase(drops)} at most."

@@ -90,7 +90,7 @@ def but_the_log(files: dict[Path, bytes]) -> dict[Path, bytes]:
         ({"minimize": "latency,size"}, "set of objectives"),
         ({"regions": "2"}, "number of regions"),
         ({"threads": "2"}, "target"),
-        ({"dim": "N=1"}, "--dim"),
+        ({"dim": "N=1"}, "set of sizes of dimensions"),
         ({"evaluation": "other.npz"}, "evaluation data"),
         ({"calibration": "other.npz"}, "calibration data"),
         ({"model": "other.onnx"}, "model"),

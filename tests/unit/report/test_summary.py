@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -78,8 +79,7 @@ def test_the_headline_is_honest_where_the_first_target_gains_nothing() -> None:
 
 def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
     assert run_sentences(a_record(FRONT)) == [
-        "At 30 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
-        "At 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
+        "At 30 dB and 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
         "At 50 dB: nothing is shown to be faster than float.",
         "3 evaluations: 1 complete, 1 rejected early, 1 failed.",
     ]
@@ -107,7 +107,7 @@ def test_a_run_on_several_targets_names_them() -> None:
     lines = run_sentences(a_record(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)))
 
     assert [line.split(":")[0] for line in lines[:-1]] == [
-        f"{target}, at {demand} dB" for target in ("cpu-1t", "cpu-2t") for demand in (30, 40, 50)
+        f"{target}, at {demands}" for target in ("cpu-1t", "cpu-2t") for demands in ("30 dB and 40 dB", "50 dB")
     ]
 
 
@@ -119,6 +119,11 @@ def test_a_run_where_nothing_pays_says_so() -> None:
         "1 evaluation: 1 complete.",
     ]
     assert headline(record) == "Nothing is shown to be better than float, which alone is on the front."
+
+
+def test_a_run_where_nothing_can_be_compared_does_not_say_that_nothing_is_better() -> None:
+    record = a_record(a_front(), evaluations=(a_measured(0, snr_db=-math.inf),))
+    assert headline(record) == "No candidate can be compared with float, which alone is on the front."
 
 
 def test_a_size_that_no_candidate_has_is_told_with_that_of_the_smallest() -> None:
@@ -186,11 +191,10 @@ def test_a_front_of_a_metric_is_told_by_its_drops() -> None:
     assert headline(a_record(front)) == (
         "Fastest model: 0.40 of float's latency (0.39 to 0.41), top1 is worse by 2 %, u8s8 in 2 of 3 regions."
     )
-    assert [line.split(",")[0] for line in run_sentences(a_record(front))[:4]] == [
+    assert [line.split(",")[0] for line in run_sentences(a_record(front))[:3]] == [
         "Objectives: higher top1",
         "At top1 no worse: nothing is shown to be faster than float.",
-        "At top1 worse by 0.5 %: 0.60 of float's latency (0.59 to 0.61)",
-        "At top1 worse by 1 %: 0.60 of float's latency (0.59 to 0.61)",
+        "At top1 worse by 0.5 % and top1 worse by 1 %: 0.60 of float's latency (0.59 to 0.61)",
     ]
     assert headline(a_record(front, configuration={"min_snr_db": 40})).startswith("Fastest model that keeps 40 dB")
 
