@@ -1,6 +1,7 @@
 """Any models against the first one: which is faster, as far as that can be shown."""
 
 import math
+import numbers
 import os
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,7 +17,7 @@ from autoquant.api.configuration import check_seed, check_targets
 from autoquant.api.folder import enough_room
 from autoquant.calibration.batches import batched, check_samples, read_samples
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.arguments import check_several
+from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.counted import counted
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.objective import clamped_db
@@ -286,6 +287,8 @@ def _kind(dtype: str) -> str:
 def _check(paths: Sequence[Path], targets: Sequence[Target], *, seconds: float, precision: float, seed: int) -> None:
     if len(paths) < 2:
         raise UsageError(f"{counted(len(paths), 'model')} to compare, give at least two")
+    for name, number in (("the time", seconds), ("the precision", precision)):
+        check_type(name, number, numbers.Real, "a number")
     if not 0 < seconds <= math.inf:
         raise UsageError(f"the time is {seconds} s, it must be positive")
     if not 0 < precision <= _MOST_PRECISION:

@@ -111,6 +111,18 @@ class Demands:
             if drop is not None and not 0 <= drop <= 1:
                 raise UsageError(f"the largest drop is {drop}, it must lie in 0 to 1, e.g. 0.005")
 
+    def check_size(self, least_bytes: int) -> None:
+        """Whether a candidate can be as small as is demanded, where the constants of each take so much at least.
+
+        Raises:
+            UsageError: None can.
+        """
+        if self.max_size_bytes is not None and self.max_size_bytes < least_bytes:
+            raise UsageError(
+                f"the largest size is {self.max_size_bytes} bytes, but weights and other constants alone take"
+                f" {least_bytes} in every candidate; allow for more, or leave it out"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:

@@ -192,7 +192,7 @@ def _labelled(samples: Samples, asked: Configuration) -> Samples:
         return samples
     labelled = attach_labels(samples, asked.labels)
     if not any(isinstance(metric.source, Accuracy | Custom) for metric in asked.metrics):
-        raise MetricError(f"labels {asked.labels}: no metric reads them; add --metric accuracy, or leave them out")
+        raise MetricError(f"labels {asked.labels}: no metric reads them; add the metric accuracy, or leave them out")
     return labelled
 
 

@@ -126,7 +126,7 @@ class Deadline:
         spent = ", ".join(f"{name} {self.phases[name]:.1f} s" for name in longest)
         return (
             f"more than {_PREPARING_SHARE:.0%} of the budget was gone before the first candidate ({spent}), so that"
-            f" these were left out: {', '.join(self.left_out)}; give more --time"
+            f" these were left out: {', '.join(self.left_out)}; give more time"
         )
 
     def part(self, share: float) -> float:

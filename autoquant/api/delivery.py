@@ -24,7 +24,7 @@ from autoquant.domain.measurement import Believed, Evaluation, Latency, Measurem
 from autoquant.domain.objective import Bounds, Objectives, Standing, standing_of
 from autoquant.domain.scheme import FLOAT
 from autoquant.front.alike import with_known_latencies
-from autoquant.front.selection import choose_finalists, choose_members, keeps_drops, spares
+from autoquant.front.selection import choose_finalists, choose_members, is_comparable, keeps_drops, spares
 from autoquant.measurement.costs import FEW, LEAST_SESSIONS, WANTED_SESSIONS, FileCosts
 from autoquant.measurement.effective import REQUANTIZED
 from autoquant.measurement.files import FileBenchSetup
@@ -101,7 +101,8 @@ class Delivery:
             bounds=self.bounds,
         )
         if not kept:
-            self.notes.extend(_likely_sentences(standings, self.bounds, is_late=is_late))
+            judged = {name: s for name, s in standings.items() if is_comparable(s, self.objectives, self.bounds)}
+            self.notes.extend(_likely_sentences(judged, self.bounds, is_late=is_late))
         for name in set(files) - set(kept):
             files[name].unlink()
             files[name].with_suffix(".overrides.json").unlink()
@@ -309,7 +310,7 @@ def _process_sentences(baseline: Measured) -> Iterator[str]:
     if any(latency.n_sessions == 1 for latency in baseline.latency.values()):
         yield (
             "there was time for one process alone, so that intervals do not say how far off another one may be; give"
-            " more --time"
+            " more time"
         )
 
 
@@ -327,7 +328,7 @@ def _likely_sentences(standings: Mapping[str, Standing], bounds: Bounds, *, is_l
     likely = sorted((latency for latency in fastest if round(latency.ratio, 2) < 1), key=lambda latency: latency.ratio)
     if likely:
         low, high = (f"{bound:.2f}" for bound in (likely[0].ratio_low, likely[0].ratio_high))
-        advice = "give more --time, or search again where" if is_late else "search again where"
+        advice = "give more time, or search again where" if is_late else "search again where"
         yield (
             f"of the measured models {len(likely)} had a lower median than float, the lowest {likely[0].ratio:.2f} of"
             f" it, but none is shown to be faster (a further process lies between {low} and {high} there): {advice}"

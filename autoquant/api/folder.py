@@ -15,18 +15,19 @@ from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["FRONT", "GIVEN_WAY", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
+__all__ = ["FRONT", "GIVEN_WAY", "JOURNAL", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
-_JOURNAL = "study.journal"
+JOURNAL = "study.journal"
+"""The trials; a run that has it can be resumed."""
 _LATENCIES = "latency.csv"
 FRONT = "front.json"
 _OF_MODELS = (FRONT, "front.csv", "report.html", LEDGER, _LATENCIES)
 """What tells of the models, and of no other ones."""
 _OWN = (
-    _JOURNAL,
-    f"{_JOURNAL}.lock",
+    JOURNAL,
+    f"{JOURNAL}.lock",
     "log.txt",
     "run.json",
     *_OF_MODELS,
@@ -70,20 +71,20 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: Path, *, resume: bool, advice: str = "use --resume to go on with its run, or another --out"
+        self, path: Path, *, resume: bool, advice: str = "resume its run to go on with it, or use another folder"
     ) -> None:
         self.path = path
         self.models = path / "models"
-        self.journal = path / _JOURNAL
+        self.journal = path / JOURNAL
         self._earlier = path / GIVEN_WAY
         self._replaced = path / "models.replaced"
         self._copying = path / "models.part"
         self._is_new, self._advice = not resume, advice
         with writing(path):
             if path.exists() and not path.is_dir():
-                raise OutputError(f"{path}: this is a file; choose a folder for --out")
+                raise OutputError(f"{path}: this is a file; choose a folder")
             if resume and not self.journal.exists():
-                raise OutputError(f"{path}: there is no run to resume; leave out --resume to start one")
+                raise OutputError(f"{path}: there is no run to resume; start one without resuming")
             self._made = [folder for folder in (self.models, path, *path.parents) if not folder.exists()]
             self._found = frozenset(os.listdir(path)) if path.exists() else frozenset[str]()
             path.mkdir(parents=True, exist_ok=True)
@@ -96,11 +97,11 @@ class RunFolder:
 
     def _begin(self) -> None:
         if self._is_new and not self._is_unused():
-            advice = self._advice if self.journal.exists() else "choose another --out"
+            advice = self._advice if self.journal.exists() else "choose another folder"
             raise OutputError(f"{self.path}: this folder is not empty; {advice}")
         self.models.mkdir(exist_ok=True)
         if not self._is_new:  # what a killed run has left
-            self.journal.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
+            self.journal.with_name(f"{JOURNAL}.lock").unlink(missing_ok=True)
             self._mend_journal()
             self._bring_back()
             shutil.rmtree(self._replaced, ignore_errors=True)
@@ -170,7 +171,7 @@ class RunFolder:
             OutputError: There is none, or this folder cannot be written.
         """
         try:
-            content = (folder / _JOURNAL).read_bytes()
+            content = (folder / JOURNAL).read_bytes()
         except OSError as error:
             raise OutputError(f"{folder}: there is no run; give the folder that a search has written") from error
         with writing(self.path):
@@ -293,14 +294,14 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def writing(path: Path, *, option: str = "--out") -> Iterator[None]:
-    """Turn a failure to write into one sentence; ``option`` is the one that says where to."""
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure to write into one sentence."""
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
             raise _disk_full(path) from error
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another {option}") from error
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); choose another folder") from error
 
 
 def read_json(path: Path, advice: str) -> dict[str, object]:
@@ -329,7 +330,7 @@ def enough_room(path: Path) -> Iterator[None]:
             raise _disk_full(path) from error
         if not _concerns(error, path):
             raise
-        raise OutputError(f"{path}: cannot be written any more ({error.strerror}); choose another --out") from error
+        raise OutputError(f"{path}: cannot be written any more ({error.strerror}); choose another folder") from error
     except MemoryError as error:
         raise OutputError(f"{path}: there is not enough memory; use fewer samples or a larger machine") from error
 

@@ -94,7 +94,7 @@ def _inspect(path: Path, target: Target) -> Inspection:
         except ModelError as error:
             raise ModelError(f"{path}: {str(error).removeprefix(f'{path}: ').removeprefix('model: ')}") from error
         except CompiledError as error:
-            raise TargetError(f"{error}; inspect the model with --ep cpu") from error
+            raise TargetError(f"{error}; inspect the model on the provider cpu") from error
         optimized = read_optimized_nodes(file, has_constants=saturates)
     return inspect_graphs(
         _readable(named), optimized, ep=target.ep, machine=platform.machine(), is_saturating=saturates

@@ -77,7 +77,7 @@ class IsolatedEvaluator:
                 raise
             raise UsageError(
                 f"{self.setup.model}: {self.memory_bytes // 1_000_000} MB are not enough for the process that measures;"
-                " give more --trial-memory, or use a larger machine"
+                " give trials more memory, or use a larger machine"
             ) from error
         self.setup = self._worker.factory = replace(
             self.setup.pinned(found.n_samples), held_out=None, signal=found.signal

@@ -38,7 +38,7 @@ class FolderLock:
             os.close(self._descriptor)
             if not is_free:
                 break
-        raise OutputError(f"{folder}: another run is writing this folder; wait for its end, or use another --out")
+        raise OutputError(f"{folder}: another run is writing this folder; wait for its end, or use another folder")
 
     def release(self) -> None:
         """Remove the file and let others take the folder."""

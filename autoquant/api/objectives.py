@@ -31,9 +31,9 @@ def objectives_of(names: Sequence[str], metrics: Sequence[Metric]) -> Objectives
     )
     spelled = ", ".join(names) or "none"
     if LATENCY not in names:
-        raise UsageError(f"the objectives are {spelled}, but latency must be among them, e.g. --minimize latency,size")
+        raise UsageError(f"the objectives are {spelled}, but latency must be among them, to be minimized")
     if not found.n_qualities:
-        raise UsageError(f"the objectives are {spelled}, add snr or a metric to them, e.g. --maximize snr")
+        raise UsageError(f"the objectives are {spelled}, add snr or a metric to them")
     return found
 
 
@@ -68,7 +68,7 @@ def _check(name: str, metrics: dict[str, Metric]) -> None:
     own = (LATENCY, SIZE, SNR)
     if name not in own and name not in metrics:
         raise UsageError(
-            f"the objective '{name}' is unknown, choose from {', '.join((*own, *metrics))}, or add it with --metric"
+            f"the objective '{name}' is unknown, choose from {', '.join((*own, *metrics))}, or add it to the metrics"
         )
     if name in own and name in metrics:
         raise UsageError(

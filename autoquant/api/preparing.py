@@ -22,7 +22,7 @@ from autoquant.domain.counted import counted, enumerated
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
-from autoquant.errors import ModelError, ProfileError
+from autoquant.errors import ModelError, OutputError, ProfileError
 from autoquant.graph.preprocess import keeps_outputs
 from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
@@ -78,7 +78,11 @@ class Preparing:
     tell: Callable[[str], None]
 
     def ingredients(self) -> Ingredients:
-        """Preprocess, partition, calibrate."""
+        """Preprocess, partition, calibrate.
+
+        Raises:
+            UsageError: No candidate can be as small as demanded.
+        """
         asked, samples = self.configuration, self.data.calibration
         self.tell("preprocess")
         with self.deadline.phase("preprocess"):
@@ -86,6 +90,8 @@ class Preparing:
             prepared = steps.prepare(asked.model, self.data.everything, dims=asked.dims, eps=eps)
             definition = steps.expressible(self.definition, prepared)
             regions = steps.find_regions(prepared, space=definition, n_regions=asked.n_regions)
+            if regions:
+                asked.demands.check_size(steps.least_bytes(prepared, regions, definition))
             self.notes.extend(prepared.notes)
             self.notes.extend(left_out_sentences(self.definition, definition))
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
@@ -175,14 +181,16 @@ class Preparing:
             first: What the evaluator has loaded.
             evaluator: Builds and runs the recipes.
             facts: Of the float model.
+
+        Raises:
+            OutputError: The form of the earlier run is not found again.
         """
         if self.definition.accuracy is Accuracy.NONE or not first.regions:
             return first
         self.tell("equalise")
         forms = self._forms(first, evaluator.loading_s)
         if self.earlier is not None:
-            is_corrected = self.earlier.has_mean_biases and (self.earlier.form, True) in forms
-            chosen = forms[self.earlier.form, is_corrected]
+            chosen = _earlier_form(self.earlier, forms)
         elif self._has_time_for(forms, facts):
             with self.deadline.phase("equalise"):
                 chosen = self._best(forms, evaluator)
@@ -365,6 +373,16 @@ def _mean_gain(before: Sequence[float], after: Sequence[float]) -> float:
         if min(a, b) > -math.inf
     ]
     return statistics.mean(gains) if gains else 0.0
+
+
+def _earlier_form(earlier: Earlier, forms: Mapping[_Form, Ingredients]) -> Ingredients:
+    found = forms.get((earlier.form, earlier.has_mean_biases)) or forms.get((earlier.form, False))
+    if found is None:
+        raise OutputError(
+            f"the earlier run went on with the {earlier.form} form of the model, which is not found again here; begin"
+            " another run in another folder"
+        )
+    return found
 
 
 def _name(form: _Form) -> str:

@@ -140,7 +140,7 @@ class Refiner:
         """Once for each that no finalist had."""
         if rounding not in self._builders and rounding not in self._late:
             self._late.add(rounding)
-            self._notes.append(f"refinement: there was no time to try {rounding}; give more --time")
+            self._notes.append(f"refinement: there was no time to try {rounding}; give more time")
 
     @property
     def _costly(self) -> Sequence[Rounding]:

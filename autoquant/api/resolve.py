@@ -119,7 +119,7 @@ class _Resolution:
 
     def resolved(self) -> SearchResult:
         """All of it; where it fails, nothing is left."""
-        with closing(RunFolder(self.run.configuration.out, resume=False, advice="choose another --out")) as place:
+        with closing(RunFolder(self.run.configuration.out, resume=False, advice="choose another folder")) as place:
             try:
                 place.take_journal(self.source)
                 with enough_room(place.path), place.log(), threadpool_limits(limits=1), quiet():
@@ -198,7 +198,7 @@ class _Resolution:
             found.extend(Attempt(predicted, evaluation) for evaluation in trials.study.evaluations[n_before:])
         if evaluation is None:
             raise UsageError(
-                f"--time {self.run.deadline.seconds:g}s: it was over before the assignment was measured; give more"
+                f"{self.run.deadline.seconds:g} s were over before the assignment was measured; give more time"
             )
 
     def _predicted(self, study: Study, layout: Layout, min_snr_db: float) -> Predicted:

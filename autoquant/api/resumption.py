@@ -17,7 +17,7 @@ from autoquant.runtime.environment import describe_environment, differences
 
 __all__ = ["Earlier", "read_earlier"]
 
-_ADVICE = "begin another run with another --out"
+_ADVICE = "begin another run in another folder"
 
 _FIXED = {
     "model_sha256": "model",
@@ -27,7 +27,7 @@ _FIXED = {
     "accuracy": "level of accuracy",
     "space_digest": "space",
     "n_regions": "number of regions",
-    "dims": "--dim",
+    "dims": "set of sizes of dimensions",
     "calibration_digest": "calibration data",
     "evaluation_digest": "evaluation data",
     "held_out_digest": "held-out data",
@@ -107,7 +107,7 @@ def _refuse_another_search(folder: Path, earlier: Mapping[str, object], now: Map
             told = "space" if is_other_space else key
             raise OutputError(
                 f"{folder}: its run has another {name} ({earlier[told]}, now {now[told]});"
-                " use the same to go on, or begin another run with another --out"
+                " use the same to go on, or begin another run in another folder"
             )
     _refuse_other_metrics(folder, earlier, now)
 
@@ -117,7 +117,7 @@ def _refuse_another_environment(folder: Path, environment: Mapping[str, object])
     if changes := [*differences(environment, present), *_other_version(environment, present)]:
         raise OutputError(
             f"{folder}: its run was measured in another environment ({'; '.join(changes)});"
-            " go on where it began, or begin another run with another --out"
+            " go on where it began, or begin another run in another folder"
         )
 
 
@@ -128,7 +128,7 @@ def _refuse_other_metrics(folder: Path, earlier: Mapping[str, object], now: Mapp
         if before[name] != after[name]:
             raise OutputError(
                 f"{folder}: '{name}' is another metric in its run ({before[name]}, now {after[name]}); give one of them"
-                " another name, or begin another run with another --out"
+                " another name, or begin another run in another folder"
             )
 
 

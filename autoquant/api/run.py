@@ -273,7 +273,7 @@ class Run:
                     folder.journal, space, sampler, len(asked.targets), objectives=asked.objectives, bounds=asked.bounds
                 )
         except (ValueError, KeyError, TypeError) as error:  # what json and Optuna raise on a damaged journal
-            raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another --out") from error
+            raise OutputError(f"{folder.journal}: the study cannot be read ({error}); choose another folder") from error
 
     def layout_of(self, ingredients: Ingredients) -> Layout:
         """What the structure sampler is told of the graph."""

@@ -63,7 +63,8 @@ def search(
     Args:
         model: The float model's file, or ``example:digits``.
         calibration: Samples that calibrate: files or ``module:callable`` as on the command line, a dict of arrays, an
-            iterable of feeds, or a ``CalibrationDataReader``; an example brings its own.
+            iterable of feeds (arrays alone where the model has one input), or a ``CalibrationDataReader``; an
+            example brings its own.
         evaluation: Samples that evaluate; without them the calibration data are split.
         held_out: Samples that only the last measurement sees; without them a half of the evaluation samples, if there
             are enough.
@@ -184,5 +185,5 @@ def _with_example(
         own = example(text.removeprefix("example:"))
         return own.calibration, evaluation if evaluation is not None else own.evaluation
     if calibration is None:
-        raise DataError("there are no calibration data; give them with --calibration, e.g. an .npz file")
+        raise DataError("there are no calibration data; give some as calibration, e.g. an .npz file")
     return calibration, evaluation

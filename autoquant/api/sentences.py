@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autoquant.api.trials import Trials
 from autoquant.domain.counted import counted, enumerated
-from autoquant.domain.measurement import Evaluation, Failure
+from autoquant.domain.measurement import Evaluation, Failure, Measurement
 from autoquant.domain.objective import Objectives
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
@@ -59,19 +59,35 @@ _MUCH_SMALLER = 10.0
 
 
 def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: float) -> str:
-    """Why a search ended, and what to do where that was before it began.
+    """Why a search ended, and what to do where that was before it began, or where nothing can be compared.
 
     Args:
         ended: As ``Trials.run`` says it.
         evaluations: All of the search.
         missing_s: Seconds without which another one would not have ended in time.
     """
-    if ended == "time" and not any(evaluation.is_quantized for evaluation in evaluations):
+    quantized = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
+    if ended == "time" and not quantized:
         more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"
-        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} --time"
+        return f"{_ENDINGS[ended]} before any quantized candidate was evaluated; give {more} time"
+    if incomparable := _incomparable_outputs(quantized):
+        return (
+            f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}; no quantized candidate has an SNR, as"
+            f" in each of them {' or '.join(incomparable)} has another shape than in float, or NaN or infinity where"
+            " float has numbers: cut the model before what makes it so, or judge by a metric of your own"
+        )
     if ended == "time" and len(evaluations) < _FEW_EVALUATIONS:
-        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more --time"
+        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more time"
     return _ENDINGS[ended]
+
+
+def _incomparable_outputs(quantized: Sequence[Measurement | Failure]) -> list[str]:
+    """Those because of which no candidate can be compared with float; none where one can, or none was measured."""
+    measured = [outcome for outcome in quantized if isinstance(outcome, Measurement)]
+    if any(found.is_comparable for found in measured):
+        return []
+    snrs = (item for found in measured for item in found.quality.per_output.items())
+    return [f"'{name}'" for name in dict.fromkeys(name for name, snr_db in snrs if snr_db == -math.inf)]
 
 
 def nothing_to_quantize(graph: Graph) -> str:
@@ -122,7 +138,7 @@ def joined_sentences(graph: Graph, statistics: Statistics) -> list[str]:
             found.append(
                 f"output '{output}' joins parts of unlike size, '{large}' up to {reach[large]:.3g} and '{small}' up to"
                 f" {reach[small]:.3g}: its SNR says next to nothing of the small ones; cut the model before node"
-                f" '{last.name}', or judge by a --metric of your own"
+                f" '{last.name}', or judge by a metric of your own"
             )
     return found
 
@@ -181,7 +197,7 @@ def dominated_sentences(shares: Mapping[str, float], n_samples: int) -> list[str
     spelled = ", ".join(f"{share:.0%} of that of '{name}'" for name, share in shares.items())
     return [
         f"one of {n_samples} evaluation samples holds most of an output's power, {spelled}: SNR is pooled over samples,"
-        " so that the others hardly count; leave it out, or judge by a --metric of your own"
+        " so that the others hardly count; leave it out, or judge by a metric of your own"
     ]
 
 

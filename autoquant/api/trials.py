@@ -33,6 +33,8 @@ __all__ = ["SearchProgress", "TrialEvaluator", "Trials"]
 _LOG = logging.getLogger("autoquant")
 _PROBE_SHARE = 0.25
 _LOOK_EVERY = 10
+_LEAST_GAIN = 1e-4
+"""Of the mean saving, in the next minute: less is nothing even where no member has noise yet, as nothing is allowed."""
 _MOST_FLAT = 3
 """So many looks in a row at a plateau end a search."""
 _FIRST_SHARE = 0.1
@@ -324,7 +326,7 @@ class Trials:
         if found is None or not seconds:
             return False
         n_minute = 60 / max(statistics.median(seconds[-_LOOK_EVERY:]), 1e-3)
-        self._n_flat = self._n_flat + 1 if found.next_gain * n_minute < found.noise else 0
+        self._n_flat = self._n_flat + 1 if found.next_gain * n_minute < max(found.noise, _LEAST_GAIN) else 0
         return self._n_flat >= _MOST_FLAT
 
     def _is_exhausted(self) -> bool:

@@ -143,6 +143,7 @@ class QuantizedFile:
         return WarmStart((assignment,) if assignment else (), note)
 
 
+_SOURCES = "give the folder of a run, a QDQ .onnx model or overrides as .json"
 WarmSource = EarlierRun | QuantizedFile
 
 
@@ -154,18 +155,20 @@ def read_warm_start(path: Path) -> WarmSource:
     """
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         return _read_run(path)
+    if not os.path.exists(path):
+        raise UsageError(f"warm start {path}: there is no such file or folder; {_SOURCES}")
     if path.suffix == ".onnx":
         graph = Graph(infer_shapes(constants_as_initializers(inline_functions(load_any(path)))))
         for op_type in sorted({node.op_type.rpartition(":")[2] for node in graph.nodes}):
             if op_type.startswith(_QOPERATORS):
                 raise UsageError(
-                    f"--warm-start {path}: '{op_type}' in it is of the format QOperator; give it in QDQ, e.g. from"
+                    f"warm start {path}: '{op_type}' in it is of the format QOperator; give it in QDQ, e.g. from"
                     " quantize_static(..., quant_format=QuantFormat.QDQ)"
                 )
         return QuantizedFile(of_graph(graph))
     if path.suffix == ".json":
         return QuantizedFile(of_overrides(load_overrides(path)))
-    raise UsageError(f"--warm-start {path}: give the folder of a run, a QDQ .onnx model or overrides as .json")
+    raise UsageError(f"warm start {path}: files of this kind cannot be read; {_SOURCES}")
 
 
 def _read_run(folder: Path) -> EarlierRun:

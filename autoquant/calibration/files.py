@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format as npy
 
+from autoquant.domain.written import is_npy
 from autoquant.errors import DataError
 from autoquant.isolation.scratch import Scratch
 
@@ -121,13 +122,12 @@ class ArrayFiles:
 
         Raises:
             DataError: There is no room to unpack it.
+            ValueError: It is neither.
             Exception: Whatever numpy, zipfile, zlib, tokenize and others raise on damaged files.
         """
         with path.open("rb") as file:  # opened here, as numpy leaves a damaged .npz open
-            is_npy = file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
-            file.seek(0)
             origin = _Origin(where, path.absolute(), file, _stamp(file))
-            if is_npy:
+            if is_npy(file):
                 return self._npy(origin)
             content = np.load(file, allow_pickle=False)
             members = zip(content.files, content.zip.infolist(), strict=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -38,8 +38,11 @@ class FeedReader(Protocol):
         ...
 
 
-DataSource = str | os.PathLike[str] | Mapping[str, Array] | Iterable[Feed] | FeedReader
-"""A path of an .npz, an .npy or a folder of them, ``module:callable``, arrays by name, feeds, or a reader of feeds."""
+DataSource = str | os.PathLike[str] | Mapping[str, Array] | Array | Iterable[Feed | Array] | FeedReader
+"""A path of an .npz, an .npy or a folder of them, ``module:callable``, arrays by name, feeds, or a reader of feeds.
+
+For a model with one input an array, or one for each sample, needs no name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Feeds:
     feeds: Sequence[Feed]
 
 
+T = TypeVar("T")
 _SUFFIXES = (".npy", ".npz")
 _CALLABLE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _FORMS = "give an .npz, an .npy, a folder of them, or module:callable"
@@ -89,7 +93,7 @@ def read_parts(
     """
     where = f"{role} data {source_name(source)}"
     if not isinstance(source, str | os.PathLike):
-        return [_read_object(source, where)]
+        return [_read_object(source, input_names, where)]
     path, array_files = Path(source), ArrayFiles(held_bytes)
     if os.path.isdir(path):  # that of Path raises where a folder is closed or a name too long
         files = _files_in(path, where)
@@ -100,7 +104,7 @@ def read_parts(
         return [_read_file(array_files, path, input_names, where)]
     names = _CALLABLE.fullmatch(str(source))
     if names:
-        return [_read_callable(names[1], names[2], where)]
+        return [_read_callable(names[1], names[2], input_names, where)]
     problem = "files of this kind cannot be read" if _exists(path) else "there is no such file or folder"
     raise DataError(f"{where}: {problem}, {_FORMS}")
 
@@ -130,12 +134,15 @@ def _read_file(array_files: ArrayFiles, path: Path, input_names: Sequence[str], 
         raise DataError(f"{where}: the file cannot be read as arrays, {advice} ({one_line(error)})") from error
     if isinstance(content, dict):
         return Arrays(where, content)
+    return Arrays(where, _named(content, input_names, where))
+
+
+def _named(array: T, input_names: Sequence[str], where: str) -> dict[str, T]:
+    """An array by the name of the only input."""
     if len(input_names) != 1:
         wanted = ", ".join(input_names)
-        raise DataError(
-            f"{where}: an .npy holds one array, but the model wants {wanted}; give an .npz with these names"
-        )
-    return Arrays(where, {input_names[0]: content})
+        raise DataError(f"{where}: one array has no name, but the model wants {wanted}; give arrays with these names")
+    return {input_names[0]: array}
 
 
 def _exists(path: Path) -> bool:
@@ -149,18 +156,26 @@ def _files_in(folder: Path, where: str) -> list[Path]:
         raise DataError(f"{where}: the folder cannot be read ({error.strerror}), {_FORMS}") from error
 
 
-def _read_object(source: object, where: str) -> Arrays | Feeds:
+def _read_object(source: object, input_names: Sequence[str], where: str) -> Arrays | Feeds:
     if isinstance(source, type):
         raise DataError(f"{where}: this is the class {source.__name__}, give an instance: {source.__name__}()")
+    if isinstance(source, np.ndarray):
+        return Arrays(where, _named(source, input_names, where))
     if isinstance(source, Mapping):
         return Arrays(where, {name: as_array(array, f"{where}, array '{name}'") for name, array in source.items()})
     if isinstance(source, FeedReader):
         return Feeds(where, _read_reader(source, where))
     if isinstance(source, list | tuple):
-        return Feeds(where, list(source))
+        return Feeds(where, list(_feeds(source, input_names, where)))
     if isinstance(source, Iterable):
-        return Feeds(where, list(_kept(source, where)))
+        return Feeds(where, list(_kept(_feeds(source, input_names, where), where)))
     raise DataError(f"{where}: type '{type(source).__name__}' gives no samples, make it an iterable of feeds")
+
+
+def _feeds(samples: Iterable[Feed | Array], input_names: Sequence[str], where: str) -> Iterator[Feed]:
+    """Samples, those that are arrays by the name of the only input."""
+    for sample in samples:
+        yield _named(sample, input_names, where) if isinstance(sample, np.ndarray) else sample
 
 
 def _read_reader(reader: FeedReader, where: str) -> list[Feed]:
@@ -184,14 +199,14 @@ def _owned(value: object, where: str) -> Array:
     return value if isinstance(value, np.memmap) else np.array(as_array(value, where))
 
 
-def _read_callable(module_name: str, name: str, where: str) -> Arrays | Feeds:
+def _read_callable(module_name: str, name: str, input_names: Sequence[str], where: str) -> Arrays | Feeds:
     with importable(Path.cwd()):
         try:
             module = importlib.import_module(module_name)
             if not hasattr(module, name):
                 hint = did_you_mean(name, vars(module)) or ", define it"
                 raise DataError(f"{where}: module '{module_name}' has no '{name}'{hint}")
-            return _read_object(getattr(module, name)(), where)
+            return _read_object(getattr(module, name)(), input_names, where)
         except DataError:
             raise
         except (Exception, SystemExit) as error:  # whatever the user's code raises

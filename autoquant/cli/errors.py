@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -10,16 +11,24 @@ from autoquant.errors import AutoquantError, DiskFullError
 __all__ = ["tell_errors"]
 
 
+_GOES_ON = "; the trials so far are kept, go on with --resume"
+_BEGINS_AGAIN = " before the first trial, so that nothing is kept; begin the search again"
+
+
 @contextmanager
-def tell_errors(advice: str = "") -> Iterator[None]:
+def tell_errors(out: Path | None = None) -> Iterator[None]:
     """What the user can put right is one sentence and exit code 2.
 
-    ``advice`` is for who can go on with what is there: after Ctrl-C, or when there is room on the disk again.
+    Args:
+        out: The folder of a search. Where it has trials, these can be gone on with after Ctrl-C, or when there is room
+            on the disk again.
     """
     try:
         yield
     except AutoquantError as error:
-        typer.echo(f"autoquant: {error}{advice if isinstance(error, DiskFullError) else ''}", err=True)
+        typer.echo(
+            f"autoquant: {error}{_GOES_ON if isinstance(error, DiskFullError) and _has_trials(out) else ''}", err=True
+        )
         raise typer.Exit(2) from None
     except MemoryError:
         typer.echo("autoquant: there is not enough memory; use a larger machine", err=True)
@@ -27,8 +36,15 @@ def tell_errors(advice: str = "") -> Iterator[None]:
     except (KeyboardInterrupt, ImportError) as error:
         if not _is_interrupted(error):
             raise
-        typer.echo(f"autoquant: interrupted{advice}", err=True)
+        begins_again = "" if out is None else _BEGINS_AGAIN
+        typer.echo(f"autoquant: interrupted{_GOES_ON if _has_trials(out) else begins_again}", err=True)
         raise typer.Exit(130) from None
+
+
+def _has_trials(out: Path | None) -> bool:
+    from autoquant.api.folder import JOURNAL
+
+    return out is not None and (out / JOURNAL).exists()
 
 
 def _is_interrupted(error: BaseException | None) -> bool:

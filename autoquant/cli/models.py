@@ -47,11 +47,10 @@ def regions(
             typer.echo(json.dumps({"schema_version": 1, "regions": rows}, indent=1))
             return
         for region in found:
-            typer.echo(
-                f"{region.id:36s} {region.work:6.1%}  {len(region.nodes):3d} nodes  {' '.join(region.op_types[:8])}"
-            )
-        n_nodes = sum(len(region.nodes) for region in found)
-        typer.echo(f"{counted(len(found), 'region')}, {counted(n_nodes, 'quantizable node')}")
+            n_nodes, op_types = counted(len(region.nodes), "node"), " ".join(region.op_types[:8])
+            typer.echo(f"{region.id:36s} {region.work:6.1%}  {n_nodes:>9s}  {op_types}: {region.nodes[0]}")
+        n_quantizable = sum(len(region.nodes) for region in found)
+        typer.echo(f"{counted(len(found), 'region')}, {counted(n_quantizable, 'quantizable node')}")
 
 
 def inspect(

@@ -32,8 +32,6 @@ from autoquant.domain.sampler import MAX_SEED
 
 __all__ = ["resolve", "run_experiment", "search"]
 
-_RESUMED = "; a search that has trials goes on with --resume"
-
 
 def search(
     model: Model,
@@ -167,7 +165,7 @@ def search(
 ) -> None:
     """Search the mixed-precision models that no other one beats in latency, SNR or what else is asked for."""
     started = time.perf_counter()
-    with tell_errors(_RESUMED):
+    with tell_errors(out):
         from autoquant import Budget, Demands
         from autoquant.api.configuration import DEFAULT_SECONDS
         from autoquant.api.objectives import objective_names

@@ -179,6 +179,11 @@ class Measurement:
         """Whether it was measured to the end, latency included."""
         return self.state is State.COMPLETE
 
+    @property
+    def is_comparable(self) -> bool:
+        """Whether something says how good its outputs are: an SNR, or drops."""
+        return self.quality.worst_db > -math.inf or bool(self.drops)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

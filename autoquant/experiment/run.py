@@ -108,7 +108,7 @@ def _head(
 
 
 def _write(summary: JobSummary, folder: Path) -> None:
-    with writing(folder, option="--reports"):
+    with writing(folder):
         for name, text in (("summary.json", summary.json()), ("summary.md", summary.markdown())):
             part = folder / f"{name}.part"
             part.write_text(text, encoding="utf-8")
@@ -154,7 +154,7 @@ def _searched(rows: Rows, asked: ModelSearch, folder: Path, runs: Path, *, smoke
     start = time.perf_counter()
     try:
         result = _run(_brief(asked) if smoke else asked, runs / asked.name)
-        with writing(folder, option="--reports"):
+        with writing(folder):
             shutil.copyfile(result.folder / "front.csv", folder / f"front-{asked.name}.csv")
     except KeyboardInterrupt:
         return _failed(rows, ENDED_BY_USER, _since(start), is_ended=True)
@@ -256,7 +256,7 @@ def _line(row: JobRow) -> str:
 def _new_folder(folder: Path, runs: Path, *, smoke: bool) -> Path:
     """``<date>``, ``<date>-2`` and so on, ``<date>-smoke`` for smoke runs; older runs keep their names."""
     date = f"{datetime.now().astimezone():%Y-%m-%d}" + (f"-{_SMOKE}" if smoke else "")
-    with writing(folder, option="--reports"):
+    with writing(folder):
         for number in range(1, 10_000):
             new = folder / (date if number == 1 else f"{date}-{number}")
             if (runs / new.name).exists():

@@ -71,7 +71,7 @@ def choose_finalists(
         standing = standing_of(outcome, believed.get(evaluation.trial.number))
         is_better = min(found.ratio for found in standing.latency.values()) < 1
         is_better = is_better or _is_smaller(standing, objectives, float_bytes)
-        if is_better and _may_keep(standing, bounds) and _is_comparable(standing, objectives, bounds):
+        if is_better and _may_keep(standing, bounds) and is_comparable(standing, objectives, bounds):
             groups[_drop_group(standing, bounds)].append((evaluation, standing))
     kept: list[Evaluation] = []
     for group in groups:
@@ -212,7 +212,7 @@ def choose_members(
         for name, standing in measured.items()
         if (is_shown_faster(name, FLOAT_ID) or _is_smaller(standing, objectives, float_bytes))
         and bounds.keeps(standing)
-        and _is_comparable(standing, objectives, bounds)
+        and is_comparable(standing, objectives, bounds)
     ]
     kept: list[str] = []
     order = {name: (_besides_latency(measured[name], objectives), objectives.losses(measured[name])) for name in names}
@@ -226,7 +226,7 @@ def choose_members(
     return sorted(kept, key=lambda name: next(iter(measured[name].latency.values())).ratio)
 
 
-def _is_comparable(standing: Standing, objectives: Objectives, bounds: Bounds) -> bool:
+def is_comparable(standing: Standing, objectives: Objectives, bounds: Bounds) -> bool:
     """Whether something says how good the outputs are: an SNR, or a metric that is asked for."""
     return standing.quality.worst_db > -math.inf or bool(objectives.metrics or bounds.max_drops)
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.counted import enumerated
 from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.quality import QualityMeter
 from autoquant.domain.reason import one_line, temporary_files
@@ -143,7 +144,7 @@ def prepare(
     unknown = sorted(set(dims or {}) - free_dimensions(original))
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
-        raise ModelError(f"{path}: --dim {unknown[0]}: there is no such dynamic dimension, the model has: {known}")
+        raise ModelError(f"{path}: there is no dynamic dimension '{unknown[0]}' to give a size, the model has: {known}")
     shapes, reference = _common_shapes(feeds), _reference(path, feeds, sample_names)
     checked = tuple(feeds[: len(reference)])
     for i, outputs in enumerate(reference):
@@ -301,12 +302,12 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
             f"{len(fused)} nodes with weights are fusions of onnxruntime's own, such as {fused[0]}, and stay float:"
             " give the model as it was before it was optimised by onnxruntime"
         )
-    yield from (
-        f"SNR compares outputs element by element, so that behind {op_type} a result more or less, or two that change"
-        " places, count as noise: cut the model before it, or judge by a --metric of your own"
-        for op_type in _CHOOSING
-        if any(node.op_type == op_type for node in model.graph.node)
-    )
+    choosing = [op_type for op_type in _CHOOSING if any(node.op_type == op_type for node in model.graph.node)]
+    if choosing:
+        yield (
+            f"SNR compares outputs element by element, so that behind {' and '.join(choosing)} a result more or less,"
+            " or two that change places, count as noise: cut the model before, or judge by a metric of your own"
+        )
 
 
 def _varying_notes(
@@ -317,13 +318,17 @@ def _varying_notes(
         return
     given = [{name: array.shape for name, array in feed.items()} for feed in feeds]
     alike = [outputs for shapes, outputs in zip(given, reference, strict=True) if shapes == given[0]]
-    for value, *arrays in zip(model.graph.output, *alike, strict=True):
-        if len({array.shape for array in arrays}) > 1:
-            yield (
-                f"the shape of output '{value.name}' depends on the values of the inputs: where a candidate's is"
-                " another one nothing can be compared, and its SNR is -inf dB; cut the model before what chooses, or"
-                " judge by a --metric of your own"
-            )
+    varying = [
+        f"'{value.name}'"
+        for value, *arrays in zip(model.graph.output, *alike, strict=True)
+        if len({array.shape for array in arrays}) > 1
+    ]
+    if varying:
+        yield (
+            f"the shape of {enumerated(varying)} depends on the values of the inputs: where a candidate's is another"
+            " one nothing can be compared, and its SNR is -inf dB; cut the model before what chooses, or judge by a"
+            " metric of your own"
+        )
 
 
 def _fused(graph: Graph) -> list[str]:

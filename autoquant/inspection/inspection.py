@@ -159,6 +159,11 @@ def _texts(found: InspectedNode, node: Node, scope: Scope) -> Iterator[str]:
             " convolution is not: quantize the convolution before it too, or keep it in float by a Sum of one input"
             " between it and the QuantizeLinear behind it"
         )
+    if found.kernel == "com.microsoft:QLinearAveragePool":
+        yield (
+            "QLinearAveragePool is slow, at times slower than float with its conversions: keep it in float, or write it"
+            " as a depthwise Conv with weights of 1 / n before quantizing, as a search does behind convolutions"
+        )
     if found.kernel == "com.microsoft:MatMulNBits" and found.fused_into is None:
         yield _weight_only(node)
 

@@ -37,7 +37,7 @@ _CHEAP_SHARE = 0.2
 """Of what opening the files takes, for rounds."""
 _OPENING_SHARE = 0.4
 """Of the time that is left when the first process has begun: at most for opening files in it."""
-_UNOPENED = "there was no time to open {}, which are left out; give more --time"
+_UNOPENED = "there was no time to open {}, which are left out; give more time"
 _BEATEN = "left out after a part of the processes, as time is short and others are better: {}"
 
 

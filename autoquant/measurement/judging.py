@@ -20,7 +20,7 @@ __all__ = ["Judging", "Wishes"]
 
 _TIMED_SHARE = 0.5
 """Of the files whose outputs are compared: the others are superseded or spares in most cases."""
-_LATE = "left out without being timed, as time is short and others matter more: {}; give more --time"
+_LATE = "left out without being timed, as time is short and others matter more: {}; give more time"
 _LATE_SPARES = "left out without being timed, as time is short and others should beat them: {}"
 
 
@@ -125,7 +125,7 @@ class Judging:
         """Than the samples that were compared; empty where the next ones are."""
         if self.time.is_ended():
             return "the user wanted no more"
-        return "there was no time for more; give more --time" if time.perf_counter() > end else ""
+        return "there was no time for more; give more time" if time.perf_counter() > end else ""
 
     @property
     def _least_compared(self) -> int:
@@ -143,7 +143,7 @@ class Judging:
         costs = self._costs(n_targets * baseline_s, n_targets * file_s)
         left_s, running_s = self.time.seconds - n_samples * baseline_s, n_samples * file_s
         n = costs.n_least(left_s, running_s=running_s, timed_share=_TIMED_SHARE)
-        late = "there was no time to compare the outputs of {}, which are left out; give more --time"
+        late = "there was no time to compare the outputs of {}, which are left out; give more time"
         self.roster.leave_out(kept[n:], late)
         self._close(worker, kept)
 
@@ -153,7 +153,7 @@ class Judging:
         before, has_scored = self.roster.kept, False
         for number, key in enumerate(before):
             if has_scored and self.wishes.may_drop and self.time.is_over:
-                late = "there was no time for the metrics of {}, which are left out; give more --time"
+                late = "there was no time for the metrics of {}, which are left out; give more time"
                 unwanted = "left out, as the user wanted no more: the metrics of {}"
                 self.roster.leave_out(before[number:], unwanted if self.time.is_ended() else late)
                 break

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from autoquant.domain.feed import Samples
 from autoquant.domain.reason import one_line
+from autoquant.domain.written import is_npy
 from autoquant.errors import DataError
 from autoquant.metrics.binding import check_labels
 
@@ -48,9 +49,8 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.generi
         raise DataError(f"labels {file}: there is no such file, give an .npz or an .npy")
     try:
         with file.open("rb") as stream:  # opened here, as numpy leaves a damaged .npz open
+            has_one = is_npy(stream)
             content = np.load(stream, allow_pickle=False)
-            if isinstance(content, np.lib.npyio.NpzFile):
-                return {name: np.asarray(content[name]) for name in content.files}
+            return {"label": content} if has_one else {name: np.asarray(content[name]) for name in content.files}
     except Exception as error:  # numpy lets through what zipfile, zlib, tokenize and others raise on damaged files
         raise DataError(f"labels {file}: the file cannot be read as arrays, {_ADVICE} ({one_line(error)})") from error
-    return {"label": content}

@@ -42,7 +42,7 @@ class SourceFiles:
             if _stamp(file) != self.stamps[file] and _digest(file) != digest:
                 raise ModelError(
                     f"{file}: the model has changed since the search began; put back what was there, or begin another"
-                    " run with another --out"
+                    " run in another folder"
                 )
 
 

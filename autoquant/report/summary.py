@@ -196,6 +196,8 @@ def _nothing_pays(record: RunRecord) -> str:
                 f"No candidate is as small as demanded: the smallest file takes {bytes_text(smallest)}, not"
                 f" {bytes_text(largest)}."
             )
+        if not any(found.is_comparable for found in measured):
+            return "No candidate can be compared with float, which alone is on the front."
         drops = record.configuration.get("max_drop")
         if isinstance(drops, Mapping) and drops:
             return f"Nothing faster than float was found with {_drops_phrase(drops)} at most."

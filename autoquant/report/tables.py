@@ -35,13 +35,14 @@ def front_table(front: Front) -> "pd.DataFrame":
     Returns:
         SNRs are those of the worst output; ``inf`` for the float model.
     """
-    names = [target.name for target in front.targets]
+    names, counted_outputs = [target.name for target in front.targets], _counted_outputs(front)
     rows = [
         {
             "id": member.id,
             "path": member.path,
             "snr_db": member.worst_db,
             **_snr_cells(member),
+            **{f"agreement[{output}]": _agreement(member, output) for output in counted_outputs},
             **_metric_cells(member.metrics),
             **_cells(names, member.latency.get, _MEMBER_LATENCY),
             **_cells(names, member.footprint.get, _MEMBER_FOOTPRINT),
@@ -58,13 +59,13 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
     """The front on its first target with one metric, in words, for a terminal: headings, then the rows.
 
     The metric is an objective, or else the first one; sizes are there where they are an objective. The interval of the
-    SNR is over held-out samples, if there are any.
+    SNR is over held-out samples, if there are any. Of outputs that are no floats it is the one that agrees least.
     """
-    target, name = front.targets[0].name, _shown_metric(front)
+    target, name, outputs = front.targets[0].name, _shown_metric(front), _counted_outputs(front)
     has_held_out = any(member.snr_held_out for member in front.members)
     has_size = SIZE in front.objectives
-    headings = ["id", "SNR dB", *["held out"] * has_held_out, "95 %", *([] if name is None else [name, "drop, %"])]
-    headings += ["ratio", "95 %", "ms", *["MB"] * has_size, "regions"]
+    headings = ["id", "SNR dB", *["held out"] * has_held_out, "95 %", *["agree, %"] * bool(outputs)]
+    headings += [*([] if name is None else [name, "drop, %"]), "ratio", "95 %", "ms", *["MB"] * has_size, "regions"]
     rows = []
     for member in front.members:
         latency, quality = member.latency[target], member.quality
@@ -72,6 +73,7 @@ def member_rows(front: Front) -> tuple[list[str], list[list[str]]]:
         found = member.snr_held_out if has_held_out else member.snr_search
         row += [f"{found.worst_db:.1f}" if found else ""] * has_held_out
         row.append("" if found is None else _interval_text(found))
+        row += [f"{100 * min(_agreement(member, output) for output in outputs):.2f}"] if outputs else []
         if name is not None:
             row += [f"{member.metrics[name].value.all.value:.4g}", f"{100 * member.metrics[name].drop.all.value:.2f}"]
         row += [f"{latency.ratio:.3f}", f"{latency.ratio_low:.3f}-{latency.ratio_high:.3f}" if quality else ""]
@@ -91,6 +93,16 @@ def unshown(front: Front) -> list[str]:
 def _shown_metric(front: Front) -> str | None:
     known = front.members[-1].metrics
     return next((name for name in front.objectives if name in known), next(iter(known), None))
+
+
+def _counted_outputs(front: Front) -> list[str]:
+    """Those of integers, booleans or strings; none is known of the float model alone."""
+    return list(dict.fromkeys(name for member in front.members if member.quality for name in member.quality.agreement))
+
+
+def _agreement(member: Member, output: str) -> float:
+    """Share of equal elements; all are those of the float model itself."""
+    return 1.0 if member.quality is None else member.quality.agreement.get(output, math.nan)
 
 
 def _interval_text(found: SnrInterval) -> str:

@@ -111,7 +111,7 @@ def open_session(
     if provider[0] not in session.get_providers():  # onnxruntime goes on with the CPU alone
         raise TargetError(
             f"execution provider '{target.ep}' is installed but does not start here; install its driver and libraries,"
-            " or choose another --ep"
+            " or choose another provider"
         )
     return session
 

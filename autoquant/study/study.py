@@ -117,7 +117,7 @@ class Study:
             if self._stored.metric_names is None:
                 self._stored.set_metric_names(names)
         if self._stored.metric_names != names:
-            raise OutputError(f"{path}: its trials have other objectives or targets; use the same or another --out")
+            raise OutputError(f"{path}: its trials have other objectives or targets; use the same or another folder")
         self._asked = optuna.create_study(storage=InMemoryStorage(), directions=directions, sampler=sampler)
         self._queue: list[dict[str, str]] = []
         self._running: dict[int, optuna.Trial] = {}
@@ -130,7 +130,8 @@ class Study:
         told = _evaluation(trial, path)
         if dict(trial.distributions) != self._distributions:
             raise OutputError(
-                f"{path}: its trials have other regions or schemes; use the same --space and --regions or another --out"
+                f"{path}: its trials have other regions or schemes; use the same space and number of regions, or"
+                " another folder"
             )
         evaluation = self._as_of_now(told, trial.constraints)
         self._asked.add_trial(self._frozen(evaluation))
@@ -287,7 +288,7 @@ def _evaluation(trial: FrozenTrial, path: Path) -> Evaluation:
     if "state" not in found:
         raise UsageError(
             f"{path}: trial {trial.number} was added by other code than a search;"
-            " take another run, or begin one with another --out"
+            " take another run, or begin one in another folder"
         )
     assignment = {RegionId(k): str(v) for k, v in trial.params.items()}
     asked = Trial(number=trial.number, assignment=assignment)

@@ -76,7 +76,7 @@ def read_recorded(folder: Path) -> Recorded:
         or not earlier.schemes
         or not {"latency_prior", "own_errors"} <= document.keys()
     ):
-        raise UsageError(f"{folder}: this is no run of this version; search again with another --out")
+        raise UsageError(f"{folder}: this is no run of this version; search again in another folder")
     storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
     told = optuna.load_study(study_name=_STUDY, storage=storage).get_trials(deepcopy=False)
     trials = [trial for trial in told if is_measured(trial)]

@@ -42,7 +42,12 @@ def test_data_that_do_not_fit_are_refused(
 
 def test_a_text_file_is_no_data(search: Command) -> None:
     Path("text.npz").write_text("hello")
-    assert_refused(search(calibration="text.npz"), "text.npz", "cannot be read as arrays")
+    assert_refused(
+        search(calibration="text.npz"),
+        "text.npz",
+        "cannot be read as arrays",
+        "(it holds something else than an .npz or an .npy)",
+    )
 
 
 def test_missing_data_are_refused(search: Command) -> None:
@@ -50,7 +55,9 @@ def test_missing_data_are_refused(search: Command) -> None:
 
 
 def test_a_search_without_calibration_data_is_refused(command: Command) -> None:
-    assert_refused(command("search", "model.onnx", "--out", "run"), "--calibration")
+    assert_refused(
+        command("search", "model.onnx", "--out", "run"), "there are no calibration data; give some as calibration"
+    )
 
 
 def test_evaluation_data_that_calibrate_too_are_refused(search: Command) -> None:
@@ -90,7 +97,9 @@ def test_the_file_of_another_size_is_named(search: Command) -> None:
     np.savez("four.npz", x=floats(3, 4, seed=1))
     np.savez("five.npz", x=floats(3, 5, seed=2))
     refused = search("--dim", "M=4", model="dynamic.onnx", calibration="four.npz", evaluation="five.npz")
-    assert_refused(refused, "--dim M=4: but 'x' has the shape (1, 5) in evaluation data five.npz, sample 0")
+    assert_refused(
+        refused, "the dimension M shall be 4, but 'x' has the shape (1, 5) in evaluation data five.npz, sample 0"
+    )
 
 
 @pytest.mark.usefixtures("workplace")

@@ -17,7 +17,7 @@ def test_an_output_folder_with_something_in_it_is_refused_and_kept(search: Comma
     Path("run/mine.txt").write_text("precious")
     result = search()
     assert result.exit_code == 2
-    assert "not empty; choose another --out" in result.stderr
+    assert "not empty; choose another folder" in result.stderr
     assert [path.name for path in Path("run").iterdir()] == ["mine.txt"]
 
 

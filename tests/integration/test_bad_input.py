@@ -67,8 +67,8 @@ def test_an_execution_provider_that_is_not_installed_is_refused(search: Command)
         ("dim", "N", "--dim N"),
         ("dim", "N=0", "--dim N=0"),
         ("dim", "N=x", "--dim N=x"),
-        ("dim", "M=1", "--dim M: there is no such dynamic dimension, the model has: N"),
-        ("dim", "N=2", "--dim N=2: but 'x' has the shape"),
+        ("dim", "M=1", "there is no dynamic dimension 'M' to give a size, the model has: N"),
+        ("dim", "N=2", "the dimension N shall be 2, but 'x' has the shape"),
     ],
 )
 def test_an_option_out_of_its_range_is_refused(search: Command, option: str, value: str, phrase: str) -> None:

@@ -62,7 +62,7 @@ def test_without_time_outputs_are_compared_on_a_few_samples_and_that_is_said(
 ) -> None:
     monkeypatch.setattr("autoquant.measurement.judging.CHUNK_S", 0.0)
     found = compare(models, "eval.npz", seconds=0.01)
-    assert "outputs were compared on 5 of the 10 samples: there was no time for more; give more --time" in found.notes
+    assert "outputs were compared on 5 of the 10 samples: there was no time for more; give more time" in found.notes
     assert found.table["snr_db"].notna()[1:].all()
 
 

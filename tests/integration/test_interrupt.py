@@ -121,7 +121,7 @@ def test_an_interrupt_while_data_are_read_is_one_sentence(command: Command, work
     )
     result = command("search", "model.onnx", "--calibration", f"own_data_{number}:samples", "--out", "run")
     assert result.exit_code == 130
-    assert result.stderr.startswith("autoquant: interrupted")
+    assert result.stderr.startswith("autoquant: interrupted before the first trial, so that nothing is kept")
     assert not Path("run").exists()
 
 

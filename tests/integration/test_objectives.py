@@ -98,7 +98,7 @@ def test_a_metric_of_another_kind_under_the_same_name_is_another_objective(searc
         (["--minimize", "size"], "latency must be among them"),
         (["--minimize", "latency,snr"], "give it with --maximize"),
         (["--maximize", "latency"], "give it with --minimize"),
-        (["--maximize", "top1"], "'top1' is unknown, choose from latency, size, snr, or add it with --metric"),
+        (["--maximize", "top1"], "'top1' is unknown, choose from latency, size, snr, or add it to the metrics"),
         (["--metric", "top1", "--minimize", "latency,top1"], "give it with --maximize"),
         (["--max-size", "small"], "--max-size small: write a positive number with a unit"),
     ],

@@ -98,7 +98,7 @@ def test_a_folder_that_is_not_empty_is_refused_with_what_the_command_has(
 ) -> None:
     result = command("resolve", "digits", "--min-snr", "20", "--out", "digits")
     assert result.exit_code == 2
-    assert result.stderr == "autoquant: digits: this folder is not empty; choose another --out\n"
+    assert result.stderr == "autoquant: digits: this folder is not empty; choose another folder\n"
     assert contents("digits") == digits
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoquant.api.steps.caching import made_by, memory_of, user_cache
-from autoquant.api.steps.models import check_samples_type
+from autoquant.api.steps.models import check_prepared_type, check_samples_type
 from autoquant.api.steps.passes import in_passes
 from autoquant.api.steps.preparation import definition_of, find_regions
 from autoquant.calibration.batches import select
@@ -61,6 +61,7 @@ def calibrate(
             holds NaN or infinity.
         SpaceError: The space cannot be read.
     """
+    check_prepared_type(prepared)
     check_samples_type(samples)
     names = list(samples.feeds[0])
     if names and not set(names).intersection(prepared.graph.inputs):

@@ -13,8 +13,9 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError, UsageError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
+from autoquant.model.prepared import PreparedModel
 
-__all__ = ["check_samples_type", "model_path", "read_data", "running", "signatures_of"]
+__all__ = ["check_prepared_type", "check_samples_type", "model_path", "read_data", "running", "signatures_of"]
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:
@@ -55,6 +56,15 @@ def signatures_of(path: Path) -> tuple[InputSignature, ...]:
     if not found:
         raise ModelError(f"{path}: the model has no inputs, so there is nothing to measure; give one with inputs")
     return found
+
+
+def check_prepared_type(prepared: object) -> None:
+    """Whether a model was prepared.
+
+    Raises:
+        UsageError: It is a path or something else.
+    """
+    check_type("the model", prepared, PreparedModel, "what prepare(model, samples) gives")
 
 
 def check_samples_type(samples: object) -> None:

@@ -1,10 +1,18 @@
 """From a file to what is searched: the preprocessed model and its regions."""
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from autoquant.api.steps.models import check_samples_type, model_path, read_data, running, signatures_of
+from autoquant.api.steps.models import (
+    check_prepared_type,
+    check_samples_type,
+    model_path,
+    read_data,
+    running,
+    signatures_of,
+)
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region, RegionId
@@ -29,6 +37,7 @@ __all__ = [
     "find_regions",
     "fitted",
     "layout_of",
+    "least_bytes",
     "prepare",
     "prepare_without_data",
     "twins_of",
@@ -65,9 +74,11 @@ def _check_dims(path: Path, samples: Samples, dims: Mapping[str, int]) -> None:
             for i, feed in enumerate(samples.feeds):
                 shape = feed[signature.name].shape
                 if shape[axis] != dims[name]:
+                    is_batch = axis == 0 and shape[0] == 1
+                    advice = f"ask for a batch of {dims[name]}" if is_batch else "give data of that size"
                     raise DataError(
-                        f"--dim {name}={dims[name]}: but '{signature.name}' has the shape {shape} in"
-                        f" {sample_name(samples.names, i)}; leave it out, or give data of that size"
+                        f"the dimension {name} shall be {dims[name]}, but '{signature.name}' has the shape {shape} in"
+                        f" {sample_name(samples.names, i)}; leave it out, or {advice}"
                     )
 
 
@@ -108,8 +119,9 @@ def find_regions(
 
     Raises:
         SpaceError: The space cannot be read, or a group of it matches nothing.
-        UsageError: There shall be no region.
+        UsageError: There shall be no region, or the model was not prepared.
     """
+    check_prepared_type(prepared)
     if n_regions < 1:
         raise UsageError(f"the number of regions is {n_regions}, it must be at least 1")
     definition = definition_of(space, ep)
@@ -123,6 +135,15 @@ def find_regions(
     ]
     groups = {group.name: group.nodes for group in definition.groups}
     return regions.find_regions(graph, chosen, n_regions=n_regions, groups=groups)
+
+
+def least_bytes(prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition) -> int:
+    """What the float constants of every candidate take at least: all that regions read in the fewest bits."""
+    graph, inside = prepared.graph, {name for region in found for name in region.nodes}
+    read = {name for node in graph.nodes if node.name in inside for name in node.inputs}
+    bits = min(form.dtype.bits for scheme in definition.schemes for form in (scheme.activation, scheme.weight))
+    floats = (name for name in graph.constants if graph.dtype(name) == "float32")
+    return sum(math.prod(graph.shape(name) or ()) * (bits if name in read else 32) // 8 for name in floats)
 
 
 def layout_of(

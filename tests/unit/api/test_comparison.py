@@ -155,6 +155,7 @@ def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
     [
         ({"seconds": math.nan}, "the time is nan s, it must be positive"),
         ({"seconds": -1.0}, "the time is -1.0 s"),
+        ({"seconds": "60s"}, "the time is of type 'str', give a number"),
         ({"precision": 0.0}, "the precision is 0.0, it must lie above 0"),
         ({"seed": -1}, "the seed is -1"),
     ],

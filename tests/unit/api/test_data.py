@@ -155,7 +155,7 @@ def test_labels_of_a_file_are_those_of_what_evaluates(tmp_path: Path) -> None:
     assert sorted(data.labels(data.division(20))["label"]) == list(range(20))
     with pytest.raises(MetricError, match="20 of them for 19 samples"):
         data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(19, 2), labels=labels)
-    with pytest.raises(MetricError, match="no metric reads them; add --metric accuracy, or leave them out"):
+    with pytest.raises(MetricError, match="no metric reads them; add the metric accuracy, or leave them out"):
         data_of(tmp_path, calibration=arrays(8, 1), evaluation=arrays(20, 2), labels=labels, metrics=("top1",))
 
 

@@ -48,7 +48,7 @@ def test_what_was_left_out_is_told_once_with_where_the_time_went() -> None:
         deadline.leaves_out(what)
     assert deadline.hurry == (
         "more than 40% of the budget was gone before the first candidate (calibrate 14.2 s, open 12.1 s, preprocess"
-        " 3.0 s), so that these were left out: profiles, equalisation; give more --time"
+        " 3.0 s), so that these were left out: profiles, equalisation; give more time"
     )
 
 

@@ -29,7 +29,7 @@ def test_models_that_are_likely_to_be_faster_are_counted() -> None:
     found = {"a": standing(0.8), "b": standing(0.7), "slow": standing(1.2)}
     (said,) = _likely_sentences(found, NO_BOUNDS, is_late=True)
     assert said.startswith("of the measured models 2 had a lower median than float, the lowest 0.70 of it, but none")
-    assert said.endswith(": give more --time, or search again where nothing else runs")
+    assert said.endswith(": give more time, or search again where nothing else runs")
     (said,) = _likely_sentences(found, NO_BOUNDS, is_late=False)
     assert said.endswith("there): search again where nothing else runs")
     assert list(_likely_sentences({"slow": standing(1.2), "level": standing(0.996)}, NO_BOUNDS, is_late=True)) == []

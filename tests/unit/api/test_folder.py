@@ -22,14 +22,14 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"this folder is not empty; choose another --out$"):
+    with pytest.raises(OutputError, match=r"this folder is not empty; choose another folder$"):
         RunFolder(tmp_path, resume=False)
     (tmp_path / "study.journal").touch()
-    with pytest.raises(OutputError, match="this folder is not empty; use --resume"):
+    with pytest.raises(OutputError, match="this folder is not empty; resume its run"):
         RunFolder(tmp_path, resume=False)
     (tmp_path / "study.journal").unlink()
-    with pytest.raises(OutputError, match=r"this folder is not empty; choose another --out$"):
-        RunFolder(tmp_path, resume=False, advice="choose another --out")
+    with pytest.raises(OutputError, match=r"this folder is not empty; choose another folder$"):
+        RunFolder(tmp_path, resume=False, advice="choose another folder")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -38,7 +38,7 @@ def test_what_a_run_leaves_that_was_killed_before_its_first_trial_is_no_run(tmp_
     folder.write_json("run.json", {})
     folder.write_text("log.txt", "began")
     folder.close()
-    with pytest.raises(OutputError, match="there is no run to resume; leave out --resume"):
+    with pytest.raises(OutputError, match="there is no run to resume; start one without resuming"):
         RunFolder(tmp_path, resume=True)
     again = RunFolder(tmp_path, resume=False)
     (again.models / "mine.onnx").touch()
@@ -49,7 +49,7 @@ def test_what_a_run_leaves_that_was_killed_before_its_first_trial_is_no_run(tmp_
 
 def test_a_journal_is_a_run(tmp_path: Path) -> None:
     a_run(tmp_path)
-    with pytest.raises(OutputError, match="use --resume to go on with its run"):
+    with pytest.raises(OutputError, match="resume its run to go on with it"):
         RunFolder(tmp_path, resume=False)
 
 
@@ -57,7 +57,9 @@ def test_a_journal_is_a_run(tmp_path: Path) -> None:
 def test_a_folder_that_another_run_is_writing_is_refused_and_left_alone(tmp_path: Path) -> None:
     first = RunFolder(tmp_path / "run", resume=False)
     first.write_text("log.txt", "began")
-    with pytest.raises(OutputError, match="another run is writing this folder; wait for its end, or use another --out"):
+    with pytest.raises(
+        OutputError, match="another run is writing this folder; wait for its end, or use another folder"
+    ):
         RunFolder(tmp_path / "run", resume=False)
     first.journal.write_bytes(b"{}\n{cut o")
     optunas = first.path / "study.journal.lock"
@@ -127,7 +129,7 @@ def test_a_path_that_is_no_utf_8_is_written_with_escapes(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_written_is_an_output_error_and_no_other_is_replaced(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, resume=False)
     folder.write_text("front.csv", "old")
-    with pytest.raises(OutputError, match=r"cannot be written \(.*\); choose another --out"):
+    with pytest.raises(OutputError, match=r"cannot be written \(.*\); choose another folder"):
         folder.write_texts({"front.csv": "new", "missing/front.json": "{}"})
     assert (tmp_path / "front.csv").read_text() == "old"
     assert not list(tmp_path.glob("*.part"))
@@ -226,7 +228,7 @@ def test_a_full_disk_is_said_to_be_full(number: int) -> None:
 @pytest.mark.parametrize(("number", "file"), [(errno.ENOENT, "run/study.journal"), (errno.EIO, None)])
 def test_a_folder_that_is_gone_is_one_sentence(number: int, file: str | None) -> None:
     with (
-        pytest.raises(OutputError, match=r"^run: cannot be written any more \(gone\); choose another --out$"),
+        pytest.raises(OutputError, match=r"^run: cannot be written any more \(gone\); choose another folder$"),
         enough_room(Path("run")),
     ):
         raise OSError(number, "gone", file)
@@ -241,9 +243,9 @@ def test_failures_elsewhere_are_not_blamed_on_the_folder(file: str | int | None)
 def test_any_other_failure_to_write_has_its_reason() -> None:
     refused = PermissionError(errno.EACCES, "denied")
     with (
-        pytest.raises(OutputError, match=r"run: cannot be written \(denied\); choose another --out"),
+        pytest.raises(OutputError, match=r"run: cannot be written \(denied\); choose another folder"),
         writing(Path("run")),
     ):
         raise refused
-    with pytest.raises(OutputError, match="choose another --reports"), writing(Path("run"), option="--reports"):
+    with pytest.raises(OutputError, match="choose another folder"), writing(Path("run")):
         raise refused

@@ -137,7 +137,7 @@ def test_a_provider_that_compiles_graphs_is_refused(tmp_path: Path, monkeypatch:
     with pytest.raises(TargetError) as error:
         inspect_model(saved(a_convnet(), tmp_path / "model.onnx"))
     assert str(error.value) == (
-        "execution provider 'cpu' compiles graphs and does not show what it runs; inspect the model with --ep cpu"
+        "execution provider 'cpu' compiles graphs and does not show what it runs; inspect the model on the provider cpu"
     )
 
 

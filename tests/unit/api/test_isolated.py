@@ -186,7 +186,7 @@ def test_memory_that_the_float_model_does_not_fit_in_is_asked_for(
         raise error
 
     monkeypatch.setattr(Worker, "call", fails)
-    said = r"model\.onnx: 1 MB are not enough .* --trial-memory" if expected is UsageError else None
+    said = r"model\.onnx: 1 MB are not enough .* give trials more memory" if expected is UsageError else None
     with pytest.raises(expected, match=said):
         IsolatedEvaluator(place.setup, memory_bytes=memory_bytes).facts()
 

@@ -23,7 +23,10 @@ def test_the_order_in_which_objectives_are_given_does_not_matter() -> None:
         (("snr",), "are snr, but latency must be among them"),
         (("latency", "size"), "are latency, size, add snr or a metric"),
         ((), "are none, but latency"),
-        (("latency", "top5"), "'top5' is unknown, choose from latency, size, snr, top1, mine, or add it with --metric"),
+        (
+            ("latency", "top5"),
+            "'top5' is unknown, choose from latency, size, snr, top1, mine, or add it to the metrics",
+        ),
     ],
 )
 def test_objectives_that_make_no_front_are_refused(names: Sequence[str], message: str) -> None:

@@ -79,7 +79,7 @@ def test_when_half_of_the_time_is_over_only_error_feedback_is_left(setup: Refine
     found, notes = replace(setup, seconds=1000.0)().refine(uniform(setup), 499.0)
     assert found.algorithms == ("rounding gptq", "bias observed")
     assert notes == [
-        f"refinement: there was no time to try {rounding}; give more --time" for rounding in ("adaquant", "adaround")
+        f"refinement: there was no time to try {rounding}; give more time" for rounding in ("adaquant", "adaround")
     ]
 
 
@@ -108,8 +108,8 @@ def test_weights_that_there_is_no_time_for_are_said_once(setup: RefinerSetup) ->
     assert found.algorithms == ("bias observed",)
     assert notes == [
         "refinement: there was no time to round 4 weights by gptq",
-        "refinement: there was no time to try adaquant; give more --time",
-        "refinement: there was no time to try adaround; give more --time",
+        "refinement: there was no time to try adaquant; give more time",
+        "refinement: there was no time to try adaround; give more time",
     ]
     assert later == []
 

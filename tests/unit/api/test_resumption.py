@@ -101,14 +101,14 @@ def test_the_sampler_of_a_run_that_does_not_tell_is_that_of_now(tmp_path: Path) 
         ("accuracy", "full", "another level of accuracy (full, now fast)"),
         ("space_digest", "s2", "another space (s2, now s1)"),
         ("n_regions", 41, "another number of regions (41, now 40)"),
-        ("dims", {"N": 1}, "another --dim ({'N': 1}, now {})"),
+        ("dims", {"N": 1}, "another set of sizes of dimensions ({'N': 1}, now {})"),
         ("calibration_digest", "c2", "another calibration data (c2, now c1)"),
         ("evaluation_digest", "e2", "another evaluation data (e2, now e1)"),
         ("held_out_digest", "h1", "another held-out data (h1, now None)"),
     ],
 )
 def test_a_run_of_another_search_is_refused(key: str, value: object, said: str, tmp_path: Path) -> None:
-    expected = f": its run has {said}; use the same to go on, or begin another run with another --out"
+    expected = f": its run has {said}; use the same to go on, or begin another run in another folder"
     assert refused(a_run(tmp_path, {key: value})) == expected
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_run_is_refused(changes: dict[str, object], tmp_path: Path) ->
     folder = a_run(tmp_path)
     document = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**document, **changes}))
-    assert refused(folder) == "/run.json: it is missing or damaged; begin another run with another --out"
+    assert refused(folder) == "/run.json: it is missing or damaged; begin another run in another folder"
 
 
 def test_a_run_that_does_not_name_its_space_is_one_of_another_space(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_run_that_does_not_name_its_space_is_one_of_another_space(tmp_path: Pa
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path) == "/run.json: it is missing or damaged; begin another run with another --out"
+    assert refused(tmp_path) == "/run.json: it is missing or damaged; begin another run in another folder"
 
 
 def test_a_damaged_prior_is_refused(tmp_path: Path) -> None:

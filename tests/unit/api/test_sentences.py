@@ -36,7 +36,7 @@ from tests.models import floats, model_of
 from tests.records import a_failure, a_measured, a_region
 from tests.unit.api.answers import Answers, some_trials
 
-FEW = ", which are few; give more --time"
+FEW = ", which are few; give more time"
 NOTHING = "before any quantized candidate was evaluated; give"
 
 
@@ -45,13 +45,13 @@ NOTHING = "before any quantized candidate was evaluated; give"
     [
         ("time", [a_measured(0)] * 20, 9.0, "the time budget ended the search"),
         ("time", [a_measured(0)] * 19, 9.0, f"the time budget ended the search after 19 evaluations{FEW}"),
-        ("time", [], 0.0, f"the time budget ended the search {NOTHING} more --time"),
-        ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more --time"),
+        ("time", [], 0.0, f"the time budget ended the search {NOTHING} more time"),
+        ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more time"),
         (
             "time",
             [a_measured(0, assignment={"r0": "float"})],
             -1.0,
-            f"the time budget ended the search {NOTHING} more --time",
+            f"the time budget ended the search {NOTHING} more time",
         ),
         ("time", [a_failure(0)], 9.0, f"the time budget ended the search after 1 evaluation{FEW}"),
         ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),
@@ -62,6 +62,18 @@ def test_a_search_that_had_no_time_to_begin_says_what_to_do(
     ended: str, evaluations: list[Evaluation], missing_s: float, said: str
 ) -> None:
     assert ending_sentence(ended, evaluations, missing_s) == said
+
+
+@pytest.mark.parametrize("ended", ["time", "plateau"])
+def test_a_search_without_any_snr_says_why_instead_of_wanting_more_time(ended: str) -> None:
+    without = [a_failure(0), a_measured(1, snr_db=-math.inf), a_measured(2, assignment={"r0": "float"})]
+    said = ending_sentence(ended, without, 9.0)
+    assert (
+        " after 3 evaluations; no quantized candidate has an SNR, as in each of them 'logits' has another shape" in said
+    )
+    assert "more time" not in said
+    for other in (a_measured(3), a_measured(3, snr_db=-math.inf, drops={"top1": 0.1})):
+        assert "SNR" not in ending_sentence(ended, [*without, other], 9.0)
 
 
 def test_of_a_model_whose_operators_are_all_in_bodies_that_is_said() -> None:

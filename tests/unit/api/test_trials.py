@@ -97,12 +97,13 @@ def test_a_resumed_search_knows_what_was_evaluated(tmp_path: Path) -> None:
 
 
 def test_a_plateau_ends_the_search_and_gains_that_can_be_shown_go_on(tmp_path: Path) -> None:
-    for name, next_gain in {"flat": 1e-9, "steep": 1.0}.items():
+    gains = {"flat": (1e-9, 0.001), "flat without any member": (1e-22, 0.0), "steep": (1.0, 0.001)}
+    for name, (next_gain, noise) in gains.items():
         (tmp_path / name).mkdir()
         trials = some_trials(tmp_path / name, Answers(), is_structured=True)
-        expected = Outlook(saving=0.1, attainable=0.2, next_gain=next_gain, noise=0.001, demands_db=(8.0, 64.0))
+        expected = Outlook(saving=0.1, attainable=0.2, next_gain=next_gain, noise=noise, demands_db=(8.0, 64.0))
         trials.outlook = lambda expected=expected: expected  # type: ignore[misc]
-        assert trials.run(200) == {"flat": "plateau", "steep": "exhausted"}[name]
+        assert trials.run(200) == ("exhausted" if name == "steep" else "plateau")
 
 
 def test_what_is_expected_of_a_latency_goes_with_the_assignment(tmp_path: Path) -> None:

@@ -204,6 +204,12 @@ def test_regions_with_ranges_found_at_run_time_are_taken_over_or_named(tmp_path:
     assert "3 of 3 operators with ranges found at run time are not taken over" in without.note
 
 
+@pytest.mark.parametrize("name", ["gone", "gone.json", "gone.onnx"])
+def test_what_is_not_there_is_said_to_be_missing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}: there is no such file or folder; give the folder of a run"):
+        read_warm_start(tmp_path / name)
+
+
 def test_a_file_of_quantized_operators_is_refused_with_what_to_give(tmp_path: Path) -> None:
     model = quantized_by_recipe(a_convnet(), tmp_path, QuantFormat.QOperator, QuantType.QUInt8)
     with pytest.raises(UsageError, match=r"'QGemm' in it is of the format QOperator; give it in QDQ"):

@@ -235,10 +235,25 @@ def test_a_damaged_file_is_refused_in_the_same_words_wherever_its_arrays_are_hel
 
 def test_an_npy_for_a_model_with_two_inputs_is_refused(work_folder: Path) -> None:
     np.save("d.npy", X)
-    expected = (
-        "calibration data d.npy: an .npy holds one array, but the model wants a, b; give an .npz with these names"
-    )
+    expected = "calibration data d.npy: one array has no name, but the model wants a, b; give arrays with these names"
     assert refused("d.npy", "a", "b") == expected
+
+
+def test_for_a_model_with_one_input_arrays_need_no_name(work_folder: Path) -> None:
+    (work_folder / "one_input.py").write_text(
+        "import numpy as np\ndef samples():\n    return np.ones((3, 2), 'float32')\n"
+    )
+    for source in (X, "one_input:samples"):
+        assert [part.arrays.keys() for part in read(source) if isinstance(part, Arrays)] == [{"x"}]
+    samples = [X[:1], X[1:2]]
+    for each in (samples, tuple(samples), iter(samples)):
+        (part,) = read(each)
+        assert isinstance(part, Feeds)
+        assert [feed["x"].tolist() for feed in part.feeds] == [[[0, 1]], [[2, 3]]]
+    for unnamed in (X, samples):
+        assert refused(unnamed, "a", "b").endswith(
+            ": one array has no name, but the model wants a, b; give arrays with these names"
+        )
 
 
 def test_what_gives_no_samples_is_refused() -> None:

@@ -29,6 +29,16 @@ def test_regions_are_printed_as_json() -> None:
     assert sum(row["work"] for row in rows) == pytest.approx(1)
 
 
+def test_regions_are_printed_with_the_whole_name_of_their_first_node(tmp_path: Path) -> None:
+    model = a_convnet()
+    for number, node in enumerate(model.graph.node):
+        node.name = f"/{'deep/' * 10}{number}"
+    result = CliRunner().invoke(app, ["regions", str(saved(model, tmp_path / "model.onnx"))])
+    *rows, _ = result.stdout.splitlines()
+    assert {row.rpartition(": ")[2] for row in rows} <= {node.name for node in model.graph.node}
+    assert any(re.search(r"  1 node  \w+: /deep", row) for row in rows)
+
+
 def test_what_runs_is_printed_with_causes(tmp_path: Path) -> None:
     path = str(saved(a_quantized_chain(middle_is_float=True), tmp_path / "model.onnx"))
     result = CliRunner().invoke(app, ["inspect", path, "--threads", "2"], env={"COLUMNS": "200"})

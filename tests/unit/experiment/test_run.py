@@ -221,5 +221,5 @@ def test_a_job_that_is_not_there_leaves_no_reports(tmp_path: Path) -> None:
 
 def test_reports_that_cannot_be_written_are_refused(run: Run) -> None:
     Path("reports").write_text("a file")
-    with pytest.raises(OutputError, match=r"cannot be written \(.*\); choose another --reports"):
+    with pytest.raises(OutputError, match=r"cannot be written \(.*\); choose another folder"):
         run(TINY)

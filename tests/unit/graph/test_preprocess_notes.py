@@ -58,6 +58,22 @@ def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> 
     assert [note for note in prepared.notes if "element by element" in note and "behind TopK" in note] != []
 
 
+def test_what_holds_for_several_operators_or_outputs_is_said_once(path: Path) -> None:
+    model = model_of(
+        "(float[8] x) => (float[K] y, float[K] z)", "f = Greater(x, c) y = Compress(x, f) z = Neg(y)", {"c": 0.0}
+    )
+    notes = prepare(saved(model, path), [{"x": floats(8, seed=seed)} for seed in range(3)]).notes
+    assert [note[:41] for note in notes if "depends on" in note] == ["the shape of 'y', 'z' depends on the valu"]
+
+    body = "b = Reshape(x, s) c = Reshape(x, t) i = NonMaxSuppression(b, c, k) y, j = TopK(x, k)"
+    sizes = {"s": np.array([1, 2, 4]), "t": np.array([1, 4, 2]), "k": np.array([2])}
+    model = model_of("(float[1,8] x) => (int64[K,3] i, float[1,2] y)", body, sizes)
+    notes = prepare(saved(model, path), feeds_of(1, 8)).notes
+    assert [note[:89] for note in notes if "element by element" in note] == [
+        "SNR compares outputs element by element, so that behind NonMaxSuppression and TopK a resu"
+    ]
+
+
 @pytest.mark.parametrize(("ir_version", "n_notes"), [(3, 0), (10, 1)])
 def test_inputs_that_become_constants_are_named(ir_version: int, n_notes: int, tmp_path: Path) -> None:
     model = model_of("(float[4] x, float[4] w) => (float[4] y)", "y = Add(x, w)", {"w": floats(4)})
@@ -71,5 +87,5 @@ def test_outputs_whose_shape_depends_on_values_are_told(path: Path, last: str, *
     model = model_of("(float[8] x) => (float[K] y)", f"f = Greater(x, c) y = {last}", {"c": 0.0})
     feeds = [{"x": floats(8, seed=seed)} for seed in range(3)]
     assert len({int((feed["x"] > 0).sum()) for feed in feeds}) > 1
-    said = [note for note in prepare(saved(model, path), feeds).notes if "the shape of output 'y' depends on" in note]
+    said = [note for note in prepare(saved(model, path), feeds).notes if "the shape of 'y' depends on" in note]
     assert bool(said) == is_said

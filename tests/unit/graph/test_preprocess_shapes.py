@@ -61,7 +61,7 @@ def test_dimensions_are_frozen_by_name_without_any_sample(path: Path) -> None:
 
 
 def test_a_dimension_that_the_model_does_not_have_is_an_error_that_names_those_it_has(path: Path) -> None:
-    with pytest.raises(ModelError, match="--dim bacth: there is no such dynamic dimension, the model has: batch, time"):
+    with pytest.raises(ModelError, match="no dynamic dimension 'bacth' to give a size, the model has: batch, time"):
         prepare(saved(a_mlp(), path), (), dims={"bacth": 1})
     with pytest.raises(ModelError, match="the model has: none"):
         prepare(saved(a_convnet(), path), (), dims={"batch": 1})

@@ -103,6 +103,19 @@ def test_a_pool_that_runs_on_integers_behind_floats_is_remarked_upon(tmp_path: P
     assert len(said) == is_said
 
 
+@pytest.mark.parametrize(("pool", "is_said"), [("AveragePool<kernel_shape=[2,2]>", True), ("GlobalAveragePool", False)])
+def test_an_average_over_windows_that_runs_on_integers_is_remarked_upon(
+    tmp_path: Path, pool: str, is_said: bool
+) -> None:
+    body = (
+        f"q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) p = {pool}(d)"
+        " o = QuantizeLinear(p, s, z) y = DequantizeLinear(o, s, z)"
+    )
+    model = model_of("(float[1,3,8,8] x) => (float[1,3,N,M] y)", body, {"s": 0.1, "z": np.array(128, np.uint8)})
+    remarks = inspected(model, tmp_path).remarks
+    assert [remark.text.startswith("QLinearAveragePool is slow") for remark in remarks] == [True] * is_said
+
+
 def test_a_weight_only_kernel_that_rounds_activations_is_remarked_upon(tmp_path: Path) -> None:
     body = "w_d = DequantizeLinear(w_q, w_s, w_z) y = MatMul(x, w_d)"
     model = model_of("(float[4,32] x) => (float[4,32] y)", body, stored("w", Constant((32, 32))))

@@ -106,7 +106,7 @@ def test_the_least_important_files_are_not_opened_where_that_takes_most_of_the_t
     assert set(process.opened) == {REFERENCE, *list(FILES)[:n_opened]}
     assert process.opened != [key for key in (REFERENCE, *FILES) if key in process.opened]
     n_left = len(FILES) - n_opened
-    said = f"there was no time to open {n_left} of 20 files, which are left out; give more --time"
+    said = f"there was no time to open {n_left} of 20 files, which are left out; give more time"
     assert final.notes == ([said] if n_left else [])
 
 
@@ -154,7 +154,7 @@ def test_a_few_files_whose_outputs_were_compared_are_timed_however_late_it_is(mo
     final = measured(monkeypatch, process, 50.0, n_feeds=1)
     assert set(process.opened) == {REFERENCE, *list(FILES)[:FEW]}
     assert final.notes == [
-        "left out without being timed, as time is short and others matter more: 17 of 20 files; give more --time"
+        "left out without being timed, as time is short and others matter more: 17 of 20 files; give more time"
     ]
 
 
@@ -165,7 +165,7 @@ def test_no_more_files_are_opened_than_there_is_time_for(
     process = Process(FakeClock(), {"cpu-1t": 0.02}, opening_s=1.0)
     final = measured(monkeypatch, process, seconds, n_feeds=1, n_sessions=1)
     assert set(process.opened) == {REFERENCE, *list(FILES)[: n_opened - 1]}
-    late = f"there was no time to open {21 - n_opened} of 20 files, which are left out; give more --time"
+    late = f"there was no time to open {21 - n_opened} of 20 files, which are left out; give more time"
     assert [note for note in final.notes if "to open" in note] == ([late] if n_opened < 21 else [])
 
 

@@ -79,7 +79,7 @@ def test_files_that_metrics_leave_no_time_for_are_counted(
     final = measurement(files, n_sessions=1, seconds=-1)
     final.setup = replace(final.setup, make_scorer=FixedScorer)
     assert list(final.run()) == ["same", REFERENCE]
-    assert "there was no time for the metrics of 1 of 2 files, which are left out; give more --time" in final.notes
+    assert "there was no time for the metrics of 1 of 2 files, which are left out; give more time" in final.notes
 
 
 def test_who_wants_no_more_waits_for_the_metrics_of_one_file(files: dict[str, Path]) -> None:
@@ -128,7 +128,7 @@ def test_all_files_are_compared_on_as_many_samples_as_their_share_of_the_time_al
         quality = found[key].judged.quality
         assert quality is not None
         assert quality.n_samples == LEAST_ROUNDS
-    why = "there was no time for more; give more --time"
+    why = "there was no time for more; give more time"
     assert final.notes.count(f"outputs were compared on {LEAST_ROUNDS} of the {N_FEEDS} samples: {why}") == 1
 
 

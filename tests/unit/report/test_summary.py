@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,11 @@ def test_a_run_where_nothing_pays_says_so() -> None:
         "1 evaluation: 1 complete.",
     ]
     assert headline(record) == "Nothing is shown to be better than float, which alone is on the front."
+
+
+def test_a_run_where_nothing_can_be_compared_does_not_say_that_nothing_is_better() -> None:
+    record = a_record(a_front(), evaluations=(a_measured(0, snr_db=-math.inf),))
+    assert headline(record) == "No candidate can be compared with float, which alone is on the front."
 
 
 def test_a_size_that_no_candidate_has_is_told_with_that_of_the_smallest() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from autoquant.domain.measurement import Evaluation, SnrInterval
+from autoquant.domain.measurement import Evaluation, Quality, SnrInterval
 from autoquant.domain.objective import Objectives
 from autoquant.domain.target import Target
 from autoquant.metrics.grammar import parse_metrics
@@ -177,6 +177,17 @@ def test_a_terminal_shows_how_far_an_snr_is_known_where_nothing_is_held_out(foun
 
     assert headings == ["id", "SNR dB", "95 %", "ratio", "95 %", "ms", "regions"]
     assert (rows[0][2], rows[1][2]) == (text, "")
+
+
+def test_outputs_that_are_counted_have_their_agreement_in_the_table_and_the_worst_one_in_the_terminal() -> None:
+    quality = Quality(per_output={"logits": 30.0}, agreement={"ids": 0.9876, "length": 1.0}, n_samples=64)
+    front = a_front(replace(a_member("m1", drops={"top1": 0.03}), quality=quality))
+    headings, rows = member_rows(front)
+
+    assert headings[:6] == ["id", "SNR dB", "held out", "95 %", "agree, %", "top1"]
+    assert [row[4] for row in rows] == ["98.76", "100.00"]
+    assert front_table(front)["agreement[ids]"].to_list() == [0.9876, 1.0]
+    assert front_table(front)["agreement[length]"].to_list() == [1.0, 1.0]
 
 
 def test_trials_that_were_scored_have_their_drops() -> None:

@@ -77,7 +77,9 @@ def test_trials_that_were_only_asked_are_not_stored(path: Path) -> None:
 def test_the_journal_of_another_space_is_refused(path: Path, choices: dict[RegionId, tuple[str, ...]]) -> None:
     study = a_study(path)
     study.tell(evaluated(study.ask()))
-    with pytest.raises(OutputError, match=r"study\.journal: its trials have other regions or schemes; .*another --out"):
+    with pytest.raises(
+        OutputError, match=r"study\.journal: its trials have other regions or schemes; .*another folder"
+    ):
         a_study(path, SearchSpace(choices=choices, schemes={}))
 
 

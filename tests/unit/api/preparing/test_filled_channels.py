@@ -98,7 +98,9 @@ def test_they_stay_where_models_cannot_be_compared(images: Prepare) -> None:
     assert preparing.notes == ["channels are not tried filled up any further: it crashed"]
 
 
-@pytest.mark.parametrize("changes", [{"objectives": Objectives(has_size=True)}, {"demands": Demands(max_size_bytes=1)}])
+@pytest.mark.parametrize(
+    "changes", [{"objectives": Objectives(has_size=True)}, {"demands": Demands(max_size_bytes=10**6)}]
+)
 def test_they_stay_where_the_size_counts(images: Prepare, changes: dict[str, Any]) -> None:
     preparing, evaluating = images(**changes), Comparing(0.5)
     plain = preparing.ingredients()

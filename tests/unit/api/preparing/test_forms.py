@@ -12,7 +12,7 @@ from autoquant.domain.accuracy import Accuracy, Form
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import BiasCorrection
 from autoquant.equalisation.equalise import Equalised, equalise
-from autoquant.errors import ProfileError
+from autoquant.errors import OutputError, ProfileError
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import with_constants
 from autoquant.space.schema import read_space
@@ -63,6 +63,13 @@ def test_other_forms_have_a_limit_of_time_also_where_the_search_has_none(make: M
 def test_the_form_of_an_earlier_run_is_taken_without_a_comparison(make: Make, form: Form) -> None:
     preparing, evaluating = make(earlier=an_earlier(form)), Evaluating([])
     assert preparing.in_best_form(preparing.ingredients(), evaluating.real, FACTS).form is form
+
+
+def test_a_form_of_an_earlier_run_that_is_not_found_again_is_one_sentence(make: Make) -> None:
+    preparing = make(earlier=an_earlier(Form.EQUALISED))
+    balanced = replace(preparing.in_best_form(preparing.ingredients(), Evaluating([]).real, FACTS), form=Form.PLAIN)
+    with pytest.raises(OutputError, match="went on with the equalised form of the model, which is not found again"):
+        preparing.in_best_form(balanced, Evaluating([]).real, FACTS)
 
 
 DYNAMIC_SPACE = """

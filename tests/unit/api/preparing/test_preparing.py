@@ -2,11 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from autoquant.api.configuration import Budget
+from autoquant.api import steps
+from autoquant.api.configuration import Budget, Demands
+from autoquant.api.preparing import Preparing
 from autoquant.domain.accuracy import Form
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
-from autoquant.errors import ProfileError
+from autoquant.errors import ProfileError, UsageError
+from autoquant.space.resolve import resolve
 from tests.unit.api.preparing.stubs import Evaluating, Make, an_earlier
 
 
@@ -16,6 +19,22 @@ def test_the_model_is_partitioned_and_calibrated(make: Make) -> None:
     assert found.statistics.n_samples == 8
     assert found.form is Form.PLAIN
     assert found.rounder is None
+
+
+def test_a_size_that_no_candidate_can_have_is_refused_with_the_least_one(make: Make) -> None:
+    preparing = make()
+    found = preparing.ingredients()
+    least = steps.least_bytes(found.prepared, found.regions, found.definition)
+    space, builder = resolve(found.definition, found.regions), found.builder()
+    uniform = (builder.build(space.uniform(scheme.name)).size_bytes for scheme in found.definition.schemes)
+    assert least == 8 * 8 + 8 * 4 + 8 + 4 < min(uniform)
+
+    def within(size: int) -> Preparing:
+        return replace(preparing, configuration=replace(preparing.configuration, demands=Demands(max_size_bytes=size)))
+
+    with pytest.raises(UsageError, match=r"largest size is 107 bytes, but weights and other .* take 108 in every"):
+        within(least - 1).ingredients()
+    assert within(least).ingredients().regions
 
 
 def test_a_short_budget_calibrates_on_fewer_samples_and_says_so(make: Make) -> None:

@@ -88,12 +88,19 @@ def test_a_partition_has_at_least_one_region(model: Path) -> None:
         find_regions(prepare_without_data(model, None), n_regions=0)
 
 
+def test_a_path_is_no_prepared_model(model: Path) -> None:
+    with pytest.raises(UsageError, match=r"the model is of type '.*', give what prepare\(model, samples\) gives"):
+        find_regions(model)  # type: ignore[arg-type]
+
+
 def test_a_dimension_that_contradicts_the_data_is_an_error(tmp_path: Path) -> None:
     path = saved(a_mlp(), tmp_path / "dynamic.onnx")
     np.savez(tmp_path / "data.npz", x=floats(6, 3, 4))
     samples = read_data(path, tmp_path / "data.npz")
-    with pytest.raises(DataError, match="--dim time=7"):
+    with pytest.raises(DataError, match=r"the dimension time shall be 7, but .* or give data of that size$"):
         prepare(path, samples, dims={"time": 7})
+    with pytest.raises(DataError, match=r"sample 0; leave it out, or ask for a batch of 4$"):
+        prepare(path, samples, dims={"batch": 4})
 
 
 def test_an_lstm_is_in_no_region_where_no_scheme_is_dynamic(tmp_path: Path) -> None:
