@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from autoquant.domain.counted import counted
 from autoquant.domain.front import FLOAT_ID, Front, Member, RunRecord
@@ -73,7 +74,7 @@ def headline(record: RunRecord) -> str:
 
 
 def run_sentences(record: RunRecord) -> list[str]:
-    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
+    """What a search found, for the terminal: the best ratio at each demand, or of all, then what became of evaluations.
 
     Where an SNR was demanded, that is the only demand. A largest drop that was demanded comes first, and objectives
     that are not SNR and latency; how well evaluations were predicted comes last, where a model did.
@@ -82,12 +83,7 @@ def run_sentences(record: RunRecord) -> list[str]:
     objectives = [] if usual else [objectives_sentence(record.front)]
     if len(record.front.members) == 1:
         return [*objectives, _nothing_pays(record), *_evaluations_lines(record)]
-    several = len(record.front.targets) > 1
-    lines = [
-        (f"{target.name}, at" if several else "At") + f" {demand}: {_demand_phrase(record, member, target.name)}."
-        for target in record.front.targets
-        for demand, member in record.front.best_members(target.name, asked_db=asked_db(record)).items()
-    ]
+    lines = [line for target in record.front.targets for line in _demand_lines(record, target.name)]
     asked = [headline(record)] if record.configuration.get("max_drop") else []
     return [*objectives, *asked, *lines, *_evaluations_lines(record)]
 
@@ -180,9 +176,33 @@ def _regions_phrase(member: Member, record: RunRecord) -> str:
     return schemes_text(member.assignment, len(record.regions))
 
 
-def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:
-    if member.quality is None:
-        return "nothing is shown to be faster than float"
+def _demand_lines(record: RunRecord, target: str) -> list[str]:
+    """What is fastest at each demand, demands in a row that nothing keeps as one; where none is kept, the fastest."""
+    front = record.front
+    best = front.best_members(target, asked_db=asked_db(record))
+    start = f"{target}, at" if len(front.targets) > 1 else "At"
+    lines = []
+    for is_kept, group in groupby(best.items(), key=lambda item: item[1].quality is not None):
+        found = dict(group)
+        if is_kept:
+            lines += [f"{start} {demand}: {_member_phrase(record, each, target)}." for demand, each in found.items()]
+        else:
+            lines.append(f"{start} {_listed(list(found))}: nothing is shown to be faster than float.")
+    fastest = min(front.members, key=lambda member: member.latency[target].ratio)
+    if fastest.quality is None or any(member.quality is not None for member in best.values()):
+        return lines
+    return [f"{lines[0].removesuffix('.')}; the fastest model takes {_member_phrase(record, fastest, target)}."]
+
+
+def _listed(demands: Sequence[str]) -> str:
+    """Like ``30, 40 and 50 dB``."""
+    unit = " dB" if all(demand.endswith(" dB") for demand in demands) else ""
+    *first, last = (demand.removesuffix(unit) for demand in demands)
+    return (f"{', '.join(first)} and {last}" if first else last) + unit
+
+
+def _member_phrase(record: RunRecord, member: Member, target: str) -> str:
+    assert member.quality is not None
     snr = member.quality.worst_db
     return f"{_ratio_phrase(member.latency[target])}, {member.id} with {snr:.1f} dB, {_regions_phrase(member, record)}"
 
