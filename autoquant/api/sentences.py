@@ -102,20 +102,16 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
     """What has products and stays float whatever the search finds; none where nothing does."""
     held = {name for region in regions for name in region.nodes}
     left = [node for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held]
-    deciding = [node for node in left if not graph.size_tensors.isdisjoint(node.outputs)]
-    parts = _counts(node.op_type for node in left)
-    parts += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
-    return [
-        f"{what}, so that they stay float: {', '.join(each)}"
-        for what, each in (
-            ("in no region", parts),
-            (
-                "of them decide how large other tensors are, as layers that predict durations",
-                _counts(n.op_type for n in deciding),
-            ),
-        )
-        if each
-    ]
+    deciding = {node.index for node in left if not graph.size_tensors.isdisjoint(node.outputs)}
+    others = _counts(node.op_type for node in left if node.index not in deciding)
+    others += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
+    reasons = {
+        "in no region, so that they stay float": others,
+        "these decide how large other tensors are, as layers that predict durations, so that they stay float": _counts(
+            node.op_type for node in left if node.index in deciding
+        ),
+    }
+    return [f"{reason}: {', '.join(each)}" for reason, each in reasons.items() if each]
 
 
 def _counts(op_types: Iterable[str], where: str = "") -> list[str]:

@@ -141,13 +141,13 @@ def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> No
 
 
 def test_products_that_decide_how_large_something_is_are_counted_apart() -> None:
-    body = "h = MatMul(x, w) e = MatMul(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
+    body = "h = MatMul(x, w) e = Gemm(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
     graph = Graph(model_of("(float[1,2] x) => (float[M,N] y)", body, {"w": floats(2, 2)}))
-    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [
-        "in no region, so that they stay float: 1 MatMul",
-        "of them decide how large other tensors are, as layers that predict durations, so that they stay float:"
-        " 1 MatMul",
-    ]
+    of_sizes = (
+        "these decide how large other tensors are, as layers that predict durations, so that they stay float: 1 MatMul"
+    )
+    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [of_sizes]
+    assert float_sentences(graph, ()) == ["in no region, so that they stay float: 1 Gemm", of_sizes]
 
 
 def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told() -> None:
