@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autoquant.api.trials import Trials
 from autoquant.domain.counted import counted, enumerated
-from autoquant.domain.measurement import Evaluation, Failure, Measurement
-from autoquant.domain.objective import Objectives
+from autoquant.domain.front import Front
+from autoquant.domain.measurement import Evaluation, Failure, Measurement, Quality
+from autoquant.domain.objective import SNR, Objectives
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
@@ -25,6 +26,7 @@ __all__ = [
     "float_sentences",
     "joined_sentences",
     "left_out_sentences",
+    "limiting_sentences",
     "nothing_to_quantize",
     "numberless_sentences",
     "outlook_sentences",
@@ -226,6 +228,28 @@ def failure_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
     (reason, n_alike), n_failed = reasons.most_common(1)[0], reasons.total()
     share = "" if n_alike == n_failed else f", {n_alike} of them"
     return [f"{n_failed} of {len(evaluations)} trials failed{share} for this reason: {reason}"]
+
+
+def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[str]:
+    """The one of several outputs that every SNR is of: of members or, without any, of evaluations; none without one."""
+    if SNR not in front.objectives:
+        return []
+    members = [member.quality for member in front.members if member.quality is not None]
+    measured = [e.outcome.quality for e in evaluations if e.is_quantized and isinstance(e.outcome, Measurement)]
+    qualities = members or measured
+    worst = {_worst_output(quality) for quality in qualities}
+    if len(worst) != 1 or None in worst:
+        return []
+    return [
+        f"output '{worst.pop()}' has the least SNR in {len(qualities)} of"
+        f" {counted(len(qualities), 'member' if members else 'evaluation')}, which is theirs"
+    ]
+
+
+def _worst_output(quality: Quality) -> str | None:
+    """None where there is none beside others, as where all are equal to float's."""
+    found = quality.per_output
+    return min(found, key=found.__getitem__) if len(set(found.values())) > 1 else None
 
 
 def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
