@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autoquant.api.trials import Trials
 from autoquant.domain.counted import counted, enumerated
-from autoquant.domain.measurement import Evaluation, Failure, Measurement
-from autoquant.domain.objective import Objectives
+from autoquant.domain.front import Front
+from autoquant.domain.measurement import Evaluation, Failure, Measurement, Quality
+from autoquant.domain.objective import SNR, Objectives
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
@@ -25,6 +26,7 @@ __all__ = [
     "float_sentences",
     "joined_sentences",
     "left_out_sentences",
+    "limiting_sentences",
     "nothing_to_quantize",
     "numberless_sentences",
     "outlook_sentences",
@@ -102,20 +104,16 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
     """What has products and stays float whatever the search finds; none where nothing does."""
     held = {name for region in regions for name in region.nodes}
     left = [node for node in graph.nodes if node.op_type in _PRODUCTS and node.name not in held]
-    deciding = [node for node in left if not graph.size_tensors.isdisjoint(node.outputs)]
-    parts = _counts(node.op_type for node in left)
-    parts += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
-    return [
-        f"{what}, so that they stay float: {', '.join(each)}"
-        for what, each in (
-            ("in no region", parts),
-            (
-                "of them decide how large other tensors are, as layers that predict durations",
-                _counts(n.op_type for n in deciding),
-            ),
-        )
-        if each
-    ]
+    deciding = {node.index for node in left if not graph.size_tensors.isdisjoint(node.outputs)}
+    others = _counts(node.op_type for node in left if node.index not in deciding)
+    others += _counts((t for t in graph.op_types_in_bodies if t in _PRODUCTS), " in bodies of If, Loop or Scan")
+    reasons = {
+        "in no region, so that they stay float": others,
+        "these decide how large other tensors are, as layers that predict durations, so that they stay float": _counts(
+            node.op_type for node in left if node.index in deciding
+        ),
+    }
+    return [f"{reason}: {', '.join(each)}" for reason, each in reasons.items() if each]
 
 
 def _counts(op_types: Iterable[str], where: str = "") -> list[str]:
@@ -230,6 +228,28 @@ def failure_sentences(evaluations: Sequence[Evaluation]) -> list[str]:
     (reason, n_alike), n_failed = reasons.most_common(1)[0], reasons.total()
     share = "" if n_alike == n_failed else f", {n_alike} of them"
     return [f"{n_failed} of {len(evaluations)} trials failed{share} for this reason: {reason}"]
+
+
+def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[str]:
+    """The one of several outputs that every SNR is of: of members or, without any, of evaluations; none without one."""
+    if SNR not in front.objectives:
+        return []
+    members = [member.quality for member in front.members if member.quality is not None]
+    measured = [e.outcome.quality for e in evaluations if e.is_quantized and isinstance(e.outcome, Measurement)]
+    qualities = members or measured
+    worst = {_worst_output(quality) for quality in qualities}
+    if len(worst) != 1 or None in worst:
+        return []
+    return [
+        f"output '{worst.pop()}' has the least SNR in {len(qualities)} of"
+        f" {counted(len(qualities), 'member' if members else 'evaluation')}, which is theirs"
+    ]
+
+
+def _worst_output(quality: Quality) -> str | None:
+    """None where there is none beside others, as where all are equal to float's."""
+    found = quality.per_output
+    return min(found, key=found.__getitem__) if len(set(found.values())) > 1 else None
 
 
 def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:

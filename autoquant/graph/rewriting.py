@@ -18,7 +18,14 @@ from autoquant.model.convolutions import (
 from autoquant.model.copies import Model, without_weights
 from autoquant.model.einsum import lower_einsum
 from autoquant.model.exponentials import split_exponentials
-from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
+from autoquant.model.fusions import (
+    divide_by_roots,
+    fuse_hard_swish,
+    lower_matmul,
+    reduce_stacked,
+    scale_norms,
+    split_gemm,
+)
 from autoquant.model.invariants import hoist_invariants
 from autoquant.model.lines import lay_lines
 from autoquant.model.packed import pack_places
@@ -80,7 +87,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
         *((move_one_axis_each,) if is_for_cpu else ()),
         clip_first,
-        *((lay_lines, fill_concats) if is_for_cpu else ()),
+        *((lay_lines, fill_concats, scale_norms) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )

@@ -11,12 +11,12 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
-from autoquant.model.edits import Edit
+from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axes_of
 from autoquant.model.opsets import GEMM_WITHOUT_BIAS
 
-__all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "split_gemm"]
+__all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "scale_norms", "split_gemm"]
 
 _RANK_OF_GEMM = 2
 
@@ -263,3 +263,27 @@ def _makers(graph: Graph, tensor: TensorName, op_types: Sequence[str]) -> list[N
         found.append(node)
         tensor = node.inputs[0]
     return found
+
+
+def scale_norms(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Norms that are written as nodes square by Pow and have a Mul by ones behind them unless they have a scale.
+
+    onnxruntime fuses them then. As RMS norms without a scale by PyTorch, and squares by Keras and JAX.
+    """
+    graph = Graph(model)
+    edit = Edit(graph)
+    for norm in graph.norms:
+        square, division = graph.nodes[norm.square], graph.nodes[norm.division]
+        size = (graph.sizes(division.outputs[0]) or (None,))[-1]
+        is_fusible = norm.source in graph.float_tensors and (norm.scale is not None or (size or 0) > 1)
+        if is_fusible and square.op_type == "Mul":
+            parts = Parts(edit, square)
+            parts.add("Pow", [square.inputs[0], parts.constant("exponent", np.float32(2))], output=square.outputs[0])
+            edit.replaced[square.index] = parts.nodes
+        if is_fusible and norm.scale is None:
+            parts = Parts(edit, division)
+            divided = parts.add("Div", division.inputs)
+            ones = parts.constant("ones", np.ones(size or 1, np.float32))
+            parts.add("Mul", [divided, ones], part="scale", output=division.outputs[0])
+            edit.replaced[division.index] = parts.nodes
+    return edit.model()

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
+from autoquant.model.norms import Norm, find_norms
 from autoquant.model.sizes import size_tensors
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies
 
@@ -165,6 +166,16 @@ class Graph:
         return size_tensors(
             [each for node, proto in pairs for each in (node, *(_node(node.index, p) for p in nodes_in_bodies(proto)))]
         )
+
+    @cached_property
+    def norms(self) -> tuple[Norm, ...]:
+        """Norms that are written as nodes: see ``autoquant.model.norms``."""
+        return find_norms(self)
+
+    @cached_property
+    def norm_nodes(self) -> frozenset[int]:
+        """Indices of all nodes of these norms."""
+        return frozenset[int]().union(*(norm.nodes for norm in self.norms))
 
     def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
         """The same with None for each dimension that is not known or not static; None where their number is not."""

@@ -185,14 +185,14 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
 def is_quantizable(node: Node, graph: Graph) -> bool:
     """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions.
 
-    Floats that say how large tensors are must stay exact.
+    Floats that say how large tensors are must stay exact. All nodes of a norm have one kernel, for floats alone.
     """
     kind = kind_of(node)
     if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
         return False
     if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
         return False
-    if not graph.size_tensors.isdisjoint(node.outputs):
+    if not graph.size_tensors.isdisjoint(node.outputs) or node.index in graph.norm_nodes:
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)

@@ -22,7 +22,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
-from autoquant.qdq.breakers import needs_breaker
+from autoquant.qdq.breakers import comes_from_dq, needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.clipped import write_hard_sigmoid
 from autoquant.qdq.dynamic import DynamicWriter
@@ -67,6 +67,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
         self.gelus = exact_gelus(graph)
+        self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
         self.rewrites: Rewrites = frozenset()
@@ -184,11 +185,20 @@ class _Draft:
             self.home.tiled.write(self.parts, node, source, target)
             self.pairs.quantize_written(node.outputs[0])
             return
-        inputs = [self.pairs.read(name, node) for name in node.inputs]
+        inputs = [self._read_floats(name, node) for name in node.inputs]
         if needs_breaker(node, self.home.graph, self.plan):
             inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
         attributes = APPROXIMATE if self._is_approximate(node) else {}
         self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None, attributes=attributes)
+
+    def _read_floats(self, tensor: TensorName, node: Node) -> str:
+        """Under which name: one for all of a norm, as onnxruntime gives each reader of integers a tensor alone."""
+        read, home = self.pairs.read(tensor, node), self.home
+        is_source = node.index in home.graph.norm_nodes and tensor in home.norm_sources
+        if not is_source or not comes_from_dq(tensor, home.graph, self.plan):
+            return read
+        name, is_new = f"{tensor}_for_norm", self.parts.is_new(("norm", tensor))
+        return self.pairs.through_sum(read, name) if is_new else self.parts.pieces.free(name)
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""

@@ -73,7 +73,7 @@ def headline(record: RunRecord) -> str:
 
 
 def run_sentences(record: RunRecord) -> list[str]:
-    """What a search found, for the terminal: the best ratio at each demand, then what became of the evaluations.
+    """What a search found, for the terminal: the best ratio at each demand, or of all, then what became of evaluations.
 
     Where an SNR was demanded, that is the only demand. A largest drop that was demanded comes first, and objectives
     that are not SNR and latency; how well evaluations were predicted comes last, where a model did.
@@ -176,12 +176,24 @@ def _regions_phrase(member: Member, record: RunRecord) -> str:
 
 
 def _demand_lines(record: RunRecord, target: str) -> list[str]:
-    """One of all demands that the same member is the fastest at."""
-    demands: dict[str, list[str]] = {}
-    for demand, member in record.front.best_members(target, asked_db=asked_db(record)).items():
+    """One of all demands that the same member is the fastest at; where none is at any, with the fastest of all."""
+    front, demands = record.front, dict[str, list[str]]()
+    best = front.best_members(target, asked_db=asked_db(record))
+    for demand, member in best.items():
         demands.setdefault(_demand_phrase(record, member, target), []).append(demand)
-    at = f"{target}, at" if len(record.front.targets) > 1 else "At"
-    return [f"{at} {' and '.join(each)}: {phrase}." for phrase, each in demands.items()]
+    at = f"{target}, at" if len(front.targets) > 1 else "At"
+    lines = [f"{at} {_listed(each)}: {phrase}" for phrase, each in demands.items()]
+    fastest = min(front.members, key=lambda member: member.latency[target].ratio)
+    if fastest.quality is not None and all(member.quality is None for member in best.values()):
+        lines[-1] += f"; the fastest model takes {_demand_phrase(record, fastest, target)}"
+    return [f"{line}." for line in lines]
+
+
+def _listed(demands: Sequence[str]) -> str:
+    """Like ``30, 40 and 50 dB``."""
+    unit = " dB" if all(demand.endswith(" dB") for demand in demands) else ""
+    *first, last = (demand.removesuffix(unit) for demand in demands)
+    return (f"{', '.join(first)} and {last}" if first else last) + unit
 
 
 def _demand_phrase(record: RunRecord, member: Member, target: str) -> str:

@@ -13,6 +13,7 @@ from autoquant.api.sentences import (
     float_sentences,
     joined_sentences,
     left_out_sentences,
+    limiting_sentences,
     nothing_to_quantize,
     numberless_sentences,
     outlook_sentences,
@@ -21,8 +22,9 @@ from autoquant.api.sentences import (
     silent_sentences,
     unbounded_sentences,
 )
-from autoquant.domain.measurement import Evaluation
-from autoquant.domain.objective import DEFAULT_OBJECTIVES
+from autoquant.domain.front import Member
+from autoquant.domain.measurement import Evaluation, Measurement, Quality
+from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceRule
@@ -33,7 +35,7 @@ from autoquant.qdq.masks import Why
 from autoquant.space.schema import read_space
 from autoquant.study.outlook import Outlook
 from tests.models import floats, model_of
-from tests.records import a_failure, a_measured, a_region
+from tests.records import a_failure, a_front, a_measured, a_member, a_region
 from tests.unit.api.answers import Answers, some_trials
 
 FEW = ", which are few; give more time"
@@ -141,13 +143,13 @@ def test_products_that_are_in_no_region_are_counted_inside_of_bodies_too() -> No
 
 
 def test_products_that_decide_how_large_something_is_are_counted_apart() -> None:
-    body = "h = MatMul(x, w) e = MatMul(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
+    body = "h = MatMul(x, w) e = Gemm(x, w) i = Cast<to=7>(h) f = Flatten<axis=0>(i) y = Expand(e, i)"
     graph = Graph(model_of("(float[1,2] x) => (float[M,N] y)", body, {"w": floats(2, 2)}))
-    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [
-        "in no region, so that they stay float: 1 MatMul",
-        "of them decide how large other tensors are, as layers that predict durations, so that they stay float:"
-        " 1 MatMul",
-    ]
+    of_sizes = (
+        "these decide how large other tensors are, as layers that predict durations, so that they stay float: 1 MatMul"
+    )
+    assert float_sentences(graph, find_regions(graph, [graph.nodes[1].name])) == [of_sizes]
+    assert float_sentences(graph, ()) == ["in no region, so that they stay float: 1 Gemm", of_sizes]
 
 
 def test_rules_without_effect_and_those_with_one_that_nobody_asked_for_are_told() -> None:
@@ -242,3 +244,33 @@ def test_schemes_that_the_opset_has_no_operators_for_are_told_with_the_one_that_
     assert newest.name in sentence
     assert f"opset {newest.opset} or newer" in sentence
     assert left_out_sentences(asked, asked) == []
+
+
+def with_snrs(member: Member, *snrs_db: float) -> Member:
+    per_output = dict(zip("abc", snrs_db, strict=False))
+    return replace(member, quality=Quality(per_output=per_output, agreement={}, n_samples=64))
+
+
+def test_the_output_whose_snr_is_that_of_every_member_is_told() -> None:
+    front = a_front(with_snrs(a_member("m1"), 38.1, 23.3, 26.5), with_snrs(a_member("m2"), 45.0, 30.0, 31.0))
+    assert limiting_sentences(front, [a_measured(0)]) == [
+        "output 'b' has the least SNR in 2 of 2 members, which is theirs"
+    ]
+
+
+def test_without_a_member_it_is_that_of_the_evaluations() -> None:
+    outcome = a_measured(0).outcome
+    assert isinstance(outcome, Measurement)
+    quality = Quality(per_output={"a": 8.0, "b": 3.0}, agreement={}, n_samples=64)
+    evaluation = replace(a_measured(0), outcome=replace(outcome, quality=quality))
+    assert limiting_sentences(a_front(), [evaluation, a_failure(1)]) == [
+        "output 'b' has the least SNR in 1 of 1 evaluation, which is theirs"
+    ]
+    assert limiting_sentences(a_front(), []) == []
+
+
+@pytest.mark.parametrize("snrs_db", [(40.0,), (math.inf, math.inf), (30.0, 20.0)], ids=["one", "equal", "another"])
+def test_where_no_single_one_of_several_outputs_decides_nothing_is_told(snrs_db: tuple[float, ...]) -> None:
+    front = a_front(with_snrs(a_member("m1"), *snrs_db), with_snrs(a_member("m2"), 20.0, 30.0))
+    assert limiting_sentences(front, []) == []
+    assert limiting_sentences(replace(front, objectives={"latency": Goal.MINIMIZE}), []) == []

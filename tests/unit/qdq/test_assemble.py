@@ -63,6 +63,13 @@ MIXES: dict[str, tuple[str, str, dict[str, Array | float], dict[str, Scheme | No
         {"w": floats(4, 4, 1, 1)},
         dict.fromkeys("arsy", scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)),
     ),
+    "norm": (
+        f"({SQUARE} a, {SQUARE} b) => ({SQUARE} y)",
+        "x = Add(a, b) q = Pow(x, two) m = ReduceMean(q, axes) v = Add(m, e) s = Sqrt(v) n = Div(x, s) k = Mul(n, w)"
+        " g = Gemm(k, p) y = Add(g, x)",
+        {"two": 2.0, "axes": np.array([-1]), "e": 1e-5, "w": floats(4), "p": floats(4, 4)},
+        {},
+    ),
 }
 
 

@@ -79,10 +79,29 @@ def test_the_headline_is_honest_where_the_first_target_gains_nothing() -> None:
 
 def test_a_run_is_told_by_the_best_ratio_at_each_demand() -> None:
     assert run_sentences(a_record(FRONT)) == [
-        "At 30 dB and 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
+        "At 30 and 40 dB: 0.55 of float's latency (0.54 to 0.56), m2 with 41.0 dB, u8s8 in 2 of 3 regions.",
         "At 50 dB: nothing is shown to be faster than float.",
         "3 evaluations: 1 complete, 1 rejected early, 1 failed.",
     ]
+
+
+def test_demands_in_a_row_that_nothing_faster_keeps_are_told_at_once() -> None:
+    lines = run_sentences(a_record(a_front(a_member("m1", ratio=0.4, snr_db=35.0))))
+    assert lines[0].startswith("At 30 dB: 0.40 of float's latency")
+    assert lines[1] == "At 40 and 50 dB: nothing is shown to be faster than float."
+
+
+def test_where_nothing_faster_keeps_any_demand_the_fastest_model_is_told() -> None:
+    slow, fast = a_member("m1", ratio=0.6, snr_db=25.0), a_member("m2", ratio=0.4, snr_db=22.0)
+    assert run_sentences(a_record(a_front(slow, fast)))[:-1] == [
+        "At 30, 40 and 50 dB: nothing is shown to be faster than float; the fastest model takes 0.40 of float's latency"
+        " (0.39 to 0.41), m2 with 22.0 dB, u8s8 in 2 of 3 regions."
+    ]
+
+
+def test_a_smaller_model_that_is_no_faster_is_not_called_the_fastest() -> None:
+    front = a_front(a_member("m1", ratio=1.2, snr_db=25.0))
+    assert run_sentences(a_record(front))[0] == "At 30, 40 and 50 dB: nothing is shown to be faster than float."
 
 
 def test_a_run_that_was_asked_for_an_snr_tells_of_no_other() -> None:
@@ -107,7 +126,7 @@ def test_a_run_on_several_targets_names_them() -> None:
     lines = run_sentences(a_record(a_front(a_member(targets=TWO_TARGETS), targets=TWO_TARGETS)))
 
     assert [line.split(":")[0] for line in lines[:-1]] == [
-        f"{target}, at {demands}" for target in ("cpu-1t", "cpu-2t") for demands in ("30 dB and 40 dB", "50 dB")
+        f"{target}, at {demands} dB" for target in ("cpu-1t", "cpu-2t") for demands in ("30 and 40", "50")
     ]
 
 
@@ -175,7 +194,7 @@ def test_where_a_largest_drop_is_demanded_the_headline_is_about_it() -> None:
     assert headline(alone) == "Nothing faster than float was found with top1 worse by 0.5 % at most."
     without = a_record(front, configuration={"max_drop": {}})
     assert headline(without).startswith("Fastest model that keeps 40 dB")
-    assert run_sentences(without)[0].startswith("At 30 dB")
+    assert run_sentences(without)[0].startswith("At 30 and 40 dB")
 
 
 def of_a_metric(*members: Member) -> Front:
