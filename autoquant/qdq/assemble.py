@@ -22,6 +22,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
+from autoquant.qdq.blocks import Blocks, Kept
 from autoquant.qdq.breakers import needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.clipped import write_hard_sigmoid
@@ -69,6 +70,7 @@ class Assembler:
         self.gelus = exact_gelus(graph)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
+        self.blocks = Blocks(graph)
         self.rewrites: Rewrites = frozenset()
 
     def operands(self, node: Node, plan: Plan) -> "_Operands":
@@ -135,10 +137,14 @@ class _Draft:
     shifts: Mapping[NodeName, Floats]
     parts: Parts = field(init=False)
     pairs: Pairs = field(init=False)
+    kept: Kept = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.home.pieces)
         self.pairs = Pairs(self.home.graph, self.home.planner, self.plan, self.parts)
+        tiled = self.home.tiled.indices if Rewrite.TILED_CONVS in self.home.rewrites else ()
+        is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
+        self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
 
     def candidate(self) -> Candidate:
         kernels = [n for n in self.home.graph.nodes if kind_of(n) in _KERNELS]
@@ -179,16 +185,29 @@ class _Draft:
 
     def _add_float(self, node: Node) -> None:
         """A node that runs on floats, kept from what onnxruntime would make of it."""
-        if Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices:
-            source, target = self.pairs.read(node.inputs[0], node), self.pairs.written(node.outputs[0])
-            self.home.tiled.write(self.parts, node, source, target)
-            self.pairs.quantize_written(node.outputs[0])
+        is_tiled = Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices
+        if is_tiled or node.index in self.kept.constants:
+            self._add_otherwise(node, self.home.tiled if is_tiled else self.home.blocks)
             return
-        inputs = [self.pairs.read(name, node) for name in node.inputs]
+        inputs = [self._read_in_blocks(name, node) for name in node.inputs]
         if needs_breaker(node, self.home.graph, self.plan):
             inputs[0] = self.pairs.through_sum(inputs[0], f"{node.name}_float_input", f"{node.name}_keep_float")
         attributes = APPROXIMATE if self._is_approximate(node) else {}
         self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None, attributes=attributes)
+
+    def _add_otherwise(self, node: Node, writer: TiledConvs | Blocks) -> None:
+        """A float operator as others that compute the same of the one activation that it reads."""
+        (read,) = (name for name in node.inputs if not self.home.graph.is_constant(name))
+        writer.write(self.parts, node, self.pairs.read(read, node), self.pairs.written(node.outputs[0]))
+        self.pairs.quantize_written(node.outputs[0])
+
+    def _read_in_blocks(self, name: TensorName, node: Node) -> str:
+        """The name under which a float operator reads a tensor, behind a Conv that keeps blocks where it needs one."""
+        source = self.pairs.read(name, node)
+        is_activation = node.index in self.kept.activations and name == node.inputs[0]
+        if is_activation or (node.index, name) in self.kept.joined:
+            return self.home.blocks.through(self.parts, node, name, source)
+        return source
 
     def _is_plain_sum(self, node: Node) -> bool:
         """Whether a float Add before a LayerNormalization is written as Sum, which onnxruntime does not fuse."""

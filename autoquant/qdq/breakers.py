@@ -5,7 +5,7 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import Kind, is_linear, kind_of
 from autoquant.qdq.plan import Plan
 
-__all__ = ["needs_breaker", "would_pool_integers"]
+__all__ = ["comes_from_dq", "needs_breaker", "would_pool_integers"]
 
 _REQUANTIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Float operators that onnxruntime turns into int8: between DQ and Q by its WeightBiasQuantization, a MatMul as the
@@ -17,8 +17,17 @@ def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
     if node.op_type not in _REQUANTIZED:
         return False
     if is_linear(node, graph):
-        return _comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
-    return all(_comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+        return comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
+    return all(comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+
+
+def comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
+    """Whether a float reader takes what was quantized, moved at most."""
+    if tensor in plan.produced:
+        return True
+    producer = graph.producer.get(tensor)
+    passes = producer is not None and kind_of(producer) is Kind.SAME_RANGE
+    return passes and producer is not None and comes_from_dq(producer.inputs[0], graph, plan)
 
 
 def would_pool_integers(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
@@ -31,16 +40,8 @@ def would_pool_integers(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
     if producer is None or kind_of(producer) is not Kind.SAME_RANGE or producer.index in plan.integer:
         return False
     if producer.op_type == "MaxPool":
-        return not _comes_from_dq(producer.inputs[0], graph, plan)
+        return not comes_from_dq(producer.inputs[0], graph, plan)
     return would_pool_integers(producer.inputs[0], graph, plan)
-
-
-def _comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
-    if tensor in plan.produced:
-        return True
-    producer = graph.producer.get(tensor)
-    passes = producer is not None and kind_of(producer) is Kind.SAME_RANGE
-    return passes and producer is not None and _comes_from_dq(producer.inputs[0], graph, plan)
 
 
 def _leads_to_q(tensor: TensorName, graph: Graph, plan: Plan) -> bool:

@@ -25,6 +25,8 @@ _N_COMPARED = 4
 _ENOUGH_DB = 90.0
 _OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS)
 """They change nothing in float."""
+_OF_FLOAT = (Rewrite.TILED_CONVS, Rewrite.KEPT_BLOCKS)
+"""They change how float convolutions are computed."""
 
 
 def probe_rewrites(
@@ -115,7 +117,7 @@ def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Ben
     second = builder.build(assignment)
     builder.write(frozenset())
     opened, other = (_opened(bench, each) for each in (first, second))
-    if rewrite is Rewrite.TILED_CONVS and not _keeps_outputs(bench, opened, other):
+    if rewrite in _OF_FLOAT and not _keeps_outputs(bench, opened, other):
         return None
     return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
 
@@ -140,6 +142,8 @@ def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:
             return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"
         case Rewrite.TILED_CONVS:
             return f"float Convs of 3 x 3 are computed tile by tile: float takes {ratio:.3f} of what it took"
+        case Rewrite.KEPT_BLOCKS:
+            return f"channels of float images are kept in blocks: float takes {ratio:.3f} of what it took"
         case Rewrite.TANH_GELUS:
             what = "one alone takes" if is_alone else "8 bits take"
             return (
