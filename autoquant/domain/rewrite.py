@@ -19,6 +19,8 @@ class Rewrite(StrEnum):
     """Convs on integers have fewer and larger groups, with zeros between those that were joined."""
     TILED_CONVS = "tiled_convs"
     """Float Convs of 3 x 3 and many channels are computed tile by tile, with a quarter of the products."""
+    KEPT_BLOCKS = "kept_blocks"
+    """Float images keep their channels in blocks from Conv to Conv, by Convs of each channel alone between them."""
     TANH_GELUS = "tanh_gelus"
     """GELUs beside what is quantized are computed by their approximation by tanh, which differs by 0.0005 at most."""
 
@@ -27,6 +29,7 @@ IN_WORDS: Mapping[Rewrite, str] = {
     Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
     Rewrite.JOINED_GROUPS: "groups of Convs that are joined",
     Rewrite.TILED_CONVS: "Convs that are computed tile by tile",
+    Rewrite.KEPT_BLOCKS: "channels that are kept in blocks",
     Rewrite.TANH_GELUS: "GELU by tanh",
 }
 Rewrites = frozenset[Rewrite]

@@ -22,6 +22,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
+from autoquant.qdq.blocks import Blocks, Kept
 from autoquant.qdq.breakers import comes_from_dq, needs_breaker
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.clipped import write_hard_sigmoid
@@ -70,6 +71,7 @@ class Assembler:
         self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
+        self.blocks = Blocks(graph)
         self.rewrites: Rewrites = frozenset()
 
     def operands(self, node: Node, plan: Plan) -> "_Operands":
@@ -136,10 +138,14 @@ class _Draft:
     shifts: Mapping[NodeName, Floats]
     parts: Parts = field(init=False)
     pairs: Pairs = field(init=False)
+    kept: Kept = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.home.pieces)
         self.pairs = Pairs(self.home.graph, self.home.planner, self.plan, self.parts)
+        tiled = self.home.tiled.indices if Rewrite.TILED_CONVS in self.home.rewrites else ()
+        is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
+        self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
 
     def candidate(self) -> Candidate:
         kernels = [n for n in self.home.graph.nodes if kind_of(n) in _KERNELS]
@@ -180,10 +186,9 @@ class _Draft:
 
     def _add_float(self, node: Node) -> None:
         """A node that runs on floats, kept from what onnxruntime would make of it."""
-        if Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices:
-            source, target = self.pairs.read(node.inputs[0], node), self.pairs.written(node.outputs[0])
-            self.home.tiled.write(self.parts, node, source, target)
-            self.pairs.quantize_written(node.outputs[0])
+        is_tiled = Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices
+        if is_tiled or node.index in self.kept.constants:
+            self._add_otherwise(node, self.home.tiled if is_tiled else self.home.blocks)
             return
         inputs = [self._read_floats(name, node) for name in node.inputs]
         if needs_breaker(node, self.home.graph, self.plan):
@@ -191,12 +196,23 @@ class _Draft:
         attributes = APPROXIMATE if self._is_approximate(node) else {}
         self._add_rewired(node, inputs, op_type="Sum" if self._is_plain_sum(node) else None, attributes=attributes)
 
+    def _add_otherwise(self, node: Node, writer: TiledConvs | Blocks) -> None:
+        """A float operator as others that compute the same of the one activation that it reads."""
+        (read,) = (name for name in node.inputs if not self.home.graph.is_constant(name))
+        writer.write(self.parts, node, self.pairs.read(read, node), self.pairs.written(node.outputs[0]))
+        self.pairs.quantize_written(node.outputs[0])
+
     def _read_floats(self, tensor: TensorName, node: Node) -> str:
-        """Under which name: one for all of a norm, as onnxruntime gives each reader of integers a tensor alone."""
+        """The name under which a float operator reads a tensor, behind a Conv that keeps blocks where it needs one."""
         read, home = self.pairs.read(tensor, node), self.home
+        is_activation = node.index in self.kept.activations and tensor == node.inputs[0]
+        if is_activation or (node.index, tensor) in self.kept.joined:
+            return home.blocks.through(self.parts, node, tensor, read)
         is_source = node.index in home.graph.norm_nodes and tensor in home.norm_sources
-        if not is_source or not comes_from_dq(tensor, home.graph, self.plan):
-            return read
+        return self._for_norm(tensor, read) if is_source and comes_from_dq(tensor, home.graph, self.plan) else read
+
+    def _for_norm(self, tensor: TensorName, read: str) -> str:
+        """One name for all of a norm, as onnxruntime gives each reader of integers a tensor alone."""
         name, is_new = f"{tensor}_for_norm", self.parts.is_new(("norm", tensor))
         return self.pairs.through_sum(read, name) if is_new else self.parts.pieces.free(name)
 

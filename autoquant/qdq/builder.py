@@ -70,6 +70,7 @@ class Builder:
             Rewrite.PLAIN_SUMS: bool(self._assembler.residual_adds),
             Rewrite.JOINED_GROUPS: self._assembler.groups.has_narrow,
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
+            Rewrite.KEPT_BLOCKS: self._assembler.blocks.has_parted,
             Rewrite.TANH_GELUS: bool(self._assembler.gelus),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])

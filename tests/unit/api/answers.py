@@ -70,7 +70,7 @@ def some_trials(
     return Trials(
         study=Study(folder / "study.journal", space, sampler or RandomSampler(seed=0)),
         evaluator=answers,
-        facts=BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0),
+        facts=BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=4, opening_s=0.0),
         regions=[a_region(region) for region in space.choices],
         space=space,
         deadline=Deadline(None),

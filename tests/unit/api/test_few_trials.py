@@ -25,7 +25,7 @@ def first_trials(folder: Path, answers: Answers, seconds: float | None, **option
     defaults: dict[str, Any] = {"is_structured": True, "space": space}
     return replace(
         some_trials(folder, answers, **{**defaults, **options}),
-        facts=BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0),
+        facts=BenchFacts(float_s={"cpu-1t": 0.2}, n_samples=4, opening_s=0.0),
         deadline=Deadline(seconds),
     )
 
@@ -95,7 +95,7 @@ def test_where_time_is_short_a_recipe_that_is_nearly_float_is_left_to_the_sample
 def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path, seconds: float, first: str) -> None:
     answers = Answers(n_most=2)
     trials = some_trials(tmp_path, answers, is_structured=True)
-    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
+    trials.facts = BenchFacts(float_s={"cpu-1t": 0.2}, n_samples=4, opening_s=0.0)
     trials.deadline = Deadline(seconds)
     trials.run(None)
     assert answers.seen[0] == dict.fromkeys(IDS, first)

@@ -18,7 +18,8 @@ def a_run(elapsed_s: float, *, counts_size: bool = False) -> Run:
 
 
 ALL, ALONE = frozenset(Rewrite), frozenset({Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS})
-GROUPS, SUMS, GELUS, TILES = (
+BLOCKS, GROUPS, SUMS, GELUS, TILES = (
+    "channels that are kept in blocks",
     "groups of Convs that are joined",
     "Add before LayerNormalization as Sum",
     "GELU by tanh",
@@ -40,8 +41,8 @@ def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
     [
         (5.0, 0.1, ALL, False, ALL, []),
         (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
-        (50.0, 0.1, ALL, False, set(), [GROUPS, SUMS, GELUS, TILES]),
-        (50.0, 0.2, ALL, True, ALONE, [GROUPS, TILES]),
+        (50.0, 0.1, ALL, False, set(), [GROUPS, BLOCKS, SUMS, GELUS, TILES]),
+        (50.0, 0.2, ALL, True, ALONE, [GROUPS, BLOCKS, TILES]),
         (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],
     ids=["in time", "late and fast", "late and slow", "late, but one alone", "late, only one alone"],
@@ -60,12 +61,16 @@ def test_rewrites_are_not_probed_late_where_that_takes_long(
     assert run.deadline.left_out == left_out
 
 
-@pytest.mark.parametrize("elapsed_s", [5.0, 50.0])
-def test_what_adds_to_the_size_is_neither_probed_where_it_counts_nor_told_as_left_out(elapsed_s: float) -> None:
+@pytest.mark.parametrize(
+    ("elapsed_s", "others", "left_out"), [(5.0, {Rewrite.KEPT_BLOCKS}, []), (50.0, set(), [BLOCKS])]
+)
+def test_what_adds_to_the_size_is_neither_probed_where_it_counts_nor_told_as_left_out(
+    elapsed_s: float, others: Rewrites, left_out: list[str]
+) -> None:
     run = a_run(elapsed_s, counts_size=True)
     facts = BenchFacts(float_s={"cpu-1t": 1.0}, n_samples=4, opening_s=0.1)
-    assert run._worth_probing(made_of(ALL, is_told_alone=True), facts) == ALONE
-    assert run.deadline.left_out == []
+    assert run._worth_probing(made_of(ALL, is_told_alone=True), facts) == ALONE | others
+    assert run.deadline.left_out == left_out
 
 
 class Loaded:

@@ -8,7 +8,7 @@ from autoquant.api.trial_times import Finish, TrialCosts, TrialTimes
 from autoquant.domain.measurement import Evaluation, State
 from tests.records import a_measured
 
-FACTS = BenchFacts(float_s={"cpu": 1e-3}, n_samples=4, opening_s=0.0)
+FACTS = BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=4, opening_s=0.0)
 FINISH = Finish(n_samples=4, size_bytes=1)
 
 
@@ -37,7 +37,7 @@ def test_a_trial_may_take_what_its_metrics_take() -> None:
 
 
 def test_trials_take_as_long_as_what_they_run() -> None:
-    costs = TrialCosts(replace(FACTS, float_s={"cpu": 0.1}, n_samples=1000, opening_s=3.0), 0.5)
+    costs = TrialCosts(replace(FACTS, float_s={"cpu-1t": 0.1}, n_samples=1000, opening_s=3.0), 0.5)
     assert costs.first_seconds(4) == pytest.approx(3 + 1000 * 0.1 + 4 * 0.1)
     assert costs.later_seconds(4) < 0.2 * costs.first_seconds(4)
     assert costs.untimed_seconds < costs.later_seconds(4)

@@ -146,7 +146,7 @@ def test_probes_keep_to_their_share_of_the_time(tmp_path: Path, n_failing: int, 
     deadline = Deadline(80.0)
     answers = SlowAnswers(deadline, n_failing)
     trials = some_trials(tmp_path, answers, is_structured=True, space=space)
-    trials.facts = BenchFacts(float_s={"cpu": 0.2}, n_samples=4, opening_s=0.0)
+    trials.facts = BenchFacts(float_s={"cpu-1t": 0.2}, n_samples=4, opening_s=0.0)
     trials.deadline = deadline
     if is_resumed:
         some_trials(tmp_path, Answers(), is_structured=False, space=space).run(3)
