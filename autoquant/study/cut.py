@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+from scipy.sparse.csgraph import maximum_flow
 
 from autoquant.study.layout import Codes, Floats
 
@@ -52,9 +52,10 @@ class Cut:
     def _labels(self, capacities: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         shape = (self._sink + 1, self._sink + 1)
         graph = csr_array((capacities, self._indices, self._ends), shape=shape)
-        left = csr_array(graph - maximum_flow(graph, self._source, self._sink).flow)
-        left.eliminate_zeros()
-        reached = breadth_first_order(left, self._source, return_predecessors=False)
-        labels = np.zeros(self._sink + 1, dtype=bool)
-        labels[reached] = True
-        return labels[: self._source]
+        left = graph.toarray() > maximum_flow(graph, self._source, self._sink).flow.toarray()
+        labels = np.arange(self._sink + 1) == self._source
+        reached = labels
+        while reached.any():  # sparse arrays would take longer
+            reached = left[reached].any(axis=0) & ~labels
+            labels = labels | reached
+        return np.asarray(labels[: self._source])

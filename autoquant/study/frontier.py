@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autoquant.study.cut import Cut
 from autoquant.study.labelling import Labelling
 from autoquant.study.landscape import Landscape
-from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.layout import Codes, Floats, Layout, distinct
 from autoquant.study.steering import SizeTerm
 
 __all__ = ["Frontier"]
@@ -63,14 +63,13 @@ class Frontier:
         noise = np.stack([landscape.noise for landscape, *_ in terms])
         n_outputs = noise.shape[1]
         shares = np.ones((len(terms), len(self._prices), n_outputs))
-        rounds: list[Codes] = []
-        for _ in range(1 if n_outputs == 1 else _N_ROUNDS):
-            codes = self._cheapest(noise, own, border, self._prices[:, None] * shares)
-            rounds.append(codes.reshape(-1, codes.shape[-1]))
-            powers = np.stack([term[0].noise_of(solved) for term, solved in zip(terms, codes, strict=True)])
+        rounds = [self._cheapest(noise, own, border, self._prices[:, None] * shares)]
+        for _ in range(0 if n_outputs == 1 else _N_ROUNDS - 1):
+            powers = np.stack([term[0].noise_of(solved) for term, solved in zip(terms, rounds[-1], strict=True)])
             shares = shares * powers / powers.max(axis=-1, keepdims=True)
             shares *= n_outputs / np.maximum(shares.sum(axis=-1, keepdims=True), 1e-30)
-        return np.unique(np.concatenate(rounds), axis=0)
+            rounds.append(self._cheapest(noise, own, border, self._prices[:, None] * shares))
+        return distinct(np.concatenate(rounds).reshape(-1, noise.shape[2]))
 
     def _terms(self, landscape: Landscape, weights: Floats, size: SizeTerm | None) -> list[tuple[Floats, Floats]]:
         """Cost of each region and scheme and of each border, for each price of the size; shapes (R, S) and (E,)."""
@@ -104,6 +103,8 @@ class Frontier:
 
 def _lowest(cost: Floats, chosen: npt.NDArray[np.bool_]) -> tuple[Codes, Floats]:
     """Of some schemes the one of lowest cost, and its cost; shapes (..., R) for (..., R, S)."""
-    among = np.where(chosen, cost, np.inf if chosen.any() else _NEVER)
-    scheme = among.argmin(axis=-1)
-    return scheme, np.take_along_axis(among, scheme[..., None], axis=-1)[..., 0]
+    if not chosen.any():
+        return np.zeros(cost.shape[:-1], dtype=np.int64), np.full(cost.shape[:-1], _NEVER)
+    numbers = np.flatnonzero(chosen)
+    among = cost[..., numbers]
+    return numbers[among.argmin(axis=-1)], among.min(axis=-1)

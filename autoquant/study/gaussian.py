@@ -36,9 +36,14 @@ class Posterior:
     mean: Floats
     log_evidence: float
 
-    def variance(self, design: Floats) -> Floats:
-        """Variance of further linear functions of the weights; (m,) for (m, U)."""
-        shared = (design @ self.design.T).T  # in the order of LAPACK, which would copy it otherwise
+    def variance(self, design: Floats, *, products: Floats | None = None) -> Floats:
+        """Variance of further linear functions of the weights; (m,) for (m, U).
+
+        Args:
+            design: Of these.
+            products: ``design @ self.design.T``, shape (m, n), which is overwritten; None where it is not known.
+        """
+        shared = (design @ self.design.T if products is None else products).T  # in LAPACK's order, to be no copy
         explained = solve_triangular(self.root, shared, lower=True, overwrite_b=True, check_finite=False)
         return np.asarray(np.maximum(_squares(design, "nu,nu->n") - _squares(explained, "nm,nm->m"), 0.0))
 

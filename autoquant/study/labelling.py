@@ -21,8 +21,8 @@ class _Step:
     Attributes:
         region: Which.
         around: Its neighbours among those that are left, in ascending order.
-        tables: What it occurs in: number of the table, the order of its axes, and its shape with an axis for each
-            neighbour and the region itself, without the first one.
+        tables: What it occurs in: number of the table, the order of its axes, and its shape with an axis for the region
+            itself and each neighbour, without the last one.
     """
 
     region: int
@@ -34,7 +34,8 @@ class Labelling:
     """Minimises, for many costs at once, the sum of a cost for each region's label and one for each unlike border.
 
     Regions are eliminated one by one, that with the fewest neighbours first; what is minimised over is a table over the
-    labels of its neighbours. Graphs of networks are nearly chains, so the tables stay small.
+    labels of its neighbours. Graphs of networks are nearly chains, so the tables stay small. The last axis of each
+    is that of the costs, as loops over two labels would take most of the time.
 
     Args:
         n_regions: Number of regions.
@@ -85,32 +86,30 @@ class Labelling:
         """
         largest = 1.0 + np.abs(border).sum(axis=1, keepdims=True)
         own = np.clip(own, -largest, largest)  # what all borders together don't outweigh costs the others no digits
-        unlike = np.zeros((len(self._edges), len(own), 2, 2))
-        unlike[:, :, 0, 1] = unlike[:, :, 1, 0] = border.T
-        tables = [*np.stack([np.zeros(own.T.shape), own.T], axis=2), *unlike]
+        unlike = np.zeros((len(self._edges), 2, 2, len(own)))
+        unlike[:, 0, 1] = unlike[:, 1, 0] = border.T
+        tables = [*np.stack([np.zeros(own.T.shape), own.T], axis=1), *unlike]
         choices: list[npt.NDArray[np.bool_]] = []
         for step in self._steps:
-            joined = np.zeros((len(own), *[2] * (len(step.around) + 1)))
-            for number, order, shape in step.tables:
-                joined += tables[number].transpose(order).reshape(len(own), *shape)
-            choices.append(joined[..., 1] < joined[..., 0])
-            tables.append(joined.min(axis=-1))
+            parts = (tables[number].transpose(order).reshape(*shape, len(own)) for number, order, shape in step.tables)
+            zero, one = sum(parts, np.zeros(len(own)))
+            choices.append(np.asarray(one < zero))
+            tables.append(np.minimum(zero, one))
         return self._labels(len(own), choices)
 
     def _labels(self, n: int, choices: Sequence[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
-        labels = np.zeros((n, self._n_regions), dtype=bool)
-        rows = np.arange(n)
+        labels, rows = np.zeros((self._n_regions, n), dtype=np.int64), np.arange(n)
         for step, choice in zip(reversed(self._steps), reversed(choices), strict=True):
-            labels[:, step.region] = choice[(rows, *(labels[:, other].astype(int) for other in step.around))]
-        return labels
+            labels[step.region] = choice[(*(labels[other] for other in step.around), rows)]
+        return np.asarray(labels.T == 1)
 
 
 def _step(region: int, around: tuple[int, ...], held: Mapping[int, tuple[int, ...]]) -> _Step:
-    axes = (*around, region)
+    axes = (region, *around)
     tables = []
     for number, regions in held.items():
         if region in regions:
             order = sorted(range(len(regions)), key=lambda i: axes.index(regions[i]))
             shape = tuple(2 if other in regions else 1 for other in axes)
-            tables.append((number, (0, *(1 + i for i in order)), shape))
+            tables.append((number, (*order, len(regions)), shape))
     return _Step(region, around, tuple(tables))

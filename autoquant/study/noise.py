@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.study.gaussian import Posterior, condition
-from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.layout import Codes, Floats, Layout, pick
 from autoquant.study.likeness import Likeness, alike_neighbours, alike_patterns
 
 __all__ = ["FLOAT_NOISE", "NoiseModel"]
@@ -53,7 +53,10 @@ class NoiseModel:
         self._error, self._share = _ERRORS.index(0.4), _SHARES.index(0.6)
         self._root = self._likeness.root(_SHARES[self._share])
         self._n_seen = self._n_tuned = 0
-        self._posterior = condition(np.zeros((0, sum(self._sizes))), np.zeros(0), np.zeros(0))
+        self._believe(condition(np.zeros((0, sum(self._sizes))), np.zeros(0), np.zeros(0)))
+
+    def _believe(self, posterior: Posterior) -> None:
+        self._posterior, self._powers = posterior, self._table(posterior.mean)
 
     @property
     def error(self) -> float:
@@ -81,16 +84,16 @@ class NoiseModel:
 
     def mean(self, codes: Codes) -> Floats:
         """Of the log noise power that would be observed; shape (n,)."""
-        return np.asarray(np.log(self._powers(codes, self._posterior.mean).sum(axis=1) + FLOAT_NOISE))
+        return np.asarray(np.log(pick(self._powers, codes).sum(axis=1) + FLOAT_NOISE))
 
     def variance(self, codes: Codes) -> Floats:
         """Of the log noise power that would be observed; shape (n,)."""
-        _, design = self._linearised(codes, self._posterior.mean)
+        _, design = self._linearised(codes)
         return self._posterior.variance(design) + self.error**2
 
     def table(self) -> Floats:
         """Noise powers by the mean of the posterior, shape (R, S); 0 for float."""
-        return self._table(self._posterior.mean)
+        return self._powers
 
     def tables(self, rng: np.random.Generator, n: int) -> Floats:
         """The same of draws, shape (n, R, S)."""
@@ -103,9 +106,9 @@ class NoiseModel:
 
     def _step(self, codes: Codes, target: Floats, factors: Floats) -> None:
         before = self._posterior.mean
-        log_total, design = self._linearised(codes, before)
+        log_total, design = self._linearised(codes)
         found = condition(design, target - log_total + design @ before, factors * self.error**2)
-        self._posterior = _shortened(found, before)
+        self._believe(_shortened(found, before))
 
     def _tune(self, factors: Floats) -> None:
         """Move the error one step where that makes the observations more likely, and then the share."""
@@ -126,7 +129,7 @@ class NoiseModel:
         if share != self._share:
             before = self._reshared(self._posterior.mean[None], share, self._share)[0]
             self._share, self._root = share, self._likeness.root(_SHARES[share])
-            self._posterior = _shortened(found[share], before)
+            self._believe(_shortened(found[share], before))
 
     def _reshared(self, values: Floats, before: int, share: int) -> Floats:
         """The same with the region effects multiplied by the root of another share; shape (n, U)."""
@@ -134,15 +137,11 @@ class NoiseModel:
         found[:, 1 : 1 + len(root)] = values[:, 1 : 1 + len(root)] @ root
         return found
 
-    def _linearised(self, codes: Codes, weights: Floats) -> tuple[Floats, Floats]:
-        """Log of the sum over regions, shape (n,), and its derivative by the weights, shape (n, U)."""
-        power = self._powers(codes, weights)
+    def _linearised(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Log of the sum over regions, shape (n,), and its derivative by the weights at the mean, shape (n, U)."""
+        power = pick(self._powers, codes)
         total = power.sum(axis=1) + FLOAT_NOISE
         return np.log(total), self._derivative(codes, power / total[:, None])
-
-    def _powers(self, codes: Codes, weights: Floats) -> Floats:
-        """Of each region under its scheme, shape (n, R)."""
-        return np.asarray(self._table(weights)[np.arange(codes.shape[1]), codes])
 
     def _log_powers(self, weights: Floats) -> Floats:
         """Of each region under each scheme, shape (R, S)."""
@@ -163,7 +162,7 @@ class NoiseModel:
             np.sqrt(_COMMON) * shares.sum(axis=1, keepdims=True),
             np.sqrt(_REGION) * (shares @ self._root),
             np.sqrt(_SCHEME) * scheme,
-            (shares[:, :, None] * self._own_root[codes]).reshape(n, self._sizes[-1]),
+            (shares[:, :, None] * self._own_root.take(codes, axis=0)).reshape(n, self._sizes[-1]),
         ]
         return np.concatenate(parts, axis=1)
 

@@ -80,11 +80,12 @@ class Reader:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
                 user attributes; or what it says is no ratio or cannot be read.
         """
-        for trial in trials:
-            self._see(trial, directions)
         by_number = {trial.number: trial for trial in trials}
+        for number, trial in by_number.items():
+            if number not in self._rows and trial.state.is_finished():
+                self._see(trial, directions)
         pairs = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
-        others = [asked_for(self._layout, trial) for trial in trials if self._rows.get(trial.number) is None]
+        others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
         failed = [row.asked for trial, row in pairs if trial.state is TrialState.FAIL]
@@ -97,8 +98,6 @@ class Reader:
         )
 
     def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:
-        if trial.number in self._rows or not trial.state.is_finished():
-            return
         try:
             if trial.state is TrialState.COMPLETE:
                 _check_values(directions, trial)
@@ -161,12 +160,13 @@ def effective(layout: Layout, asked: Codes, ran: Codes) -> Any:
         asked: Scheme numbers of measured trials; shape (n, R).
         ran: What they really ran; shape (n, R).
     """
-    allowed = layout.allowed.copy()
-    for scheme in range(1, allowed.shape[1]):
-        n_ran = ((asked == scheme) & (ran == scheme)).sum(axis=0)
-        n_asked = (asked == scheme).sum(axis=0)
-        allowed[(n_ran == 0) & (n_asked >= _N_INEFFECTIVE), scheme] = False
-    return allowed
+    places = asked + layout.allowed.shape[1] * np.arange(asked.shape[1])
+    n_asked, n_ran = (
+        np.bincount(each, minlength=layout.allowed.size).reshape(layout.allowed.shape)
+        for each in (places.ravel(), places[asked == ran])
+    )
+    is_float = np.arange(layout.allowed.shape[1]) == 0
+    return layout.allowed & (is_float | (n_ran > 0) | (n_asked < _N_INEFFECTIVE))
 
 
 @dataclass(frozen=True, slots=True)

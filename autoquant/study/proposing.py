@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from autoquant.study.gain import Gain
 from autoquant.study.knowledge import Knowledge
 from autoquant.study.landscape import Landscape
-from autoquant.study.layout import Codes, Floats
+from autoquant.study.layout import Codes, Floats, distinct
 from autoquant.study.moves import unseen
 from autoquant.study.outlook import Promise
 from autoquant.study.proposal import Fixed
@@ -55,7 +55,7 @@ class Proposer:
         start = fixed.hold(self._start(standing.found.codes[standing.members(gain, weights)]))
         neighbours = self._neighbours(start, frontier.layout.allowed, first, gain, weights)
         solved = known.solve(frontier, [known.surrogate.landscape(), *drawn], weights)
-        proposals = np.unique(np.concatenate([solved, neighbours]), axis=0)
+        proposals = distinct(np.concatenate([solved, neighbours]))
         candidates = np.array([codes for codes in proposals if codes.tobytes() not in seen])
         if not len(candidates):
             return self._unseen(start, seen, fixed), None

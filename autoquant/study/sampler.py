@@ -179,7 +179,7 @@ class StructureSampler(BaseSampler):
         if not self._known.is_of(trials):
             self.forget()
         seen = self._known.learn(trials, study.directions)
-        is_free = search_space.keys() >= self._layout.choices.keys() and fixed.is_free.all()
+        is_free = search_space.keys() >= set(self._layout.regions) and fixed.is_free.all()
         if self._rng.random() < self._known.trust.generic_share and is_free:
             generic = self._generic_proposal(study, trial, search_space)
             if generic and self._is_new(self._layout.encode(generic), seen):

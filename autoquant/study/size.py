@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoquant.study.gaussian import condition
-from autoquant.study.layout import Codes, Floats, Layout
+from autoquant.study.layout import Codes, Floats, Layout, pick
 
 __all__ = ["SizeModel", "SizeTable"]
 
@@ -36,8 +36,7 @@ class SizeTable:
 
     def of(self, codes: Codes, layout: Layout) -> Floats:
         """Sizes of assignments; shape (n,) for (n, R)."""
-        own = self.own[np.arange(codes.shape[1]), codes].sum(axis=1)
-        return np.asarray(self.constant + own + layout.unlike(codes) @ self.border)
+        return np.asarray(self.constant + pick(self.own, codes).sum(axis=1) + layout.unlike(codes) @ self.border)
 
 
 class SizeModel:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from autoquant.domain.prior import LatencyPrior
 from autoquant.study.landscape import Landscape
 from autoquant.study.latency import LatencyModel
+from autoquant.study.latency_design import LatencyDesign
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.noise import FLOAT_NOISE, QUICK_VARIANCE, NoiseModel
 
@@ -95,8 +96,10 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         self._noise = {0: NoiseModel(self.layout)}
-        priors = [self.prior, *[None] * (self.n_targets - 1)]
-        self._latency = [LatencyModel(self.layout, prior) for prior in priors]
+        first = others = LatencyDesign(self.layout, self.prior)
+        if self.prior is not None and self.n_targets > 1:
+            others = LatencyDesign(self.layout)
+        self._latency = [LatencyModel(first), *(LatencyModel(others) for _ in range(1, self.n_targets))]
 
     def fit(self, found: Observations, *, n_all: int | None = None) -> None:
         """Condition on evaluations, at least one.
@@ -114,15 +117,19 @@ class Surrogate:
         for i, noise in self._noise.items():
             noise.fit(found.codes, 10 ** (-found.snr_db[:, i] / 10), found.is_quick, n_new=n_new)
         rows = np.flatnonzero(found.is_timed)
-        timed, n_new_timed = found.of(rows), int(np.sum(rows >= len(found) - n_new))
+        if len(rows):
+            self._fit_latency(found.of(rows), n_new=int(np.sum(rows >= len(found) - n_new)))
+
+    def _fit_latency(self, timed: Observations, *, n_new: int) -> None:
+        known = {design: design.know(timed.codes) for design in self._designs}
         for ratios, errors, latency in zip(timed.ratios.T, timed.errors.T, self._latency, strict=True):
-            if len(timed):
-                latency.fit(timed.codes, ratios, errors, n_new=n_new_timed)
+            latency.fit(known[latency.design], ratios, errors, n_new=n_new)
 
     def predict(self, codes: Codes) -> Prediction:
         """What evaluations of these would say; shape (n, R)."""
         noise, noise_variance = self._worst_noise(codes)
-        latency = [model.predict(codes) for model in self._latency]
+        rows = {design: design.further(codes) for design in self._designs}
+        latency = [model.predict(rows[model.design]) for model in self._latency]
         return Prediction(
             snr_db=-10 / np.log(10) * noise,
             snr_error_db=10 / np.log(10) * np.sqrt(noise_variance),
@@ -138,6 +145,10 @@ class Surrogate:
         for i, model in enumerate(models):
             variances[worst == i] = model.variance(codes[worst == i])
         return means.max(axis=0), variances
+
+    @property
+    def _designs(self) -> set[LatencyDesign]:
+        return {model.design for model in self._latency}
 
     @property
     def scatter_db(self) -> float:
@@ -159,7 +170,7 @@ class Surrogate:
     def landscape(self) -> Landscape:
         """The mean of the posterior."""
         noise = np.stack([model.table() for model in self._noise.values()])
-        return self._landscape(noise, np.stack([model.coefficients() for model in self._latency]))
+        return self._landscape(noise, np.concatenate([model.coefficients() for model in self._latency]))
 
     def landscapes(self, rng: np.random.Generator, n: int) -> list[Landscape]:
         """Independent draws from the posterior."""

@@ -3,8 +3,9 @@
 ``python -m experiments.search.optimum TABLE.npz OUT.json [--seeds 20] [--samplers NAME ...]`` replays searches on a
 table that ``experiments.search.enumerate`` made, and compares hypervolume (``experiments.search.yardsticks``) and mean
 saving of what they evaluated with those of all assignments, after 0.5, 1, 2 and 5 % of the assignments. An assignment
-that is proposed again is not counted again. OUT.json has a part for each table. Exit code 1: the structure sampler has
-less than 99 % of the hypervolume after 2 %, in the median over seeds; 2: the table is missing or not complete.
+that is proposed again is not counted again. *Without luck* the same evaluations are judged by ratios that are fitted to
+the whole table (``experiments.search.luck``). OUT.json has a part for each table. Exit code 1: the structure sampler
+has less than 99 % of the hypervolume after 2 %, in the median over seeds; 2: the table is missing or not complete.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.errors import AutoquantError
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.search.contenders import CONTENDERS, contender
+from experiments.search.luck import without_luck
 from experiments.search.replay import replay
 from experiments.search.table import Table, load_table
 from experiments.search.yardsticks import CEILING_DB, FLOOR_DB, hypervolume, improvements, mean_saving
@@ -37,20 +40,23 @@ def measure_sampler(table: Table, name: str, *, seeds: int) -> dict[str, Any]:
     """Replay with one sampler.
 
     Returns:
-        Of each seed ``hypervolume`` and ``saving`` by share of the assignments, as shares of what is attainable;
+        Of each seed ``hypervolume``, that ``without_luck`` and ``saving`` by share of the assignments, as shares of
+        what is attainable;
         ``n_to_99``: evaluations after which 99 % of the hypervolume was there, None where that took more than 5 %;
         ``seconds``: of all replays.
     """
     points = table.points()
-    best = hypervolume(points), mean_saving(points)
+    expected = without_luck(table)[0].points()
+    best = hypervolume(points), hypervolume(expected), mean_saving(points)
     counts = [max(1, int(share * len(points))) for share in SHARES]
-    found: dict[str, Any] = {"hypervolume": [], "saving": [], "n_evaluated": [], "n_to_99": []}
+    found: dict[str, Any] = {"hypervolume": [], "without_luck": [], "saving": [], "n_evaluated": [], "n_to_99": []}
     start = time.perf_counter()
     for seed in range(seeds):
         rows = replay(table, contender(name, seed), n_evaluations=counts[-1], seed=seed)
         own = [points[row] for row in rows]
         found["hypervolume"].append([_share(hypervolume(own[:n]), best[0]) for n in counts])
-        found["saving"].append([_share(mean_saving(own[:n]), best[1]) for n in counts])
+        found["without_luck"].append([_share(hypervolume(expected[row] for row in rows[:n]), best[1]) for n in counts])
+        found["saving"].append([_share(mean_saving(own[:n]), best[2]) for n in counts])
         found["n_evaluated"].append(len(rows))
         near = (i + 1 for i, area in improvements(own) if area >= DEMANDED_HYPERVOLUME * best[0])
         found["n_to_99"].append(next(near, None))
@@ -73,21 +79,26 @@ def holds(part: Mapping[str, Any]) -> bool:
 def render_optimum(document: Mapping[str, Any]) -> str:
     """Markdown: a line for each table and sampler."""
     rows = [
-        [name, sampler, *_cells(found)]
+        [name, sampler, *_cells(found), _luck_cell(part["luck"])]
         for name, part in document["parts"].items()
         for sampler, found in part["samplers"].items()
     ]
     headings = [f"hypervolume after {share:.1%}" for share in SHARES]
-    saving = f"mean saving after {DEMANDED_SHARE:.1%}"
-    return markdown(("table", "sampler", *headings, saving, "evaluations to 99 %", "seconds a replay"), rows)
+    headings += [f"without luck after {DEMANDED_SHARE:.1%}", f"mean saving after {DEMANDED_SHARE:.1%}"]
+    last = "error of a ratio, and as its rounds say"
+    return markdown(("table", "sampler", *headings, "evaluations to 99 %", "seconds a replay", last), rows)
+
+
+def _luck_cell(luck: Mapping[str, float]) -> str:
+    return f"{luck['error']:.4f}, {luck['said']:.4f}"
 
 
 def _cells(found: Mapping[str, Any]) -> list[str]:
-    areas, savings = np.array(found["hypervolume"]), np.array(found["saving"])
+    areas, column = np.array(found["hypervolume"]), SHARES.index(DEMANDED_SHARE)
     to_99 = float(np.median([np.inf if n is None else n for n in found["n_to_99"]]))
     return [
         *(_quartiles(areas[:, i]) for i in range(areas.shape[1])),
-        _quartiles(savings[:, SHARES.index(DEMANDED_SHARE)]),
+        *(_quartiles(np.array(found[key])[:, column]) for key in ("without_luck", "saving")),
         f"{to_99:.0f}" if np.isfinite(to_99) else f"more than {max(found['n_evaluated'])}",
         f"{found['seconds'] / len(areas):.1f}",
     ]
@@ -133,6 +144,7 @@ def _new_part(table: Table, seeds: int) -> dict[str, Any]:
         "n_assignments": len(points),
         "n_graphs": len(table.ratio),
         "attainable": {"hypervolume": hypervolume(points), "saving": mean_saving(points)},
+        "luck": asdict(without_luck(table)[1]),
         "samplers": {},
     }
 

@@ -14,12 +14,14 @@ def a_part(*hypervolumes: float) -> dict[str, Any]:
     """One seed each, at 2 %."""
     found = {
         "hypervolume": [[0.5, 0.6, value, 1.0] for value in hypervolumes],
+        "without_luck": [[0.5, 0.6, value, 1.0] for value in hypervolumes],
         "saving": [[0.5, 0.6, value, 1.0] for value in hypervolumes],
         "n_evaluated": [50] * len(hypervolumes),
         "n_to_99": [20 if value >= 0.99 else None for value in hypervolumes],
         "seconds": 2.0 * len(hypervolumes),
     }
-    return {"settings": {"shares": list(SHARES)}, "samplers": {"structure": found}}
+    luck = {"order": 2, "error": 0.01, "said": 0.005}
+    return {"settings": {"shares": list(SHARES)}, "luck": luck, "samplers": {"structure": found}}
 
 
 @pytest.mark.parametrize(("values", "expected"), [((0.98, 0.995, 0.999), True), ((0.98, 0.985, 1.0), False)])
@@ -34,13 +36,13 @@ def test_without_ours_nothing_is_demanded() -> None:
 def test_a_line_has_quartiles_and_how_many_evaluations_it_took() -> None:
     text = render_optimum({"parts": {"digits": a_part(0.9, 0.995, 0.999)}})
     assert "| digits | structure | 50.0% (50.0% to 50.0%) |" in text
-    assert "| 20 | 2.0 |" in text
+    assert "| 20 | 2.0 | 0.0100, 0.0050 |" in text
     assert "more than 50" in render_optimum({"parts": {"digits": a_part(0.9)}})
 
 
 def test_more_evaluations_are_never_worse_and_all_of_them_are_the_optimum() -> None:
     found = measure_sampler(a_table(4), "random", seeds=3)
-    for row in (*found["hypervolume"], *found["saving"]):
+    for row in (*found["hypervolume"], *found["without_luck"], *found["saving"]):
         assert row == sorted(row)
         assert 0 <= row[0] <= row[-1] <= 1
 

@@ -5,7 +5,7 @@ import pytest
 
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import RangeKind
-from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout
+from autoquant.study.layout import ALL, DYNAMIC, LINEAR, Layout, distinct, pick
 from tests.unit.study.layouts import SCHEMES, WITH_DYNAMIC, a_scheme
 
 REGIONS = tuple(RegionId(f"r{i}") for i in range(4))
@@ -77,3 +77,16 @@ def test_schemes_that_quantize_a_region_alike_have_one_number() -> None:
     assert list(layout.decode(codes).values()) == ["b", "a", "a", "b"]
     assert layout.uniform(ALL).tolist() == [1, 1, 1, 0]
     assert layout.uniform(LINEAR).tolist() == [2, 1, 1, 2]
+
+
+def test_of_a_table_is_picked_what_regions_have_under_their_schemes() -> None:
+    table = np.arange(6.0).reshape(2, 3)
+    assert pick(table, np.array([[0, 0], [2, 1]])).tolist() == [[0.0, 3.0], [2.0, 4.0]]
+    assert pick(table, np.zeros((0, 2), dtype=np.int64)).shape == (0, 2)
+
+
+def test_different_assignments_are_in_lexicographic_order() -> None:
+    codes = np.random.default_rng(0).integers(0, 300, (200, 2)) // 50
+    assert np.array_equal(distinct(codes), np.unique(codes, axis=0))
+    assert distinct(np.array([[256, 0], [1, 2], [256, 0]])).tolist() == [[1, 2], [256, 0]]
+    assert distinct(codes[:0]).shape == (0, 2)

@@ -36,6 +36,16 @@ def test_it_learns_an_additive_problem(n_outputs: int, n_targets: int) -> None:
     assert np.sqrt(np.mean((predicted.ratios - new.ratios) ** 2)) < 0.03
 
 
+def test_targets_are_learned_as_if_each_were_alone() -> None:
+    found = observations(60, n_targets=3)
+    together = fitted(found, 50, 3).predict(found.codes[50:])
+    for i in range(3):
+        alone = replace(found, ratios=found.ratios[:, i : i + 1], errors=found.errors[:, i : i + 1])
+        predicted = fitted(alone, 50).predict(found.codes[50:])
+        assert np.array_equal(together.ratios[:, i], predicted.ratios[:, 0])
+        assert np.array_equal(together.ratio_errors[:, i], predicted.ratio_errors[:, 0])
+
+
 def test_its_intervals_hold_what_they_say() -> None:
     inside = []
     for seed in range(4):
