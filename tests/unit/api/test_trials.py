@@ -111,7 +111,7 @@ def test_what_is_expected_of_a_latency_goes_with_the_assignment(tmp_path: Path) 
     trials = some_trials(tmp_path, answers, is_structured=False)
     trials.least_ratios = lambda assignment: [0.25] if assignment[IDS[0]] == "a" else []
     trials.run(2)
-    assert answers.least_ratios == [{}, {"cpu": 0.25}]
+    assert answers.least_ratios == [{}, {"cpu-1t": 0.25}]
 
 
 def test_recipes_and_probes_do_not_count_in_the_time_saved(tmp_path: Path) -> None:
