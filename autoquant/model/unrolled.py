@@ -48,7 +48,8 @@ def _slice_of(graph: Graph, node: Node) -> Node | None:
         return None
     if node.attributes.get("transA", 0) or not all(graph.is_constant(name) for name in node.inputs[1:] if name):
         return None
-    if len(node.inputs) > _MATRIX and math.prod(graph.shape(node.inputs[2]) or ()) != _n_written(graph, node):
+    n_written = _n_written(graph, node)
+    if len(node.inputs) > _MATRIX and graph.shape(node.inputs[2]) not in ((n_written,), (1, n_written)):
         return None
     gather = graph.producer.get(node.inputs[0])
     if gather is None or gather.op_type != "Gather" or not graph.is_constant(gather.inputs[1]):

@@ -18,6 +18,7 @@ CONSTANTS: Mapping[str, Array] = {
     "b": floats(5, seed=3),
     "row": floats(1, 5, seed=4),
     "table": floats(2, 5, seed=5),
+    "column": floats(5, 1, seed=6),
 }
 
 
@@ -115,11 +116,15 @@ def test_slices_that_others_read_stay_and_may_be_multiplied_twice() -> None:
             "float[2,2,6] x",
         ),
         (
+            "g = Gather(x, i0) h = Gather(x, i1) p = Gemm(g, w, column) q = Gemm(h, w, column) y = Add(p, q)",
+            "float[2,5,6] x",
+        ),
+        (
             "g = Gather(x, i0) h = Gather(x, i1) p = Gemm<transA = 1>(g, w) q = Gemm<transA = 1>(h, w) y = Add(p, q)",
             "float[2,6,2] x",
         ),
     ],
-    ids=["one", "few", "matrices", "not constant", "sizes", "last axis", "bias", "transposed"],
+    ids=["one", "few", "matrices", "not constant", "sizes", "last axis", "bias", "a bias a row", "transposed"],
 )
 def test_others_stay(body: str, given: str) -> None:
     model = a_model(body, given)
