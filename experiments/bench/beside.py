@@ -10,7 +10,7 @@ import onnx
 
 from autoquant import compare
 
-__all__ = ["measure_beside"]
+__all__ = ["measure_beside", "ratio_text"]
 
 N_SAMPLES = 8
 
@@ -35,3 +35,9 @@ def measure_beside(
         table = compare([first, second], data, seconds=seconds).table
     (row,) = table[table["model"] == str(second)].itertuples()
     return {"snr_db": row.snr_db, "ratio": row.ratio, "ratio_low": row.ratio_low, "ratio_high": row.ratio_high}
+
+
+def ratio_text(ratio: float, low: float | None, high: float | None, digits: int = 2) -> str:
+    """With its interval, which there is none of where there was time for one process alone."""
+    interval = "no interval" if low is None or high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+    return f"{ratio:.{digits}f} ({interval})"

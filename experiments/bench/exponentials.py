@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 from autoquant.model import exponentials
 from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.bench.beside import measure_beside
+from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["chain", "main", "measure_exponentials", "render_exponentials"]
@@ -62,7 +62,7 @@ def render_exponentials(document: Mapping[str, Any]) -> str:
         [
             part["activation"],
             " x ".join(map(str, part["shape"])),
-            f"{part['ratio']:.2f} ({part['ratio_low']:.2f} to {part['ratio_high']:.2f})",
+            ratio_text(part["ratio"], part["ratio_low"], part["ratio_high"]),
             f"{part['snr_db']:.0f}",
         ]
         for part in document["parts"].values()

@@ -19,6 +19,7 @@ from autoquant.api.ingredients import Ingredients
 from autoquant.domain.region import N_REGIONS
 from autoquant.model.filled import Filling
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["main", "measure_filled", "render_filled"]
@@ -70,9 +71,7 @@ def render_filled(document: Mapping[str, Any]) -> str:
         names = dict.fromkeys(key.partition(", ")[2] for key in part["found"])
         for name in names:
             found = [part["found"][f"{form}, {name}"] for form in FORMS]
-            rows.append(
-                [part["model"], name, *(f"{f['ratio']:.3f} ({f['low']:.3f} to {f['high']:.3f})" for f in found)]
-            )
+            rows.append([part["model"], name, *(ratio_text(f["ratio"], f["low"], f["high"], digits=3) for f in found)])
     return markdown(("model", "channels to multiples of", *FORMS), rows)
 
 

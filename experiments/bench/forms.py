@@ -20,7 +20,7 @@ from onnx import numpy_helper, parser, shape_inference
 
 from autoquant.graph.rewriting import fast_kernels, rewritten
 from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.bench.beside import measure_beside
+from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["CASES", "Case", "main", "measure_form", "model_of", "render_forms"]
@@ -158,7 +158,7 @@ def render_forms(document: Mapping[str, Any]) -> str:
     rows = [
         [
             name,
-            f"{part['ratio']:.2f} ({part['ratio_low']:.2f} to {part['ratio_high']:.2f})",
+            ratio_text(part["ratio"], part["ratio_low"], part["ratio_high"]),
             "equal" if part["snr_db"] is None else f"{part['snr_db']:.0f}",
         ]
         for name, part in document["parts"].items()

@@ -21,6 +21,7 @@ from autoquant.api import steps
 from autoquant.domain.rewrite import Rewrite
 from autoquant.qdq import groups
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import ratio_text
 from experiments.bench.lowered import small_model
 from experiments.results import seconds_of
 
@@ -114,7 +115,7 @@ def render_grouped(document: Mapping[str, Any]) -> str:
         [
             part["model"],
             width,
-            f"{r['ratio']:.2f} ({r['low']:.2f} to {r['high']:.2f})",
+            ratio_text(r["ratio"], r["low"], r["high"]),
             "yes" * (width == part["chosen"]),
         ]
         for part in document["parts"].values()

@@ -25,6 +25,7 @@ from autoquant import build, calibrate, compare, find_regions, prepare, read_dat
 from autoquant.graph import rewriting
 from autoquant.qdq import planner
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["MODELS", "main", "measure_lowered", "render_lowered", "small_model"]
@@ -230,7 +231,7 @@ def render_lowered(document: Mapping[str, Any]) -> str:
     rows = [
         [
             part["model"],
-            *(f"{part[form]['ratio']:.2f} ({part[form]['low']:.2f} to {part[form]['high']:.2f})" for form in forms),
+            *(ratio_text(part[form]["ratio"], part[form]["low"], part[form]["high"]) for form in forms),
         ]
         for part in document["parts"].values()
     ]

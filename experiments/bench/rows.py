@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autoquant.model.lines import lay_lines
 from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.bench.beside import measure_beside
+from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["Shape", "chain", "main", "measure_rows", "render_rows"]
@@ -81,7 +81,7 @@ def render_rows(document: Mapping[str, Any]) -> str:
     rows = [
         [
             *map(str, part["shape"]),
-            f"{part['ratio']:.2f} ({part['ratio_low']:.2f} to {part['ratio_high']:.2f})",
+            ratio_text(part["ratio"], part["ratio_low"], part["ratio_high"]),
             "equal" if part["snr_db"] is None else f"{part['snr_db']:.0f}",
         ]
         for part in document["parts"].values()

@@ -22,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autoquant import compare
 from autoquant.model import piecewise
 from experiments.believe.document import markdown, new_part, read_document, write_part
+from experiments.bench.beside import ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["chain", "main", "measure_slopes", "render_slopes"]
@@ -100,7 +101,7 @@ def render_slopes(document: Mapping[str, Any]) -> str:
 
 
 def _ratio(found: Mapping[str, float]) -> str:
-    return f"{found['ratio']:.2f} ({found['ratio_low']:.2f} to {found['ratio_high']:.2f})"
+    return ratio_text(found["ratio"], found["ratio_low"], found["ratio_high"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,7 +23,7 @@ from autoquant.model.graph import Graph
 from autoquant.qdq import tiled
 from autoquant.qdq.builder import Builder
 from experiments.believe.document import markdown, new_part, read_document, write_part
-from experiments.bench.beside import measure_beside
+from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of
 
 __all__ = ["SHAPES", "chain", "main", "measure_tiled", "render_tiled", "tile_by_tile"]
@@ -90,7 +90,7 @@ def render_tiled(document: Mapping[str, Any]) -> str:
         [
             str(part["shape"][0]),
             " x ".join(map(str, part["shape"][1:])),
-            f"{part['ratio']:.2f} ({part['ratio_low']:.2f} to {part['ratio_high']:.2f})",
+            ratio_text(part["ratio"], part["ratio_low"], part["ratio_high"]),
             f"{part['snr_db']:.0f}",
             "yes" if part["is_tried"] else "",
         ]
