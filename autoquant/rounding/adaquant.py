@@ -39,7 +39,7 @@ def round_and_scale(problem: Problem, *, is_shared: bool) -> tuple[Floats, Float
     for _ in range(_N_TURNS):
         scaled = replace(scaled, scale=_best_scale(scaled, integers, problem.scale, is_shared=is_shared))
         integers = descend(scaled, integers, lowest, highest)
-    before, after = problem.errors(start), scaled.errors(integers)
+    before, after = (problem.over_parts(of.errors(found)) for of, found in ((problem, start), (scaled, integers)))
     is_better = after.sum() < before.sum() if is_shared else after < before
     return np.where(is_better, integers, start), np.where(is_better, scaled.scale, problem.scale)
 
@@ -52,5 +52,7 @@ def _best_scale(problem: Problem, integers: Floats, first: Floats, *, is_shared:
     wanted, power = (
         np.sum(each * seen, axis=axes, keepdims=True, dtype=np.float64) for each in (problem.weight, steps)
     )
+    if not is_shared:
+        wanted, power = problem.over_parts(wanted), problem.over_parts(power)
     best = np.divide(wanted, power, out=problem.scale.astype(np.float64), where=power > 0)
     return np.clip(best, first / _LARGEST_STEP, first * _LARGEST_STEP).astype(np.float32)

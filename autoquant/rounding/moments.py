@@ -13,14 +13,11 @@ from autoquant.model.activations import activation_bytes
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import weight_of
 from autoquant.rounding.problem import Floats
-from autoquant.rounding.products import inputs_of_products, n_inputs
+from autoquant.rounding.products import MAX_INPUTS, inputs_of_products, layout_of
 from autoquant.runtime.session import Session
 
-__all__ = ["MAX_INPUTS", "MAX_WEIGHTS", "Moment", "Moments", "readers_of"]
+__all__ = ["MAX_WEIGHTS", "Moment", "Moments", "readers_of"]
 
-MAX_INPUTS = 6144
-"""Of a product without groups: the moment of so many takes 151 MB, and rounding 1 GB for a while. In each of several
-groups fewer by the square root of their number, so that their moments together take no more."""
 MAX_WEIGHTS = 1 << 26
 """Of a tensor: rounding holds several copies of it, which would be too much for a language model's head."""
 
@@ -35,7 +32,7 @@ _PASS_BYTES = 1 << 28
 
 
 def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
-    """The operators that multiply with a weight, if they all do so alike and neither it nor their inputs are too many.
+    """The operators that multiply with a weight, if they all do so alike and it is not too large.
 
     Returns:
         None at all for the weight of a ConvTranspose or a stack of matrices.
@@ -44,9 +41,7 @@ def readers_of(weight: TensorName, graph: Graph) -> tuple[Node, ...]:
     if not readers or shape is None or not all(_multiplies(node, weight, graph) for node in readers):
         return ()
     forms = {(node.op_type == "Conv", *(node.attributes.get(k, 0) for k in ("group", "transB"))) for node in readers}
-    groups, size = n_inputs(readers[0], shape)
-    is_small = 0 < groups * size**2 <= MAX_INPUTS**2 and math.prod(shape) <= MAX_WEIGHTS
-    return readers if len(forms) == 1 and is_small else ()
+    return readers if len(forms) == 1 and 0 < math.prod(shape) <= MAX_WEIGHTS else ()
 
 
 def _multiplies(node: Node, weight: TensorName, graph: Graph) -> bool:
@@ -61,8 +56,8 @@ class Moment:
     """Of the inputs of products with one weight.
 
     Attributes:
-        mean: Of ``x x^T``, positive semidefinite, shape (G, D, D).
-        n_products: That were observed, of each group.
+        mean: Of ``x x^T``, positive semidefinite, shape (G, D, D), G and D as those of ``as_columns``.
+        n_products: That were observed, of each part.
         is_whole: Whether every sample was run.
     """
 
@@ -119,8 +114,7 @@ class Moments:
             readers = readers_of(name, self.graph)
             if not readers:
                 continue
-            groups, size = n_inputs(readers[0], self.graph.shape(name) or ())
-            moments += 4 * groups * size * size
+            moments += 4 * layout_of(readers[0], self.graph.shape(name) or ()).n_moments
             fetched += sum(self._n_bytes[reader.inputs[0]] for reader in readers)
             if name != weight and max(moments, fetched) > _PASS_BYTES:
                 return
@@ -156,8 +150,8 @@ class _Sum:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], readers: Sequence[Node]) -> "_Sum":
-        groups, size = n_inputs(readers[0], shape)
-        return cls(shape, np.zeros((groups, size, size), np.float32))
+        n_groups, n_parts, size = layout_of(readers[0], shape)
+        return cls(shape, np.zeros((n_groups * n_parts, size, size), np.float32))
 
     def add(self, values: Floats, reader: Node, rng: np.random.Generator, n_parts: int) -> None:
         """Add one sample of one reader, which are ``n_parts`` in all."""

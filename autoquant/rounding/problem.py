@@ -20,7 +20,8 @@ class Problem:
     """Minimise ``e^T H e`` in every column, where ``e = weight - scale * (integers - zero_point)``.
 
     That is the mean squared error of each output channel, as each has integers of its own. The operator has G groups,
-    each with D inputs of a product and N output channels.
+    each with D inputs of a product and N output channels. Where the inputs of a group are ``n_parts``, each stands for
+    a group here, and the error of an output channel is the sum over them: ``H`` without what parts have in common.
 
     Attributes:
         weight: Shape (G, D, N).
@@ -28,6 +29,7 @@ class Problem:
         scale: Positive, shape (G, 1, N).
         zero_point: Shape (G, 1, N).
         dtype: Of the integers.
+        n_parts: One after the other that share their output channels, and with these scales.
     """
 
     weight: Floats
@@ -35,6 +37,7 @@ class Problem:
     scale: Floats
     zero_point: Floats
     dtype: DType
+    n_parts: int = 1
 
     def nearest(self, values: Floats) -> Floats:
         """The integers nearest to values of shape (G, any, N), as floats."""
@@ -64,6 +67,12 @@ class Problem:
     def dequantized(self, integers: Floats) -> Floats:
         """What integers of shape (G, any, N) stand for."""
         return (integers - self.zero_point) * self.scale
+
+    def over_parts(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The sum over all parts of a group for each of them, shape (G, any, N)."""
+        parts = values.reshape(-1, self.n_parts, *values.shape[1:])
+        sums = np.broadcast_to(parts.sum(axis=1, keepdims=True), parts.shape)
+        return sums.reshape(values.shape)
 
 
 def damped(moment: Floats, n_products: int) -> Floats:

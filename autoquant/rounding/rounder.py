@@ -15,7 +15,7 @@ from autoquant.rounding.adaround import round_up_or_down
 from autoquant.rounding.gptq import round_with_feedback
 from autoquant.rounding.moments import Moments, readers_of
 from autoquant.rounding.problem import Floats, Problem, damped
-from autoquant.rounding.products import as_columns, as_weight
+from autoquant.rounding.products import as_columns, as_weight, layout_of
 from autoquant.rounding.rounded import Asked, Integers, Rounded, grid_digest
 
 __all__ = ["Recall", "WeightRounder"]
@@ -94,7 +94,7 @@ class WeightRounder:
         problem = self.problem(weight, scale, zero_point, dtype)
         if rounding is Rounding.ADAQUANT:
             integers, scales = round_and_scale(problem, is_shared=not scale.ndim)
-            scale = scales.reshape(-1)[: scale.size].reshape(scale.shape)
+            scale = scales[:: problem.n_parts].reshape(-1)[: scale.size].reshape(scale.shape)
         else:
             integers = _ON_GIVEN_SCALES[rounding](problem)
         node, shape = readers_of(weight, self.graph)[0], self.graph.constant(weight).shape
@@ -104,14 +104,17 @@ class WeightRounder:
         """What is minimised for a weight that has ``readers_of``, on a given grid; see ``__call__``."""
         end = self.clock() + _SHARE_TO_OBSERVE * self.seconds - self._spent_s
         moment = self.moments.of(weight, lambda: self.is_repeatable or self.clock() < end)
-        columns = as_columns(self.graph.constant(weight), readers_of(weight, self.graph)[0])
-        shape = (len(columns), 1, columns.shape[2])
+        array, node = self.graph.constant(weight), readers_of(weight, self.graph)[0]
+        n_groups, n_parts, _ = layout_of(node, array.shape)
+        columns = as_columns(array, node)
+        shape = (n_groups, 1, columns.shape[2])
         return Problem(
             weight=columns,
             moment=damped(moment.mean, moment.n_products),
-            scale=_spread(scale, shape),
-            zero_point=_spread(zero_point.astype(np.float32), shape),
+            scale=_spread(scale, shape).repeat(n_parts, axis=0),
+            zero_point=_spread(zero_point.astype(np.float32), shape).repeat(n_parts, axis=0),
             dtype=dtype,
+            n_parts=n_parts,
         )
 
 

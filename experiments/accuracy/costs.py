@@ -100,10 +100,10 @@ class _Judge:
         found = self.rounder(weight, scale, zero_point, dtype, rounding)
         if found is not None:
             problem = self.rounder.problem(weight, scale, zero_point, dtype)
-            scales = np.broadcast_to(found[1].reshape(-1), problem.scale.size).reshape(problem.scale.shape)
+            rescaled = self.rounder.problem(weight, found[1], zero_point, dtype)
             columns = as_columns(found[0].astype(np.float32), readers_of(weight, self.rounder.graph)[0])
-            nearest = problem.errors(problem.nearest(problem.weight)).ravel()
-            rounded = replace(problem, scale=scales).errors(columns).ravel()
+            nearest = problem.over_parts(problem.errors(problem.nearest(problem.weight))).ravel()
+            rounded = rescaled.over_parts(rescaled.errors(columns)).ravel()
             self.ratios.append(rounded[nearest > 0] / nearest[nearest > 0])
             self.n_lost += int((rounded[nearest == 0] > 0).sum())
         return found

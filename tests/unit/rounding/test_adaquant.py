@@ -80,3 +80,20 @@ def test_inputs_that_are_always_zero_or_few_give_finite_numbers(n_products: int)
         found, scale = round_and_scale(a_problem(floats(8, 3, seed=1) * 20, moment), is_shared=False)
         assert np.isfinite(found).all()
         assert np.isfinite(scale).all()
+
+
+@given(problems(), st.integers(1, 4))
+def test_parts_of_the_inputs_share_their_scales(problem: Problem, n_parts: int) -> None:
+    whole = replace(
+        problem,
+        weight=problem.weight.repeat(n_parts, axis=0) + np.arange(n_parts * len(problem.weight))[:, None, None] % 2,
+        moment=problem.moment.repeat(n_parts, axis=0),
+        scale=problem.scale.repeat(n_parts, axis=0),
+        zero_point=problem.zero_point.repeat(n_parts, axis=0),
+        n_parts=n_parts,
+    )
+    integers, scale = round_and_scale(whole, is_shared=False)
+    by_part = scale.reshape(-1, n_parts, *scale.shape[1:])
+    np.testing.assert_array_equal(by_part, by_part[:, :1].repeat(n_parts, axis=1))
+    found, first = replace(whole, scale=scale).errors(integers), whole.errors(round_with_feedback(whole))
+    assert (whole.over_parts(found) <= whole.over_parts(first)).all()

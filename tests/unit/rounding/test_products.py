@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoquant.model.graph import Graph, Node
-from autoquant.rounding.products import as_columns, as_weight, inputs_of_products, n_inputs
+from autoquant.rounding import products
+from autoquant.rounding.products import Layout, as_columns, as_weight, inputs_of_products, layout_of
 from tests.models import Floats, floats, model_of, outputs_of
 
 RNG = np.random.default_rng(0)
@@ -83,24 +84,70 @@ def test_a_convolution_without_attributes_has_the_defaults_of_onnx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "input_shape", "weight_shape", "expected"),
+    ("call", "input_shape", "weight_shape", "expected", "of_few"),
     [
-        *((*case, (1, 4)) for case in MATRICES),
-        ("Conv", (1, 4, 5, 5), (6, 4, 2, 3), (1, 24)),
-        ("Conv <group=2>", (1, 4, 5, 5), (6, 2, 2, 3), (2, 12)),
-        ("Conv <group=4>", (1, 4, 5), (4, 1, 3), (4, 3)),
+        *((*case, Layout(1, 1, 4), Layout(1, 2, 2)) for case in MATRICES),
+        ("Conv", (1, 4, 5, 5), (6, 4, 2, 3), Layout(1, 1, 24), Layout(1, 24, 1)),
+        ("Conv <group=2>", (1, 4, 5, 5), (6, 2, 2, 3), Layout(2, 1, 12), Layout(2, 12, 1)),
+        ("Conv <group=4>", (1, 4, 5), (4, 1, 3), Layout(4, 1, 3), Layout(4, 3, 1)),
+        ("Conv <group=2>", (1, 4, 5), (4, 2, 1), Layout(2, 1, 2), Layout(2, 1, 2)),
     ],
 )
+@pytest.mark.parametrize("most_inputs", [products.MAX_INPUTS, 3])
 def test_columns_can_be_made_a_weight_again(
-    call: str, input_shape: tuple[int, ...], weight_shape: tuple[int, ...], expected: tuple[int, int]
+    call: str,
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    expected: Layout,
+    of_few: Layout,
+    most_inputs: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(products, "MAX_INPUTS", most_inputs)
     weight = floats(*weight_shape)
     node = node_of(model_with(call, input_shape, weight))
-    assert n_inputs(node, weight_shape) == expected
-    assert as_columns(weight, node).shape[:2] == expected
+    n_groups, n_parts, size = expected if most_inputs > 3 else of_few
+    assert layout_of(node, weight_shape) == (n_groups, n_parts, size)
+    assert as_columns(weight, node).shape[:2] == (n_groups * n_parts, size)
     again = as_weight(as_columns(weight, node), node, weight_shape)
     np.testing.assert_array_equal(again, weight)
     assert again.flags.c_contiguous
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("call", "input_shape", "weight_shape"),
+    [
+        ("MatMul", (5, 12), (12, 3)),
+        ("Gemm <transB=1>", (5, 12), (3, 12)),
+        ("Conv <group=2>", (1, 8, 6, 6), (4, 4, 3, 1)),
+        ("Conv", (1, 4, 6), (5, 4, 3)),
+    ],
+)
+def test_sums_over_parts_are_those_of_the_whole(
+    call: str,
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    n_parts: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, weight = floats(*input_shape), floats(*weight_shape, seed=1)
+    node = node_of(model_with(call, input_shape, weight))
+    n_groups = layout_of(node, weight_shape).n_groups
+
+    def by_group() -> Floats:
+        found = inputs_of_products(x, node, weight_shape, RNG, EVERY) @ as_columns(weight, node)
+        return found.reshape(n_groups, -1, *found.shape[1:]).sum(axis=1)
+
+    whole = by_group()
+    monkeypatch.setattr(products, "layout_of", lambda *_: Layout(n_groups, n_parts, 12 // n_parts))
+    np.testing.assert_allclose(by_group(), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_inputs_are_as_few_parts_as_their_moments_may_be_large() -> None:
+    model = model_with("MatMul", (1, 9216), np.zeros((9216, 1), np.float32))
+    assert layout_of(node_of(model), (9216, 1)) == Layout(1, 3, 3072)
+    assert layout_of(node_of(model), (products.MAX_INPUTS, 1)) == Layout(1, 1, products.MAX_INPUTS)
 
 
 @pytest.mark.parametrize(("call", "input_shape", "weight_shape"), [MATRICES[1], ("Conv", (2, 4, 6, 6), (3, 4, 3, 3))])

@@ -9,6 +9,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
 from autoquant.model.graph import Graph
+from autoquant.rounding import products
 from autoquant.rounding.moments import Moments
 from autoquant.rounding.rounded import grid_digest
 from autoquant.rounding.rounder import WeightRounder
@@ -68,6 +69,25 @@ def test_the_output_is_nearer_to_that_of_the_weights(name: str, per_channel: boo
     nearest = np.rint(weight / scale.reshape(along))
     assert error(stored, scale_found) < 0.7 * error(nearest, scale)
     assert (np.abs(stored - weight / scale_found.reshape(along)) < 3).all()
+
+
+@pytest.mark.parametrize("rounding", [Rounding.GPTQ, Rounding.ADAROUND, Rounding.ADAQUANT])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_it_is_nearer_too_where_inputs_are_parts(
+    per_channel: bool, rounding: Rounding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = floats(300, 5)
+    model = model_of("(float[40,300] x) => (float[40,5] y)", "y = MatMul(x, w)", {"w": weight})
+    monkeypatch.setattr(products, "MAX_INPUTS", 180)  # three parts
+    rounder, feeds = rounder_of(model)
+    scale = np.asarray(np.abs(weight).max(axis=0 if per_channel else None) / 7, np.float32)
+    found = rounder(W, scale, np.zeros(scale.shape, np.int8), DType.S8, rounding)
+    assert found is not None
+    x = np.concatenate([feed["x"] for feed in feeds])
+    errors = [x @ (weight - each) for each in (found[0] * found[1], np.rint(weight / scale) * scale)]
+    assert rounder.moments.of(W).mean.shape == (3, 100, 100)
+    assert found[1].shape == scale.shape
+    assert np.square(errors[0]).sum() < 0.5 * np.square(errors[1]).sum()
 
 
 def test_an_unsigned_weight_has_its_zero_point() -> None:
