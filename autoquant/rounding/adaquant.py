@@ -48,11 +48,9 @@ def _best_scale(problem: Problem, integers: Floats, first: Floats, *, is_shared:
     """Of given integers, near to the first one; the present one where all are zero."""
     steps = integers - problem.zero_point
     seen = problem.moment @ steps
-    axes = (0, 1, 2) if is_shared else (1,)
+    sums = (np.sum(each * seen, axis=1, keepdims=True, dtype=np.float64) for each in (problem.weight, steps))
     wanted, power = (
-        np.sum(each * seen, axis=axes, keepdims=True, dtype=np.float64) for each in (problem.weight, steps)
+        each.sum(keepdims=True) if is_shared else problem.over_parts(each) for each in map(np.asarray, sums)
     )
-    if not is_shared:
-        wanted, power = problem.over_parts(wanted), problem.over_parts(power)
     best = np.divide(wanted, power, out=problem.scale.astype(np.float64), where=power > 0)
     return np.clip(best, first / _LARGEST_STEP, first * _LARGEST_STEP).astype(np.float32)

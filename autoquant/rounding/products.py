@@ -117,7 +117,7 @@ def _patches(values: Floats, node: Node, shape: Sequence[int], rng: np.random.Ge
     windows = windows[(slice(None), slice(None), *steps)]
     places = (windows.shape[0], *windows.shape[2 : values.ndim])
     sample, *position = np.unravel_index(_chosen(math.prod(places), rng, limit), places)
-    return np.moveaxis(windows, 1, -len(kernel) - 1)[(sample, *position)]
+    return np.asarray(np.moveaxis(windows, 1, -len(kernel) - 1)[(sample, *position)])
 
 
 def _pads(node: Node, sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autoquant.domain.counted import counted
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import DType, Rounding
-from autoquant.rounding.moments import MAX_INPUTS, MAX_WEIGHTS
+from autoquant.rounding.moments import MAX_WEIGHTS
 from autoquant.rounding.problem import Floats
 
 __all__ = ["Asked", "Integers", "Rounded", "RoundedWeights", "grid_digest"]
@@ -29,8 +29,8 @@ class RoundedWeights:
     Attributes:
         found: By what was asked for.
         unfinished: What there was no time for.
-        unfit: Weights that are no plain matrices or convolutions, have very many inputs or elements, or readers unlike
-            each other.
+        unfit: Weights that are no plain matrices or convolutions, have very many elements, or readers unlike each
+            other.
     """
 
     found: Mapping[Asked, Rounded]
@@ -49,8 +49,8 @@ class RoundedWeights:
             return None
         return (
             f"rounding leaves {counted(len(self.unfit), 'weight')} at the nearest integers, such as {min(self.unfit)}:"
-            f" no plain matrices or convolutions, with more than {MAX_INPUTS} inputs (in each of several groups fewer"
-            f" by the square root of their number) or {MAX_WEIGHTS} elements, or with readers unlike each other"
+            f" no plain matrices or convolutions, with more than {MAX_WEIGHTS} elements, or with readers unlike each"
+            " other"
         )
 
     def __call__(

@@ -137,7 +137,7 @@ def test_sums_over_parts_are_those_of_the_whole(
 
     def by_group() -> Floats:
         found = inputs_of_products(x, node, weight_shape, RNG, EVERY) @ as_columns(weight, node)
-        return found.reshape(n_groups, -1, *found.shape[1:]).sum(axis=1)
+        return np.asarray(found.reshape(n_groups, -1, *found.shape[1:]).sum(axis=1))
 
     whole = by_group()
     monkeypatch.setattr(products, "layout_of", lambda *_: Layout(n_groups, n_parts, 12 // n_parts))

@@ -84,7 +84,7 @@ def test_it_is_nearer_too_where_inputs_are_parts(
     found = rounder(W, scale, np.zeros(scale.shape, np.int8), DType.S8, rounding)
     assert found is not None
     x = np.concatenate([feed["x"] for feed in feeds])
-    errors = [x @ (weight - each) for each in (found[0] * found[1], np.rint(weight / scale) * scale)]
+    errors = [x @ (weight - each) for each in (found[0].astype(np.float32) * found[1], np.rint(weight / scale) * scale)]
     assert rounder.moments.of(W).mean.shape == (3, 100, 100)
     assert found[1].shape == scale.shape
     assert np.square(errors[0]).sum() < 0.5 * np.square(errors[1]).sum()
