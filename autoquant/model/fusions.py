@@ -24,7 +24,7 @@ _RANK_OF_GEMM = 2
 def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
     """``x * Clip(x + 3, 0, 6) / 6`` becomes ``x * HardSigmoid(x)``, which the kernel of a Conv before it absorbs.
 
-    Both orders of the product and the division are known; exporters of MobileNetV3-like networks write them.
+    Wherever it is divided, or multiplied by a sixth; exporters of MobileNetV3-like networks write all of these.
     """
     graph = Graph(model)
     edit = Edit(graph)
@@ -170,26 +170,32 @@ def _bias_add(graph: Graph, node: Node, n_outputs: int) -> Node | None:
 
 def _match_hard_swish(graph: Graph, node: Node) -> tuple[TensorName, tuple[int, ...]] | None:
     """The input of a hard swish that ends in this node, and the indices of its other nodes."""
-    if node.op_type == "Div":
-        product = _only_use(graph, node.inputs[0], "Mul")
-        if product is None or not _is_scalar(graph, node.inputs[1], 6):
-            return None
-        return _match_product(graph, product, {}, (product.index,))
-    if node.op_type == "Mul":
-        for divided in node.inputs:
-            division = _only_use(graph, divided, "Div")
-            if division is not None and _is_scalar(graph, division.inputs[1], 6):
-                looked_through = {divided: division.inputs[0]}
-                return _match_product(graph, node, looked_through, (division.index,))
+    whole = _sixth(graph, node)
+    if whole is not None:
+        product = _only_use(graph, whole, "Mul")
+        return None if product is None else _match_product(graph, product, {}, (product.index,))
+    for divided in node.inputs if node.op_type == "Mul" else ():
+        division = graph.producer.get(divided)
+        whole = _sixth(graph, division) if division is not None and graph.only_reader(divided) is not None else None
+        if division is not None and whole is not None:
+            return _match_product(graph, node, {divided: whole}, (division.index,))
     return None
+
+
+def _sixth(graph: Graph, node: Node) -> TensorName | None:
+    """What a node writes a sixth of; None for any other node."""
+    if node.op_type == "Div":
+        return node.inputs[0] if _is_scalar(graph, node.inputs[1], 6) else None
+    return next((value for value, factor in _turns(node) if _is_scalar(graph, factor, 1 / 6)), None)
 
 
 def _match_product(
     graph: Graph, product: Node, behind: Mapping[TensorName, TensorName], gone: tuple[int, ...]
 ) -> tuple[TensorName, tuple[int, ...]] | None:
     """``x`` and the nodes to drop where a product is ``x * Clip(x + 3, 0, 6)``, divisions looked through."""
-    for x, gate in (product.inputs, product.inputs[::-1]):
-        found = _match_gate(graph, behind.get(gate, gate), x)
+    factors = [behind.get(name, name) for name in product.inputs]
+    for x, gate in (factors, factors[::-1]):
+        found = _match_gate(graph, gate, x)
         if found is not None:
             return x, (*gone, *found)
     return None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from autoquant.model.fusions import divide_by_roots, fuse_hard_swish, lower_matmul, reduce_stacked, split_gemm
 from tests.models import a_mlp, constants_of, feed_of, floats, model_of, op_types, outputs_of
 
-HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0}
+HARD_SWISH = {"three": 3.0, "zero": 0.0, "six": 6.0, "sixth": 1 / 6}
 SIGNATURE = "(float[1,2,4] x) => (float[1,2,4] y)"
 
 
@@ -22,31 +22,36 @@ def assert_equal_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Non
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def hard_swish(add: str, product: str, *, is_last: bool) -> str:
-    """Text of ``x * Clip(x + 3, 0, 6) / 6``, the division at the end or on the gate."""
+def hard_swish(add: str, product: str, *, divided: str, division: str = "Div({}, six)") -> str:
+    """Text of ``x * Clip(x + 3, 0, 6) / 6``, where the product, the gate or ``x`` is divided."""
     gate = f"a = Add({add}) c = Clip(a, zero, six)"
-    if is_last:
-        return f"{gate} p = Mul({product.format(gate='c')}) y = Div(p, six)"
-    return f"{gate} d = Div(c, six) y = Mul({product.format(gate='d')})"
+    if divided == "product":
+        return f"{gate} p = Mul({product.format(x='x', gate='c')}) y = {division.format('p')}"
+    if divided == "gate":
+        return f"{gate} d = {division.format('c')} y = Mul({product.format(x='x', gate='d')})"
+    return f"{gate} d = {division.format('x')} y = Mul({product.format(x='d', gate='c')})"
 
 
 def test_a_hard_swish_of_doubles_stays_as_there_is_no_kernel_for_its_gate() -> None:
     constants = {name: np.array(value, np.float64) for name, value in HARD_SWISH.items()}
-    model = model_of(SIGNATURE.replace("float", "double"), hard_swish("x, three", "x, {gate}", is_last=True), constants)
+    model = model_of(
+        SIGNATURE.replace("float", "double"), hard_swish("x, three", "{x}, {gate}", divided="product"), constants
+    )
     assert fuse_hard_swish(model) is model
 
 
 @pytest.mark.parametrize("add", ["x, three", "three, x"])
-@pytest.mark.parametrize("product", ["x, {gate}", "{gate}, x"])
-@pytest.mark.parametrize("is_last", [True, False])
-@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1)])
+@pytest.mark.parametrize("product", ["{x}, {gate}", "{gate}, {x}"])
+@pytest.mark.parametrize("divided", ["product", "gate", "x"])
+@pytest.mark.parametrize("division", ["Div({}, six)", "Mul({}, sixth)", "Mul(sixth, {})"])
+@pytest.mark.parametrize("shape", [(), (1, 1, 1)])
 def test_every_spelling_of_hard_swish_becomes_a_gate_and_a_product(
-    add: str, product: str, is_last: bool, shape: tuple[int, ...]
+    add: str, product: str, divided: str, division: str, shape: tuple[int, ...]
 ) -> None:
     constants = {
         name: np.full(shape if name == "three" else (), value, np.float32) for name, value in HARD_SWISH.items()
     }
-    model = model_of(SIGNATURE, hard_swish(add, product, is_last=is_last), constants)
+    model = model_of(SIGNATURE, hard_swish(add, product, divided=divided, division=division), constants)
     fused = fuse_hard_swish(model)
     assert op_types(fused) == ["HardSigmoid", "Mul"]
     assert fused.graph.node[1].output[0] == "y"
@@ -66,6 +71,9 @@ def test_every_spelling_of_hard_swish_becomes_a_gate_and_a_product(
         "a = Add(x, three) c = Clip(a, zero, six) p = Mul(c, c) y = Div(p, six)",
         "s = Relu(x) a = Add(s, three) c = Clip(a, zero, six) p = Mul(x, c) y = Div(p, six)",
         "a = Add(x, three) c = Clip(a, zero, six) p = Mul(x, c) y = Div(six, p)",
+        "a = Add(x, three) c = Clip(a, zero, six) d = Div(x, six) p = Mul(d, c) y = Add(p, d)",
+        "a = Add(x, three) c = Clip(a, zero, six) d = Mul(x, three) y = Mul(d, c)",
+        "a = Add(x, three) c = Clip(a, zero, six) d = Div(x, six) e = Div(c, six) y = Mul(d, e)",
     ],
 )
 def test_what_only_resembles_a_hard_swish_stays(body: str) -> None:
@@ -78,7 +86,7 @@ def test_what_only_resembles_a_hard_swish_stays(body: str) -> None:
 @pytest.mark.parametrize("tensor", ["a", "c", "p"])
 @pytest.mark.parametrize("is_output", [True, False])
 def test_a_hard_swish_of_which_a_part_is_read_elsewhere_stays(tensor: str, is_output: bool) -> None:
-    body, name = hard_swish("x, three", "x, {gate}", is_last=True), tensor
+    body, name = hard_swish("x, three", "{x}, {gate}", divided="product"), tensor
     if not is_output:
         body, name = f"{body} z = Sigmoid({tensor})", "z"
     model = model_of(f"(float[1,2,4] x) => (float[1,2,4] y, float[1,2,4] {name})", body, HARD_SWISH)
@@ -91,14 +99,14 @@ def test_a_hard_swish_of_which_a_part_is_read_elsewhere_stays(tensor: str, is_ou
 def test_constants_that_widen_a_hard_swish_leave_it_as_it_is(size: str) -> None:
     constants: dict[str, npt.NDArray[np.generic] | float] = {**HARD_SWISH, "three": np.full((1, 1), 3, np.float32)}
     signature = f"(float[{size}] x) => (float[1,{size}] y)"
-    model = model_of(signature, hard_swish("x, three", "x, {gate}", is_last=True), constants)
+    model = model_of(signature, hard_swish("x, three", "{x}, {gate}", divided="product"), constants)
     fused = fuse_hard_swish(model)
     assert op_types(fused) == op_types(model)
     assert_equal_outputs(model, fused)
 
 
 def test_a_hard_swish_of_any_size_is_fused() -> None:
-    body = hard_swish("x, three", "x, {gate}", is_last=True)
+    body = hard_swish("x, three", "{x}, {gate}", divided="product")
     assert op_types(fuse_hard_swish(model_of("(float[1,N] x) => (float[1,N] y)", body, HARD_SWISH))) == [
         "HardSigmoid",
         "Mul",
