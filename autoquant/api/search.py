@@ -185,5 +185,8 @@ def _with_example(
         own = example(text.removeprefix("example:"))
         return own.calibration, evaluation if evaluation is not None else own.evaluation
     if calibration is None:
-        raise DataError("there are no calibration data; give some as calibration, e.g. an .npz file")
+        arrays = ", ".join(f"'{signature.name}'" for signature in steps.signatures_of(steps.model_path(model)))
+        raise DataError(
+            f"there are no calibration data; give some as calibration, e.g. an .npz file with samples of {arrays}"
+        )
     return calibration, evaluation

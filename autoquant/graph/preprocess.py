@@ -299,7 +299,7 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
     fused = _fused(Graph(model))
     if fused:
         yield (
-            f"{len(fused)} nodes with weights are fusions of onnxruntime's own, such as {fused[0]}, and stay float:"
+            f"nodes with weights that are fusions of onnxruntime's own stay float ({len(fused)}, such as {fused[0]}):"
             " give the model as it was before it was optimised by onnxruntime"
         )
     choosing = [op_type for op_type in _CHOOSING if any(node.op_type == op_type for node in model.graph.node)]

@@ -1,11 +1,12 @@
 """How near to the true front samplers come after few evaluations.
 
-``python -m experiments.search.optimum TABLE.npz OUT.json [--seeds 20] [--samplers NAME ...]`` replays searches on a
+``python -m experiments.search.optimum TABLE.npz OUT.json [--seeds 20] [--samplers NAME ...] [--fitted]`` replays on a
 table that ``experiments.search.enumerate`` made, and compares hypervolume (``experiments.search.yardsticks``) and mean
 saving of what they evaluated with those of all assignments, after 0.5, 1, 2 and 5 % of the assignments. An assignment
 that is proposed again is not counted again. *Without luck* the same evaluations are judged by ratios that are fitted to
-the whole table (``experiments.search.luck``). OUT.json has a part for each table. Exit code 1: the structure sampler
-has less than 99 % of the hypervolume after 2 %, in the median over seeds; 2: the table is missing or not complete.
+the whole table (``experiments.search.luck``); with ``--fitted`` these are what is searched. OUT.json has a part for
+each table, and for each that is fitted. Exit code 1: the structure sampler has less than 99 % of the hypervolume after
+2 %, in the median over seeds; 2: the table is missing or not complete.
 """
 
 import argparse
@@ -116,6 +117,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("out", type=Path, help="JSON file, with a part for each table")
     parser.add_argument("--seeds", type=int, default=20, help="replays of each sampler (default: %(default)s)")
     parser.add_argument("--samplers", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    parser.add_argument("--fitted", action="store_true", help="search the table without the luck of its ratios")
     return parser.parse_args(arguments)
 
 
@@ -123,12 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, write after each sampler, and print."""
     asked = _parse(arguments)
     try:
-        table = load_table(asked.table)
+        table, title = load_table(asked.table), asked.table.stem
+        if asked.fitted:
+            table, title = without_luck(table)[0], f"{title}, fitted"
         part = _new_part(table, asked.seeds)
         for name in asked.samplers:
             part["samplers"][name] = measure_sampler(table, name, seeds=asked.seeds)
-            write_part(asked.out, asked.table.stem, part)
-            print(f"{asked.table.stem}, {name}: {part['samplers'][name]['seconds']:.0f} s", file=sys.stderr)
+            write_part(asked.out, title, part)
+            print(f"{title}, {name}: {part['samplers'][name]['seconds']:.0f} s", file=sys.stderr)
     except AutoquantError as error:
         print(f"experiments.search.optimum: {error}", file=sys.stderr)
         return 2

@@ -55,9 +55,9 @@ def test_missing_data_are_refused(search: Command) -> None:
 
 
 def test_a_search_without_calibration_data_is_refused(command: Command) -> None:
-    assert_refused(
-        command("search", "model.onnx", "--out", "run"), "there are no calibration data; give some as calibration"
-    )
+    message = "there are no calibration data; give some as calibration, e.g. an .npz file with samples of 'x'"
+    assert_refused(command("search", "model.onnx", "--out", "run"), message)
+    assert_refused(command("search", "gone.onnx", "--out", "run"), "gone.onnx: there is no such file")
 
 
 def test_evaluation_data_that_calibrate_too_are_refused(search: Command) -> None:

@@ -64,6 +64,16 @@ def test_it_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "| chain | greedy |" in capsys.readouterr().out
 
 
+def test_a_fitted_table_has_no_luck_and_is_a_part_of_its_own(tmp_path: Path) -> None:
+    save_table(tmp_path / "chain.npz", a_table(6, error=0.01))
+    out, arguments = tmp_path / "optimum.json", ["--seeds", "1", "--samplers", "greedy"]
+    for more in ([], ["--fitted"]):
+        assert main([str(tmp_path / "chain.npz"), str(out), *arguments, *more]) == 0
+    parts = json.loads(out.read_text(encoding="utf-8"))["parts"]
+    assert list(parts) == ["chain", "chain, fitted"]
+    assert parts["chain, fitted"]["luck"]["error"] < 0.1 * parts["chain"]["luck"]["error"]
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_table_that_cannot_be_searched_is_one_sentence(
     tmp_path: Path, is_there: bool, capsys: pytest.CaptureFixture[str]

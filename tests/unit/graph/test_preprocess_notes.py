@@ -37,7 +37,7 @@ def test_weights_in_fusions_of_onnxruntime_are_named(path: Path) -> None:
     model = model_of("(float[1,4,8] x) => (float[1,4,8] y)", body, {"w": floats(8, 24), "b": floats(24)})
     prepared = prepare(saved(model, path), feeds_of(1, 4, 8))
     assert [note for note in prepared.notes if "fusions" in note] == [
-        "1 nodes with weights are fusions of onnxruntime's own, such as com.microsoft:Attention, and stay float: give"
+        "nodes with weights that are fusions of onnxruntime's own stay float (1, such as com.microsoft:Attention): give"
         " the model as it was before it was optimised by onnxruntime"
     ]
 
