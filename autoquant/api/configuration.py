@@ -65,14 +65,16 @@ class Budget:
         _check_numbers(self)
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise UsageError(f"the time budget is {self.seconds} s, it must be positive and finite, e.g. 120 s")
-        if self.trials is not None and (self.trials < 1 or self.trials != int(self.trials)):
+        if self.trials is not None and not _is_whole(self.trials):
             raise UsageError(f"the budget is {self.trials} trials, it must be a whole number of at least 1")
         if self.trial_seconds is not None and not 0 < self.trial_seconds < math.inf:
             raise UsageError(
                 f"the time of a trial is {self.trial_seconds} s, it must be positive and finite, e.g. 60 s"
             )
-        if self.trial_memory_mb is not None and self.trial_memory_mb < 1:
-            raise UsageError(f"the memory of a trial is {self.trial_memory_mb} MB, it must be at least 1, e.g. 4000")
+        if self.trial_memory_mb is not None and not 1 <= self.trial_memory_mb < math.inf:
+            raise UsageError(
+                f"the memory of a trial is {self.trial_memory_mb} MB, it must be at least 1 and finite, e.g. 4000"
+            )
         if self.trial_memory_mb is not None and sys.platform != "linux":
             raise UsageError(
                 f"the memory of a trial is {self.trial_memory_mb} MB, but only Linux can limit that of a process;"
@@ -104,8 +106,10 @@ class Demands:
             raise UsageError(f"the lowest SNR is {self.min_snr_db} dB, it must be a finite number, e.g. 40")
         if self.max_latency_ratio is not None and not 0 < self.max_latency_ratio <= 1:
             raise UsageError(f"the highest latency ratio is {self.max_latency_ratio}, it must lie in (0, 1]")
-        if self.max_size_bytes is not None and self.max_size_bytes < 1:
-            raise UsageError(f"the largest size is {self.max_size_bytes} bytes, it must be at least 1, e.g. 4000000")
+        if self.max_size_bytes is not None and not 1 <= self.max_size_bytes < math.inf:
+            raise UsageError(
+                f"the largest size is {self.max_size_bytes} bytes, it must be at least 1 and finite, e.g. 4000000"
+            )
         drops = self.max_drop if isinstance(self.max_drop, Mapping) else {"": self.max_drop}
         for drop in drops.values():
             if drop is not None and not 0 <= drop <= 1:
@@ -337,6 +341,10 @@ def _unwrap(arguments: "Budget | Demands | Configuration") -> None:
         elif isinstance(value, Mapping) and any(isinstance(each, np.generic) for each in value.values()):
             plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in value.items()}
             object.__setattr__(arguments, one.name, plain)
+
+
+def _is_whole(number: float) -> bool:
+    return 1 <= number < math.inf and number == int(number)
 
 
 def _check_numbers(arguments: "Budget | Demands") -> None:

@@ -6,7 +6,8 @@ from numpy.lib import format as npy
 
 __all__ = ["is_npy"]
 
-_ZIP_PREFIX = b"PK"
+_ZIP_PREFIXES = (b"PK\x03\x04", b"PK\x05\x06")
+"""Of one with members, and of an empty one."""
 
 
 def is_npy(file: IO[bytes]) -> bool:
@@ -20,6 +21,6 @@ def is_npy(file: IO[bytes]) -> bool:
     """
     start = file.read(len(npy.MAGIC_PREFIX))
     file.seek(0)
-    if not start.startswith((npy.MAGIC_PREFIX, _ZIP_PREFIX)):
+    if not start.startswith((npy.MAGIC_PREFIX, *_ZIP_PREFIXES)):
         raise ValueError("it holds something else than an .npz or an .npy")
     return start == npy.MAGIC_PREFIX

@@ -92,7 +92,8 @@ def _is_by_channel(node: Node, graph: Graph) -> bool:
         return False
     shape = graph.shape(constant) or ()
     is_one = set(shape) <= {1} and len(shape) <= len(written)
-    return (is_one or shape[-3:] == (written[1], 1, 1)) and (node.op_type != "Div" or _has_inverse(constant, graph))
+    is_each = shape in ((written[1], 1, 1), (1, written[1], 1, 1))
+    return (is_one or is_each) and (node.op_type != "Div" or _has_inverse(constant, graph))
 
 
 def _has_inverse(constant: TensorName, graph: Graph) -> bool:

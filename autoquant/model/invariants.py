@@ -79,7 +79,7 @@ class _Hoisting:
         self._outside.update({name: self._new(name) for name in inner.output if name})
         moved = onnx.NodeProto()
         moved.CopyFrom(inner)
-        moved.name = self._outside[inner.output[0]]
+        moved.name = next(self._outside[name] for name in inner.output if name)
         for names in (moved.input, moved.output):
             names[:] = [self._outside.get(name, name) for name in names]
         return moved

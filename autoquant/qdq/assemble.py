@@ -198,7 +198,7 @@ class _Draft:
 
     def _add_otherwise(self, node: Node, writer: TiledConvs | Blocks) -> None:
         """A float operator as others that compute the same of the one activation that it reads."""
-        (read,) = (name for name in node.inputs if not self.home.graph.is_constant(name))
+        (read,) = (name for name in node.inputs if name and not self.home.graph.is_constant(name))
         writer.write(self.parts, node, self.pairs.read(read, node), self.pairs.written(node.outputs[0]))
         self.pairs.quantize_written(node.outputs[0])
 

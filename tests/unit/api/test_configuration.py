@@ -33,7 +33,7 @@ def test_a_budget_of_no_or_endless_time_is_refused(seconds: float) -> None:
         Budget(seconds=seconds)
 
 
-@pytest.mark.parametrize("trials", [0, -5, 2.5])
+@pytest.mark.parametrize("trials", [0, -5, 2.5, math.nan, math.inf])
 def test_a_budget_without_a_whole_number_of_trials_is_refused(trials: Any) -> None:
     with pytest.raises(UsageError, match="it must be a whole number of at least 1"):
         Budget(trials=trials)
@@ -151,9 +151,16 @@ def test_metrics_are_of_single_samples() -> None:
         Configuration(**{**VALID, "targets": (Target(batch=2),), "metrics": parse_metrics(["top1"])})
 
 
-def test_a_size_below_one_byte_is_refused() -> None:
-    with pytest.raises(UsageError, match="the largest size is 0 bytes"):
-        Demands(max_size_bytes=0)
+@pytest.mark.parametrize("size", [0, math.nan, math.inf])
+def test_a_size_below_one_byte_or_without_end_is_refused(size: float) -> None:
+    with pytest.raises(UsageError, match=f"the largest size is {size} bytes"):
+        Demands(max_size_bytes=size)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", [0, math.nan, math.inf])
+def test_the_memory_of_a_trial_is_finite(memory: float) -> None:
+    with pytest.raises(UsageError, match=f"the memory of a trial is {memory} MB"):
+        Budget(trials=1, trial_memory_mb=memory)  # type: ignore[arg-type]
 
 
 def test_demands_are_bounds_by_metric() -> None:

@@ -55,8 +55,9 @@ def test_what_was_left_out_as_time_was_short_is_told(tmp_path: Path) -> None:
     assert "so that these were left out: channels filled up to whole blocks, profiles of kernels" in note
 
 
+@pytest.mark.parametrize("memory_mb", [700, 700.0])
 def test_the_process_that_measures_has_the_memory_of_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory_mb: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
 
@@ -66,8 +67,9 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
 
     monkeypatch.setattr("autoquant.api.run.IsolatedEvaluator", end)
     with pytest.raises(EndedError):
-        search("example:digits", budget=Budget(trials=1, trial_memory_mb=700), out=tmp_path / "run")
+        search("example:digits", budget=Budget(trials=1, trial_memory_mb=memory_mb), out=tmp_path / "run")
     assert given == [700 * 10**6]
+    assert isinstance(given[0], int)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ CONSTANTS: Mapping[str, Array | float] = {
     "endless": np.inf,
     "wide": floats(1, 1, 1, 1, 1),
     "each": floats(16, 1, 1),
+    "one_sample": floats(1, 16, 1, 1),
+    "both": floats(2, 16, 1, 1),
     "low": 0.0,
     "twice": np.array([1, 1, 2, 2], np.float32),
     "larger": np.array([1, 16, 12, 12]),
@@ -84,6 +86,13 @@ def role(call: str, given: str = "") -> Role | None:
 )
 def test_an_operator_has_a_role(call: str, expected: Role | None) -> None:
     assert role(call) is expected
+
+
+@pytest.mark.parametrize(
+    ("constant", "expected"), [("each", Role.CONSTANT), ("one_sample", Role.CONSTANT), ("both", None)]
+)
+def test_a_constant_is_the_same_for_all_samples(constant: str, expected: Role | None) -> None:
+    assert role(f"Mul(x, {constant})", "float[2,16,6,6] x") is expected
 
 
 @pytest.mark.parametrize(("n_channels", "weight"), [(6, "few"), (9, "odd")])

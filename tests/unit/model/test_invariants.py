@@ -102,6 +102,17 @@ def test_constants_of_the_body_come_along_and_bodies_inside_read_from_outside() 
     np.testing.assert_array_equal(outputs_of(model, feed)[0], outputs_of(found, feed)[0])
 
 
+def test_an_output_may_be_left_out() -> None:
+    text = """p = MatMul(k, w) u = Unsqueeze(p, first) o, h = LSTM<hidden_size = 4>(u, wl, wr)
+              v = Squeeze(h, first) t = Add(s, v)"""
+    model = a_loop(text)
+    lstm = next(node for node in body_of(model).node if node.op_type == "LSTM")
+    lstm.output[0] = ""
+    constants = {"first": np.array([0]), "wl": floats(1, 16, 4), "wr": floats(1, 16, 4, seed=1)}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    check(model, ["MatMul", "Unsqueeze", "LSTM", "Squeeze", "Loop", "Neg"], ["Identity", "Add"])
+
+
 def test_of_a_scan_too() -> None:
     text = """z, q = Scan(k, x) <num_scan_inputs = 1,
               body = inner (float[2,4] f, float[4] r) => (float[2,4] g, float[2,4] t)

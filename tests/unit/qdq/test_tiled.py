@@ -95,6 +95,14 @@ def test_sizes_at_and_beside_those_of_tiles_are_written(size: tuple[int, int]) -
     assert snr_db(*in_float(case), case) > 105
 
 
+def test_a_bias_may_be_left_out_by_an_empty_name() -> None:
+    model = a_case(call="y = Conv<@>(x, w)").graph.model
+    model.graph.node[0].input.append("")
+    case = case_of(model)
+    assert case.builder({}).possible == TILED
+    assert snr_db(*in_float(case), case) > 105
+
+
 def test_the_product_has_the_name_of_the_conv_and_none_is_there_twice() -> None:
     call = "a = Conv<@>(x, w, b) r = Relu(a) y = Conv<@>(r, w, b)"
     _, tiled = in_float(a_case(call=call))
