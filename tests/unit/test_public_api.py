@@ -105,7 +105,7 @@ def test_calibration_is_read_from_the_cache(samples: Samples, tmp_path: Path) ->
         (lambda: autoquant.search("example:digits", seed=-1), "seed"),
         (lambda: autoquant.search("example:digits", n_regions=0), "number of regions"),
         (lambda: autoquant.search("example:digits", targets=[Target("nowhere")]), "not installed"),
-        (lambda: autoquant.search("model.onnx"), "no calibration data"),
+        (lambda: autoquant.search("gone.onnx"), "there is no such file"),
     ],
 )
 def test_an_argument_out_of_its_range_is_refused(make: object, phrase: str) -> None:
