@@ -48,9 +48,12 @@ def _best_scale(problem: Problem, integers: Floats, first: Floats, *, is_shared:
     """Of given integers, near to the first one; the present one where all are zero."""
     steps = integers - problem.zero_point
     seen = problem.moment @ steps
-    sums = (np.sum(each * seen, axis=1, keepdims=True, dtype=np.float64) for each in (problem.weight, steps))
     wanted, power = (
-        each.sum(keepdims=True) if is_shared else problem.over_parts(each) for each in map(np.asarray, sums)
+        np.asarray(np.sum(each * seen, axis=1, keepdims=True, dtype=np.float64)) for each in (problem.weight, steps)
     )
+    if is_shared:
+        wanted, power = wanted.sum(keepdims=True), power.sum(keepdims=True)
+    else:
+        wanted, power = problem.over_parts(wanted), problem.over_parts(power)
     best = np.divide(wanted, power, out=problem.scale.astype(np.float64), where=power > 0)
     return np.clip(best, first / _LARGEST_STEP, first * _LARGEST_STEP).astype(np.float32)

@@ -39,7 +39,7 @@ def layout_of(node: Node, shape: Sequence[int]) -> Layout:
     """Of a Conv, Gemm or MatMul with a weight of this shape.
 
     Inputs are divided into as few parts of one size as it takes for their moments to be no larger than one of
-    ``MAX_INPUTS``: moments of more neither fit into memory beside the model nor could be factorised in a search.
+    ``MAX_INPUTS``, so that memory stays bounded.
     """
     n_groups, n_inputs = _inputs(node, shape)
     layouts = (
