@@ -44,17 +44,21 @@ def recipes_and_warm_start(
     return [*different, {}, *(twin for twin in twins if twin in worthy), *warm]
 
 
-def one_of_each_kind(space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment]) -> Sequence[Assignment]:
+def one_of_each_kind(
+    space: SearchSpace, regions: Iterable[Region], warm: Iterable[Assignment], *, is_float_faster: bool
+) -> Sequence[Assignment]:
     """The first static, dynamic and blockwise recipes alone, and a warm start: the sampler chooses what comes next.
 
-    Those that are nearly float are left to it too.
+    Those that are nearly float are left to it too, and so is the preprocessed model, unless it is likely to be faster
+    than the user's: then it comes second.
     """
     found: dict[tuple[bool, bool], Assignment] = {}
     for name, scheme in space.schemes.items():
         recipe = space.uniform(name)
         if recipe and recipe not in found.values():
             found.setdefault((scheme.is_dynamic, scheme.is_blockwise), recipe)
-    return [*_of_much_work(found.values(), regions), *warm]
+    first = [*_of_much_work(found.values(), regions), *warm]
+    return [*first[:1], {}, *first[1:]] if is_float_faster else first
 
 
 def _of_much_work(recipes: Collection[Assignment], regions: Iterable[Region]) -> list[Assignment]:

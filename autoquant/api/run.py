@@ -45,6 +45,8 @@ _MOST_PROFILE_S, _MOST_PROFILE_SHARE = 30.0, 0.05
 """For opening it too, and running it a few times: there are no profiles where that should take longer."""
 _MEMORY_SHARE = 0.9
 """Of what is available, for the process that measures."""
+_MUCH_FASTER = 0.9
+"""Ratio of a few inferences below which the preprocessed model is worth an early trial: they scatter by a tenth."""
 _LATE_REWRITES_SHARE = 0.1
 """Of the budget: where much of it is gone, rewrites are probed if that takes no longer."""
 
@@ -245,6 +247,7 @@ class Run:
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
             ends=ends_of(ingredients.prepared.graph, ingredients.regions),
+            is_float_faster=ingredients.prepared.latency_ratio < _MUCH_FASTER,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
             twins=steps.twins_of(ingredients.prepared, ingredients.regions, space),

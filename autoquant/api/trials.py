@@ -43,7 +43,7 @@ _FEW_TRIALS = 3
 _MANY_TRIALS = 40
 """Where there is time for fewer trials, they have fewer rounds."""
 _TRIALS_WITH_RECIPES = 8
-"""Where there is time for fewer, the preprocessed model and most recipes are left to the sampler."""
+"""Where there is time for fewer, most recipes are left to the sampler, and the preprocessed model mostly is."""
 _MOST_REPEATED = 100
 """So many trials in a row that run graphs known already, or fail, end a search by the structure sampler."""
 
@@ -100,6 +100,7 @@ class Trials:
         has_probes: Whether such a sampler gets them.
         first: What is tried right after the uniform recipes.
         ends: Regions without which the best recipe is tried before probes.
+        is_float_faster: Whether the preprocessed model is likely to be much faster than the user's.
         has_prior: Whether latencies are known so far that probes need not be timed: what one region saves is less than
             what its borders cost, and says little of what it saves among others.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
@@ -121,6 +122,7 @@ class Trials:
     has_probes: bool = True
     first: Sequence[Assignment] = ()
     ends: Collection[RegionId] = ()
+    is_float_faster: bool = False
     has_prior: bool = False
     least_ratios: Callable[[Assignment], Sequence[float]] = lambda _: ()
     twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
@@ -289,7 +291,7 @@ class Trials:
         asked = {self._key(assignment) for assignment in self.first}
         untimed = {self._key(twin) for twin in with_known_kernels(self.space)} - asked if has_untimed else set()
         if n_likely < _TRIALS_WITH_RECIPES and self.is_structured and n_trials is None:
-            first = one_of_each_kind(self.space, self.regions, self.first)
+            first = one_of_each_kind(self.space, self.regions, self.first, is_float_faster=self.is_float_faster)
         else:
             first = recipes_and_warm_start(self.space, self.regions, self.first, is_short=is_short or has_few)
         for assignment in first:

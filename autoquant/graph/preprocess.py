@@ -1,5 +1,6 @@
 """From the user's file to the float model that every candidate is made from."""
 
+import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ from autoquant.model.rewrite import (
 from autoquant.model.subgraphs import bodies_of
 from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
-from autoquant.runtime.session import open_parts, open_session, optimize_basic
+from autoquant.runtime.session import Session, open_parts, open_session, optimize_basic
 
 __all__ = ["compared", "keeps_outputs", "prepare"]
 
@@ -83,33 +84,49 @@ _ATTEMPTS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
+class _Reference:
+    """What the user's file wrote on a few feeds, and seconds of the shortest run."""
+
+    outputs: Sequence[Sequence[npt.NDArray[np.generic]]]
+    least_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """How near a model is to the user's file, by ``PreparedModel``'s names."""
+
+    difference_db: float
+    latency_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Given:
     """What a preprocessed model is held against: the user's, what it was run on, and what it wrote."""
 
     plain: Model
     feeds: Sequence[Feed]
-    outputs: Sequence[Sequence[npt.NDArray[np.generic]]]
+    reference: _Reference
 
     @property
     def has_halves(self) -> bool:
         return has_halves(self.plain)
 
-    def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, float]:
-        """The base rewritten, and how far its outputs are away; ModelError where that is too far."""
+    def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, _Likeness]:
+        """The base rewritten, and how near it is; ModelError where its outputs are too far away."""
         model = rewritten(base, rewrites)
         model = narrow_ends(model, self.plain) if attempt.widened else model
         model = without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
-        difference = _difference_db(model, self.outputs, self.feeds)
-        if not keeps_outputs(model, difference, from_halves=self.has_halves):
-            raise ModelError(f"outputs differ ({difference:.1f} dB)")
-        return model, difference
+        found = _likeness(model, self.reference, self.feeds)
+        if not keeps_outputs(model, found.difference_db, from_halves=self.has_halves):
+            raise ModelError(f"outputs differ ({found.difference_db:.1f} dB)")
+        return model, found
 
-    def refuse_random(self, path: Path) -> None:
+    def refuse_random(self, path: Path, session: Session) -> None:
         drawing = Graph(without_weights(self.plain, name_nodes)).drawing
         if not drawing or not self.feeds:
             return
         meter = QualityMeter([value.name for value in self.plain.graph.output])
-        meter.add(*_reference(path, [self.feeds[0]] * 2))
+        meter.add(self.reference.outputs[0], run_sample(session, self.feeds[0], sample_name((), 0)))
         if not keeps_outputs(self.plain, meter.quality().worst_db, from_halves=self.has_halves):
             raise ModelError(
                 f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be"
@@ -145,30 +162,32 @@ def prepare(
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: there is no dynamic dimension '{unknown[0]}' to give a size, the model has: {known}")
-    shapes, reference = _common_shapes(feeds), _reference(path, feeds, sample_names)
-    checked = tuple(feeds[: len(reference)])
-    for i, outputs in enumerate(reference):
+    session = open_session(path, Target())
+    shapes, reference = _common_shapes(feeds), _reference(session, feeds, sample_names)
+    checked = tuple(feeds[: len(reference.outputs)])
+    for i, outputs in enumerate(reference.outputs):
         names = (value.name for value in original.graph.output)
         refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
     given = _Given(_plain(original), checked, reference)
-    given.refuse_random(path)
+    given.refuse_random(path, session)
+    del session
     rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()
     for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
         try:
             base = _based(given.plain, attempt, shapes, dims or {})
             apply = partial(given.alike, attempt, base)
-            (model, difference), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)
+            (model, found), left_out = kept_rewrites(rewrites if attempt.optimized else (), apply)
         except ModelError as error:
             reasons[attempt] = str(error)
             continue
         notes = (
             *_default_notes(original),
             *([_WIDENED] if given.has_halves and attempt.widened else []),
-            *_notes(model, attempt, difference, reasons),
+            *_notes(model, attempt, found.difference_db, reasons),
             *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
-            *_varying_notes(model, checked, reference),
+            *_varying_notes(model, checked, reference.outputs),
         )
-        return _prepared(path, model, difference, notes, from_halves=given.has_halves)
+        return _prepared(path, model, found, notes, from_halves=given.has_halves)
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
 
@@ -188,7 +207,7 @@ def keeps_outputs(model: Model, difference_db: float, *, from_halves: bool) -> b
 
 
 def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
-    """The same model with ``difference_db`` measured anew, for one that was changed since.
+    """The same model with its difference and latency measured anew, for one that was changed since.
 
     Args:
         prepared: A preprocessed model.
@@ -198,20 +217,21 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
         DataError: The user's file cannot be run.
         ModelError: The model cannot be run.
     """
-    reference = _reference(prepared.source, feeds)
-    difference_db = _difference_db(prepared.graph.model, reference, feeds[: len(reference)])
-    return replace(prepared, difference_db=difference_db)
+    reference = _reference(open_session(prepared.source, Target()), feeds)
+    found = _likeness(prepared.graph.model, reference, feeds[: len(reference.outputs)])
+    return replace(prepared, difference_db=found.difference_db, latency_ratio=found.latency_ratio)
 
 
 def _prepared(
-    path: Path, model: Model, difference: float, notes: tuple[str, ...], *, from_halves: bool
+    path: Path, model: Model, found: _Likeness, notes: tuple[str, ...], *, from_halves: bool
 ) -> PreparedModel:
     return PreparedModel(
         graph=Graph(model),
         digest=model_digest(model),
         source=path,
         source_sha256=sha256_of(path),
-        difference_db=difference,
+        difference_db=found.difference_db,
+        latency_ratio=found.latency_ratio,
         notes=notes,
         from_halves=from_halves,
     )
@@ -354,27 +374,28 @@ def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def _reference(path: Path, feeds: Sequence[Feed], names: Sequence[str] = ()) -> list[list[npt.NDArray[np.generic]]]:
+def _reference(session: Session, feeds: Sequence[Feed], names: Sequence[str] = ()) -> _Reference:
     """Outputs of the user's file on the first few feeds; after some seconds on fewer, but not on none."""
-    session = open_session(path, Target())
     found: list[list[npt.NDArray[np.generic]]] = []
-    end = time.perf_counter() + _CHECKING_S
+    least_s, end = math.inf, time.perf_counter() + _CHECKING_S
     for i, feed in enumerate(feeds[:N_CHECKED]):
-        if found and time.perf_counter() > end:
+        start = time.perf_counter()
+        if found and start > end:
             break
         found.append(run_sample(session, feed, sample_name(names, i)))
-    return found
+        least_s = min(least_s, time.perf_counter() - start)
+    return _Reference(found, least_s)
 
 
-def _difference_db(
-    model: Model, reference: Sequence[Sequence[npt.NDArray[np.generic]]], feeds: Sequence[Feed]
-) -> float:
+def _likeness(model: Model, reference: _Reference, feeds: Sequence[Feed]) -> _Likeness:
     session = open_parts(*in_parts(model), Target())
-    meter = QualityMeter([value.name for value in model.graph.output])
-    for expected, feed in zip(reference, feeds, strict=True):
+    meter, least_s = QualityMeter([value.name for value in model.graph.output]), math.inf
+    for expected, feed in zip(reference.outputs, feeds, strict=True):
+        start = time.perf_counter()
         try:
             outputs = session.run(None, feed)
         except Exception as error:  # onnxruntime raises its own types from run
             raise ModelError(f"model: onnxruntime cannot run it on these data: {one_line(error)}") from error
+        least_s = min(least_s, time.perf_counter() - start)
         meter.add(expected, outputs)
-    return meter.quality().worst_db
+    return _Likeness(meter.quality().worst_db, least_s / reference.least_s if reference.outputs else 1.0)

@@ -18,6 +18,7 @@ class PreparedModel:
         source: The user's file.
         source_sha256: Of that file.
         difference_db: SNR of its outputs against the user's file on real inputs, ``inf`` where equal.
+        latency_ratio: Of the shortest of a few inferences while these were compared: a hint, no measurement.
         notes: Sentences that the user should read.
         from_halves: Whether tensors of the user's file are float16, by whose rounding alone its outputs then differ.
     """
@@ -27,5 +28,6 @@ class PreparedModel:
     source: Path
     source_sha256: str
     difference_db: float
+    latency_ratio: float
     notes: tuple[str, ...]
     from_halves: bool = False

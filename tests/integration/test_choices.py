@@ -106,7 +106,13 @@ def test_each_choice_of_a_region_runs_and_has_an_effect(
 ) -> None:
     case, path = case_of(model), tmp_path_factory.mktemp("choices") / "optimized.onnx"
     prepared = PreparedModel(
-        graph=case.graph, digest="", source=Path("m.onnx"), source_sha256="", difference_db=0.0, notes=()
+        graph=case.graph,
+        digest="",
+        source=Path("m.onnx"),
+        source_sha256="",
+        difference_db=0.0,
+        latency_ratio=1.0,
+        notes=(),
     )
     regions = find_regions(prepared, space=SPACE)
     space = resolve(SPACE, regions)

@@ -62,6 +62,7 @@ def ingredients(difference_db: float = math.inf) -> Ingredients:
         source=Path("model.onnx"),
         source_sha256="m1",
         difference_db=difference_db,
+        latency_ratio=1.0,
         notes=(),
     )
     statistics = Statistics(tensors={}, digest="c1", n_samples=8)

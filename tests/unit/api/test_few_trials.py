@@ -101,6 +101,14 @@ def test_where_there_is_time_for_few_trials_a_recipe_comes_first(tmp_path: Path,
     assert answers.seen[0] == dict.fromkeys(IDS, first)
 
 
+def test_where_there_is_time_for_a_handful_a_faster_float_model_is_tried_second(tmp_path: Path) -> None:
+    answers = Answers(n_most=2)
+    trials = first_trials(tmp_path, answers, 20.0)
+    trials.is_float_faster = True
+    trials.run(None)
+    assert answers.seen == [dict.fromkeys(IDS, name) for name in ("a", "float")]
+
+
 @pytest.mark.parametrize(("late_s", "n_expected"), [(9.0, 1), (11.0, 0)])
 def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
     tmp_path: Path, late_s: float, n_expected: int
@@ -114,9 +122,10 @@ def test_a_first_candidate_may_take_a_tenth_of_the_budget_beyond_its_time(
     assert len(answers.seen) == n_expected
 
 
+@pytest.mark.parametrize("is_float_faster", [False, True])
 @pytest.mark.parametrize(("works", "has_dynamic"), [((0.4, 0.3, 0.3), True), ((0.8, 0.1, 0.1), False)])
 def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_tried(
-    works: Sequence[float], has_dynamic: bool
+    works: Sequence[float], has_dynamic: bool, is_float_faster: bool
 ) -> None:
     schemes = {
         "a": SCHEMES["a"],
@@ -127,5 +136,6 @@ def test_where_there_is_time_for_a_handful_of_trials_one_recipe_of_each_kind_is_
     choices = dict.fromkeys(IDS, ("float", "a", "b", "d", "e")) | {IDS[0]: ("float", "a", "b")}
     space, warm = SearchSpace(choices=choices, schemes=schemes), {IDS[1]: "b"}
     regions = [a_region(name, work=work) for name, work in zip(IDS, works, strict=True)]
-    found = one_of_each_kind(space, regions, [warm])
-    assert found == [dict.fromkeys(IDS, "a"), *([dict.fromkeys(IDS[1:], "d")] if has_dynamic else []), warm]
+    found = one_of_each_kind(space, regions, [warm], is_float_faster=is_float_faster)
+    dynamic = [dict.fromkeys(IDS[1:], "d")] if has_dynamic else []
+    assert found == [dict.fromkeys(IDS, "a"), *([{}] if is_float_faster else []), *dynamic, warm]
