@@ -7,6 +7,7 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.affine import fold_affine
+from autoquant.model.cells import fuse_cells
 from autoquant.model.concats import fill_concats
 from autoquant.model.convolutions import (
     interleave_depth,
@@ -58,6 +59,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
     """
     return (
         undo_fusions,
+        _fuse_cells,
         _hoist_invariants,
         _join_steps,
         lower_einsum,
@@ -144,6 +146,13 @@ def _first_fault(rewrites: Sequence[Rewrite], apply: Callable[[Sequence[Rewrite]
         except ModelError as error:
             faulty, reason = middle, str(error)
     return faulty, reason
+
+
+def _fuse_cells(model: Model) -> Model:
+    """Layer by layer: the rank of what a Loop writes is not known always."""
+    while (found := _with_shapes(model, fuse_cells)) is not model:
+        model = found
+    return model
 
 
 def _hoist_invariants(model: Model) -> Model:

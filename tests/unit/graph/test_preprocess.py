@@ -11,7 +11,7 @@ from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
 from autoquant.graph import preprocess, rewriting
 from autoquant.graph.preprocess import prepare
-from autoquant.model.ops import is_quantizable
+from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.optimized import original_name
 from autoquant.runtime.samples import run_sample
 from tests.models import Array, a_convnet, feed_of, floats, model_of, op_types, saved
@@ -261,3 +261,33 @@ def test_what_leads_to_no_output_is_left_out(path: Path) -> None:
     prepared = prepare(saved(model, path), feeds_of(2, 4))
     assert prepared.graph.outputs == ("y",)
     assert not {"dead"} & prepared.graph.producer.keys()
+
+
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 4)], ids=["of one length", "of many lengths"])
+def test_layers_that_are_loops_over_cells_of_an_lstm_can_be_quantized(path: Path, lengths: tuple[int, ...]) -> None:
+    cell = """(int64 i, bool c, float[n,4] h, float[n,4] k, int64 m) => (bool d, float[n,4] h1, float[n,4] k1,
+              int64 m1, float[n,4] o) { m1 = Identity(m) d = Less(i, m) t = Gather(%s, i) p = MatMul(t, w)
+              q = MatMul(h, r) pq = Add(p, q) g = Add(pq, b) gi, gf, gc, go = Split<axis=-1, num_outputs=4>(g)
+              si = Sigmoid(gi) sf = Sigmoid(gf) tc = Tanh(gc) so = Sigmoid(go) kept = Mul(sf, k) new = Mul(si, tc)
+              k1 = Add(kept, new) shown = Tanh(k1) h1 = Mul(so, shown) o = Identity(h1) }"""
+    layers = "".join(
+        f"""s{i} = Shape(x{i}) f{i} = Slice(s{i}, zero, one, zero) n{i} = Squeeze(f{i}, zero)
+            hl{i}, kl{i}, ml{i}, x{i + 1} = Loop(n{i}, true, no, no, n{i}) <body = cell{i} {cell % f"x{i}"}> """
+        for i in range(2)
+    )
+    body = f"x0 = Transpose<perm=[1,0,2]>(x) {layers} y = Transpose<perm=[1,0,2]>(x2)"
+    constants: dict[str, Array] = {
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "true": np.array(True),
+        "no": np.zeros((1, 4), np.float32),
+        "w": floats(4, 16),
+        "r": floats(4, 16, seed=1),
+        "b": floats(16, seed=2),
+    }
+    feeds: list[Feed] = [{"x": floats(1, length, 4)} for length in lengths]
+    prepared = prepare(saved(model_of("(float[1,t,4] x) => (float[1,t,4] y)", body, constants), path), feeds)
+    layers_found = [node for node in prepared.graph.nodes if node.op_type == "LSTM"]
+    assert [can_be_dynamic(node, prepared.graph) for node in layers_found] == [True, True]
+    assert "Loop" not in op_types(prepared.graph.model)
+    assert_equals_original(prepared, feeds)
