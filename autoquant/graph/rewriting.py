@@ -34,6 +34,7 @@ from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, 
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
 from autoquant.model.pools import convolve_first, lower_average_pool
 from autoquant.model.recognised import recognise_activations
+from autoquant.model.repeats import multiply_outer, repeat_last
 from autoquant.model.resizes import multiply_resizes
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.slopes import fuse_prelu
@@ -43,6 +44,7 @@ from autoquant.model.transposes import move_one_axis_each
 from autoquant.model.trimmed import trim_kernels
 from autoquant.model.unfused import undo_fusions
 from autoquant.model.unrolled import join_steps
+from autoquant.model.views import drop_views
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 
@@ -90,6 +92,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         *((move_one_axis_each,) if is_for_cpu else ()),
         clip_first,
         *((lay_lines, fill_concats, scale_norms) if is_for_cpu else ()),
+        *((drop_views, multiply_outer, repeat_last) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )
