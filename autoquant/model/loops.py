@@ -161,7 +161,7 @@ class Loop:
     @property
     def _goes_on_to_the_last_step(self) -> bool:
         """Whether no condition ends it before."""
-        first = self.node.inputs[1]
+        first = next(iter(self.node.inputs[1:2]), None)
         return (not first or self._is_true_before(first)) and self._is_true(self.body.outputs[0])
 
     def _is_true(self, name: TensorName) -> bool:

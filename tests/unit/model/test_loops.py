@@ -35,6 +35,10 @@ def test_a_condition_may_end_it_behind_the_last_step_alone(condition: str, *, ex
     assert a_loop(condition=condition).goes_through(TensorName("x")) is expected
 
 
+def test_it_may_begin_without_a_condition() -> None:
+    assert a_loop(start="").goes_through(TensorName("x"))
+
+
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [
