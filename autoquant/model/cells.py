@@ -24,7 +24,7 @@ _Pair = tuple[TensorName, TensorName]
 
 
 def fuse_cells(model: Model) -> Model:
-    """A Loop over cells of an LSTM or a GRU becomes that operator: its kernel is faster, that of an LSTM has integers.
+    """A Loop over cells of an LSTM, GRU or RNN becomes that operator: its kernel is faster, an LSTM's has integers.
 
     tf2onnx writes the layers of Keras 3 as Loops. They go through a sequence along its first axis, and nothing but the
     hidden states of all steps and the states behind the last one is read of what they write.
@@ -35,7 +35,7 @@ def fuse_cells(model: Model) -> Model:
     for node in edit.graph.nodes:
         if node.op_type == "Loop":
             loop = Loop(edit.graph, node)
-            cell = _lstm(loop) or _gru(loop)
+            cell = _lstm(loop) or _gru(loop) or _rnn(loop)
             if cell is not None and _writes_no_more(loop, cell):
                 edit.replaced[node.index] = _Writing(Parts(edit, node), loop, cell).nodes()
     return drop_unread(edit.model()) if edit.replaced else model
@@ -127,6 +127,14 @@ def _reset_before(loop: Loop, hidden: State, update: TensorName, inside: TensorN
                 assert gate is not None
                 gates, of_product = [sums.of(update), sums.of(gate)], Sums(loop, product, sums.sequence)
                 return _complete(sums, "GRU", (hidden,), [*gates, of_product.of(inside)])
+    return None
+
+
+def _rnn(loop: Loop) -> _Cell | None:
+    for hidden in loop.states:
+        sums, inside = Sums(loop, hidden.read), _activated(loop, hidden.written, "Tanh")
+        if inside is not None:
+            return _complete(sums, "RNN", (hidden,), [sums.of(inside)])
     return None
 
 

@@ -6,6 +6,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 from autoquant.domain.region import TensorName
 from autoquant.model.bodies import body_graphs
@@ -14,6 +16,8 @@ from autoquant.model.graph import Graph, Node
 __all__ = ["Loop", "State"]
 
 _PASSING = ("Cast", "Identity")
+_TAKING = ("Slice", "Split", "Squeeze")
+"""What weights of several kinds, that an exporter has in one tensor, are taken out of it by."""
 _N_BEFORE, _N_AFTER = 2, 1
 """Inputs of a Loop and of its body before the states, and what a body writes before them."""
 _LATEST = {"Less": 1, "LessOrEqual": 2}
@@ -88,11 +92,26 @@ class Loop:
         return name if self.around.has_tensor(name) else None
 
     def constant(self, name: TensorName) -> npt.NDArray[np.generic] | None:
-        """The value of a tensor of the body; None where it is no constant."""
+        """The value of a tensor of the body; None where it is no constant, and not taken out of one."""
         if self.body.is_constant(name):
             return self.body.constant(name)
+        node = self.body.producer.get(name)
+        if node is not None and node.op_type in _TAKING:
+            return self._taken(node, name)
         outer = self.outside(name)
         return self.around.constant(outer) if outer is not None and self.around.is_constant(outer) else None
+
+    def _taken(self, node: Node, name: TensorName) -> npt.NDArray[np.generic] | None:
+        found = {each: self.constant(each) for each in node.inputs if each}
+        values = {str(each): value for each, value in found.items() if value is not None}
+        if len(values) < len(found):
+            return None
+        inputs = [helper.make_tensor_value_info(each, 0, None) for each in values]
+        output = helper.make_tensor_value_info(name, 0, None)
+        graph = helper.make_graph([self.body.copy_of(node)], "taken", inputs, [output])
+        model = helper.make_model(graph, opset_imports=self.around.model.opset_import)
+        (taken,) = ReferenceEvaluator(model).run(None, values)
+        return np.asarray(taken)
 
     def steps_ahead(self, name: TensorName) -> int | None:
         """How far beyond the number of the present step, which is 0 at first, a counter is; None for what is none."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
@@ -13,6 +14,10 @@ __all__ = ["Sum", "Sums"]
 
 _Array = npt.NDArray[Any]
 _MATRIX = 2
+_BOUNDS = 3
+"""Inputs of a Slice that say what is taken, without the steps."""
+_MANY = np.iinfo(np.int32).max
+"""More samples than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Sums:
                 return self._gemm(node)
             case "Split":
                 return self._part(node, node.outputs.index(name))
+            case "Slice":
+                return self._cut(node)
         return None
 
     def _added(self, first: TensorName, second: TensorName) -> Sum | None:
@@ -129,6 +136,18 @@ class Sums:
         sizes = self.loop.constant(node.inputs[1]) if len(node.inputs) > 1 else None
         is_even = len(node.inputs) == 1 or (sizes is not None and bool((sizes == n_each).all()))
         return whole.columns(place * n_each, (place + 1) * n_each) if is_even else None
+
+    def _cut(self, node: Node) -> Sum | None:
+        """The same by a Slice, which may name the axis of samples too."""
+        whole, given = self.of(node.inputs[0]), [self.loop.constant(name) for name in node.inputs[1:]]
+        bounds = [value.ravel().tolist() for value in given if value is not None]
+        if whole is None or len(bounds) < len(given) or len(bounds) not in (_BOUNDS, _BOUNDS + 1):
+            return None
+        cuts = {axis: slice(*cut) for *cut, axis in zip(*bounds[:2], *bounds[3:], bounds[2], strict=True)}
+        columns = cuts.pop(1, cuts.pop(-1, slice(None)))
+        start, end, step = columns.indices(whole.sizes[-1])
+        is_whole = all(cut.indices(_MANY) == (0, _MANY, 1) for cut in cuts.values())
+        return whole.columns(start, end) if is_whole and step == 1 and start < end else None
 
     def _is_step(self, name: TensorName) -> bool:
         """Whether a tensor is the slice of the sequence for this step."""

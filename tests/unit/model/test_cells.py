@@ -1,4 +1,4 @@
-"""Loops over cells of LSTMs and GRUs."""
+"""Loops over cells of recurrent networks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +30,14 @@ _GRU_BEFORE = f"""{_STEP} pz = MatMul(t, wz) qz = MatMul(h, rz) gz = Add(pz, qz)
                   m = Mul(h, s) pn = MatMul(t, wn) qn = MatMul(m, rn) gn = Add(pn, qn) n = Tanh(gn) {_UPDATE}"""
 
 
+_KERAS = f"""{_STEP} ba, bb = Split<axis=0, num_outputs=2>(biases) b0 = Squeeze(ba, first) b1 = Squeeze(bb, first)
+             p = Gemm(t, w, b0) q = Gemm(h, r, b1) pz, pr, pn = Split<axis=-1, num_outputs=3>(p)
+             qz = Slice(q, s0, e0, axes) qr = Slice(q, s1, e1, axes) qn = Slice(q, s2, e2, axes)
+             gz = Add(pz, qz) z = Sigmoid(gz) gr = Add(pr, qr) s = Sigmoid(gr)
+             m = Mul(s, qn) gn = Add(pn, m) n = Tanh(gn) {_UPDATE}"""
+_RNN = f"{_STEP} p = MatMul(t, w) pb = Add(p, b) q = MatMul(h, r) g = Add(pb, q) h1 = Tanh(g)"
+
+
 def constants(n_gates: int = 4) -> Mapping[str, Array]:
     small = {
         name: floats(rows, N_STATES, seed=i)
@@ -53,8 +61,14 @@ def constants(n_gates: int = 4) -> Mapping[str, Array]:
         "w0": floats(N_SAMPLES, 2),
         "uneven": np.array([2 * N_STATES + 1, 2 * N_STATES - 1]),
         "two": np.array([2]),
+        "last": np.array([1]),
         "start": np.array([0]),
         "end": np.array([1]),
+        "biases": floats(2, n_gates * N_STATES, seed=6),
+        "first": np.array([0]),
+        "axes": np.array([0, 1]),
+        **{f"s{i}": np.array([0, i * N_STATES]) for i in range(3)},
+        **{f"e{i}": np.array([2**31 - 1, (i + 1) * N_STATES if i < 2 else 2**31 - 1]) for i in range(3)},
         "half": np.array(0.5, np.float32),
         **small,
     }
@@ -64,6 +78,7 @@ def a_layer(
     body: str,
     *,
     is_lstm: bool = True,
+    n_gates: int = 3,
     first: str = "h0, k0",
     more: str = "",
     condition: str = _KEPT,
@@ -85,7 +100,7 @@ def a_layer(
     given = ", ".join([trips, start, first if is_lstm else "h0", *([counter] if counter else [])])
     text = f"""{more} {", ".join(last)}, ys = Loop({given}) <body = cell (int64 i, bool c, {", ".join(read)})
                => (bool d, {", ".join(written)}, {state} out) {{ {condition} {body} out = Identity({out}) }}> {after}"""
-    used = {name: value for name, value in constants(4 if is_lstm else 3).items() if _reads(text, name)}
+    used = {name: value for name, value in constants(4 if is_lstm else n_gates).items() if _reads(text, name)}
     inputs = ", ".join([f"float[{n_steps},{N_SAMPLES},{N_INPUTS}] x", *(f"{state} {name}" for name in ("h0", "k0"))])
     return model_of(f"({inputs}) => (float y)", text, used)
 
@@ -111,7 +126,7 @@ def fused(model: onnx.ModelProto) -> Model:
 
 
 def attribute(model: onnx.ModelProto, name: str) -> object:
-    (node,) = (node for node in model.graph.node if node.op_type in ("LSTM", "GRU"))
+    (node,) = (node for node in model.graph.node if node.op_type in ("GRU", "LSTM"))
     return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
 
 
@@ -163,6 +178,17 @@ def test_a_gru_that_resets_before_its_product_becomes_one() -> None:
     assert attribute(found, "linear_before_reset") is None
 
 
+def test_a_gru_as_keras_has_it_has_both_biases_in_one_tensor() -> None:
+    found = fused(a_layer(_KERAS, is_lstm=False))
+    assert op_types(found) == ["Unsqueeze", "GRU", "Squeeze", "Identity"]
+    assert attribute(found, "linear_before_reset") == 1
+
+
+def test_a_network_without_gates_becomes_an_rnn() -> None:
+    found = fused(a_layer(_RNN, is_lstm=False, n_gates=1))
+    assert op_types(found) == ["Unsqueeze", "RNN", "Squeeze", "Identity"]
+
+
 def test_a_step_may_be_counted_by_a_state_and_compared_with_their_number() -> None:
     condition = """j1 = Add(j, step) f = Cast<to=1>(j1) nf = Cast<to=1>(trips) d1 = Less(f, nf)
                    d2 = Less(i, trips) d = And(d1, d2)"""
@@ -195,11 +221,12 @@ def test_the_number_of_steps_may_be_that_of_a_sequence_of_any_length() -> None:
         ("Sub(one, z)", "Sub(half, z)", {"is_lstm": False}),
         ("Sub(one, z)", "Sub(one, s)", {"is_lstm": False}),
         ("Mul(z, h)", "Mul(z, n)", {"is_lstm": False}),
+        ("Tanh(gn)", "Relu(gn)", {"is_lstm": False}),
     ],
     ids=[
         "fewer steps", "ends before", "ends two before", "states of the cell", "its counter is read", "another gate",
         "another activation", "two gates", "one slice alone", "no memory", "no step", "no sum", "not all the rest",
-        "rest of another gate", "no state",
+        "rest of another gate", "no state", "unbounded",
     ],
 )  # fmt: skip
 def test_what_is_no_such_cell_or_says_more_stays(old: str, new: str, named: Mapping[str, Any]) -> None:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
 from autoquant.model.loops import Loop
-from tests.unit.model.test_cells import LSTM, N_STEPS, a_layer
+from tests.unit.model.test_cells import LSTM, N_STEPS, a_layer, constants
 
 
 def a_loop(**named: Any) -> Loop:
@@ -80,3 +81,13 @@ def test_a_state_that_is_counted_from_another_number_is_ahead() -> None:
 def test_what_each_step_passes_on_is_what_it_was_before_the_first() -> None:
     found = a_loop(counter="step", condition="j1 = Identity(j) d = Identity(c)")
     assert [found.outside(TensorName(name)) for name in ("j", "x", "h", "i", "t")] == ["step", "x", None, None, None]
+
+
+def test_what_is_taken_out_of_constants_is_constant() -> None:
+    body = """a0, a1 = Split<axis=0, num_outputs=2>(biases) a2 = Squeeze(a1, first) a3 = Slice(a2, first, two, first)
+              a4 = Slice(h, first, two, first) d = Identity(c)"""
+    found = a_loop(condition=body)
+    value = found.constant(TensorName("a3"))
+    assert value is not None
+    np.testing.assert_array_equal(value, constants()["biases"][1, :2])
+    assert found.constant(TensorName("a4")) is None
