@@ -25,6 +25,7 @@ class Checked:
         warm: What a warm start tries, None without one.
         is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
         notes: Sentences that the user should read.
+        scheme_notes: Others, where there is something to quantize.
     """
 
     definition: SpaceDefinition
@@ -33,6 +34,7 @@ class Checked:
     warm: WarmSource | None
     is_pooled: bool
     notes: tuple[str, ...]
+    scheme_notes: tuple[str, ...]
 
 
 def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
@@ -61,5 +63,6 @@ def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
         data=data,
         warm=warm,
         is_pooled=is_pooled,
-        notes=(*sentences.saturation_sentences(space, definition), *data.notes),
+        notes=tuple(data.notes),
+        scheme_notes=tuple(sentences.saturation_sentences(space, definition)),
     )

@@ -192,7 +192,7 @@ class Preparing:
         if self.earlier is not None:
             chosen = _earlier_form(self.earlier, forms)
         elif self._has_time_for(forms, facts):
-            with self.deadline.phase("equalise"):
+            with self.deadline.phase("compare forms"):
                 chosen = self._best(forms, evaluator)
         else:
             chosen = forms.get((first.form, True), forms[first.form, False])

@@ -1,5 +1,6 @@
 """What a search returns."""
 
+import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,13 +88,17 @@ class SearchResult:
             target: Whose latency counts, by default the first.
 
         Raises:
-            UsageError: None or several demands are given, a drop is below 0, or the target or a metric is unknown.
+            UsageError: None or several demands are given, one is no number, a drop is below 0, or the target or a
+                metric is unknown.
         """
         if [min_snr_db, max_latency_ratio, max_drop].count(None) != 2:
             raise UsageError("give either min_snr_db, max_latency_ratio or max_drop")
         drops = max_drop.values() if isinstance(max_drop, Mapping) else [max_drop]
         for demanded in (min_snr_db, max_latency_ratio, *drops):
             check_type("what is demanded", demanded, (numbers.Real, type(None)), "a number")
+        for name, limit in (("min_snr_db", min_snr_db), ("max_latency_ratio", max_latency_ratio)):
+            if limit is not None and math.isnan(limit):
+                raise UsageError(f"{name} is nan, give a number")
         front: Front = self.record.front
         name = target or front.targets[0].name
         if min_snr_db is not None:

@@ -119,6 +119,7 @@ class Run:
             evaluator.start()
             preparing = self._preparing()
             calibrated = preparing.ingredients()
+            self.notes.extend(self.checked.scheme_notes if calibrated.regions else ())
             with self.deadline.phase("open"):
                 facts = self._facts(evaluator)
             plain = preparing.rounded(preparing.filled(calibrated, evaluator, facts))

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +20,7 @@ __all__ = [
     "dequantized_constants",
     "is_dynamic",
     "runs_as",
+    "telling_tensors",
 ]
 
 MOVING = frozenset(
@@ -93,6 +94,11 @@ def base_op(node: Node) -> str:
     return node.op_type.rpartition(":")[2]
 
 
+def telling_tensors(node: Node) -> Sequence[TensorName]:
+    """Those by whose type it is told what a node computes on: what it writes, but trees write labels."""
+    return node.inputs if node.op_type.startswith("ai.onnx.ml:") else node.outputs
+
+
 def runs_as(node: Node, graph: Graph) -> Runs:
     """What a kernel of an optimised graph computes on."""
     op = base_op(node)
@@ -108,8 +114,7 @@ def runs_as(node: Node, graph: Graph) -> Runs:
         return Runs.DYNAMIC if is_dynamic(node, graph) else Runs.INTEGER
     if node.inputs and _carries_integers(node.inputs[0], graph):
         return Runs.INTEGER
-    names = node.inputs if node.op_type.startswith("ai.onnx.ml:") else node.outputs  # of which trees tell labels
-    types = {graph.dtype(name) for name in names if name} - {None}
+    types = {graph.dtype(name) for name in telling_tensors(node) if name} - {None}
     return Runs.FLOAT if not types or types & _FLOATS else Runs.OTHER
 
 

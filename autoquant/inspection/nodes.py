@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autoquant.domain.region import NodeName
 from autoquant.inspection.causes import UNKNOWN, causes_of, has_kernel
-from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as
+from autoquant.inspection.kernels import MOVING, Runs, base_op, runs_as, telling_tensors
 from autoquant.inspection.products import fused_bias_causes
 from autoquant.inspection.scopes import Scope
 from autoquant.inspection.sources import dequantizer
@@ -93,7 +93,7 @@ def _runs(node: Node, kernel: Node | None, given: Graph, optimized: Graph, is_co
     if kernel is None:
         return Runs.FOLDED if is_constant else Runs.REMOVED
     runs = runs_as(kernel, optimized)
-    types = [dtype for name in node.outputs if name and (dtype := given.dtype(name))]
+    types = [dtype for name in telling_tensors(node) if name and (dtype := given.dtype(name))]
     return Runs.OTHER if runs is Runs.FLOAT and types and not any("float" in dtype for dtype in types) else runs
 
 

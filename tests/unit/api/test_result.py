@@ -45,6 +45,12 @@ def test_one_demand_is_needed(result: SearchResult) -> None:
             result.best(**demands)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["min_snr_db", "max_latency_ratio"])
+def test_a_demand_of_no_number_is_refused(result: SearchResult, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is nan, give a number"):
+        result.best(**{name: float("nan")})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("demands", [{"min_snr_db": 40.0}, {"max_latency_ratio": 0.5}])
 def test_a_target_that_was_not_measured_is_an_error_that_names_those_that_were(
     result: SearchResult, demands: dict[str, float]

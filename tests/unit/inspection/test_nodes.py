@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from autoquant.inspection.kernels import Runs
 from autoquant.inspection.types import X86
@@ -124,3 +125,18 @@ def test_a_float_node_behind_an_integer_one_is_as_written(call: str, tmp_path: P
     found = inspected(model_of("(float[4,8] x) => (float[4,8] y)", body, values), tmp_path)
     assert (node_of(found, "g").runs, node_of(found, "y").runs) == (Runs.INTEGER, Runs.FLOAT)
     assert found.unlike_written == ()
+
+
+def test_a_classifier_computes_on_floats_although_it_writes_labels(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[1,2] x) => (int64[1] y, float[1,2] z)", "y = Cast<to=7>(x) scores = Exp(x) z = Neg(scores)"
+    )
+    del model.graph.node[1], model.graph.value_info[:]
+    trees = {f"nodes_{each}": [0] for each in ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")}
+    classes = {f"class_{each}": [0] for each in ("treeids", "nodeids", "ids")}
+    leaf = {"nodes_modes": ["LEAF"], "nodes_values": [0.0], "class_weights": [1.0], "classlabels_int64s": [0, 1]}
+    node = model.graph.node[0]
+    node.CopyFrom(helper.make_node("TreeEnsembleClassifier", ["x"], ["y", "scores"], "y", domain="ai.onnx.ml"))
+    node.attribute.extend(helper.make_attribute(*each) for each in {**trees, **classes, **leaf}.items())
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert [node.runs for node in inspected(model, tmp_path).nodes] == [Runs.FLOAT, Runs.FLOAT]
