@@ -120,8 +120,12 @@ class Graph:
     @cached_property
     def pinned(self) -> frozenset[TensorName]:
         """Tensors that must keep their name: graph outputs and those that subgraphs read."""
-        reads = {name for proto in self.model.graph.node for name in subgraph_reads(proto)}
-        return frozenset(self.outputs) | frozenset(TensorName(name) for name in reads)
+        return frozenset(self.outputs) | self.read_in_bodies
+
+    @cached_property
+    def read_in_bodies(self) -> frozenset[TensorName]:
+        """Tensors that subgraphs read, at any depth, those of their own among them."""
+        return frozenset(TensorName(name) for proto in self.model.graph.node for name in subgraph_reads(proto))
 
     @cached_property
     def _body_names(self) -> frozenset[str]:

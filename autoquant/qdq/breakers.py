@@ -1,4 +1,4 @@
-"""Float operators that onnxruntime would run on integers unless something is put before or behind them."""
+"""Float operators that onnxruntime would not run as they are unless something is put before or behind them."""
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
@@ -13,12 +13,8 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 
 
 def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
-    """Whether a float operator would be quantized unasked."""
-    if node.op_type not in _REQUANTIZED:
-        return False
-    if is_linear(node, graph):
-        return comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
-    return all(comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+    """Whether a float operator needs something before it so that nothing else becomes of it."""
+    return _would_be_quantized(node, graph, plan) or _would_reach_bodies(node, graph, plan)
 
 
 def would_pool_integers(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
@@ -42,6 +38,24 @@ def comes_from_dq(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
     producer = graph.producer.get(tensor)
     passes = producer is not None and kind_of(producer) is Kind.SAME_RANGE
     return passes and producer is not None and comes_from_dq(producer.inputs[0], graph, plan)
+
+
+def _would_be_quantized(node: Node, graph: Graph, plan: Plan) -> bool:
+    if node.op_type not in _REQUANTIZED:
+        return False
+    if is_linear(node, graph):
+        return comes_from_dq(node.inputs[0], graph, plan) and _leads_to_q(node.outputs[0], graph, plan)
+    return all(comes_from_dq(name, graph, plan) for name in node.inputs[:2])
+
+
+def _would_reach_bodies(node: Node, graph: Graph, plan: Plan) -> bool:
+    """Whether onnxruntime would move a DequantizeLinear behind a node that bodies of If, Loop or Scan read.
+
+    It takes what a body reads for an input of the If itself, past the end of which it writes: that ends the process.
+    """
+    if kind_of(node) is not Kind.SAME_RANGE or graph.read_in_bodies.isdisjoint(node.outputs):
+        return False
+    return comes_from_dq(node.inputs[0], graph, plan)
 
 
 def _leads_to_q(tensor: TensorName, graph: Graph, plan: Plan) -> bool:

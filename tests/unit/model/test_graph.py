@@ -126,6 +126,7 @@ def test_graph_outputs_and_what_nested_subgraphs_read_are_pinned() -> None:
     graph = Graph(model)
     assert {"y", "a", "b", "x"} <= graph.pinned
     assert "c" not in graph.pinned
+    assert graph.pinned - graph.read_in_bodies == {"y"}
 
 
 def test_types_are_known_of_constants_inputs_and_what_is_inferred() -> None:

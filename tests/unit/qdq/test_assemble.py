@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -308,3 +310,26 @@ def test_a_pool_whose_windows_reach_beyond_the_edge_means_what_it_did(attributes
     ours = case.quantized(exact(U8S8_CHANNEL)).model
     assert snr_db(case, ours) > 25
     assert _snr_db(opened(ours, is_optimized=False).run(None, dict(case.feed)), run(ours, case.feed)) > 28
+
+
+OPENS = """
+import sys, onnxruntime
+onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["MaxPool<kernel_shape=[1,1]>(a)", "Transpose(a)", "Reshape(a, dims)", "Slice(a, i, j)"]
+)
+def test_what_bodies_read_of_integers_that_moved_can_be_opened(call: str, tmp_path: Path) -> None:
+    """Elsewhere: onnxruntime would end the process."""
+    body = f"""a = LeakyRelu(x) m = {call} least = ReduceMin<keepdims=0>(x) b = IsNaN(least)
+               y = If(b) <then_branch = t () => (float[] p) {{ p = Sigmoid(m) }},
+                          else_branch = e () => (float[] q) {{ q = Tanh(m) }}>"""
+    constants = {"dims": np.array([1, -1]), "i": np.array([0, 0, 0, 1]), "j": np.array([1, 4, 6, 6])}
+    case = case_of(model_of(f"({IMAGE} x) => (float[] y)", body, constants))
+    model = case.quantized(U8S8_TENSOR, {"m": None}).model
+    onnx.save(model, tmp_path / "model.onnx")
+    subprocess.run([sys.executable, "-c", OPENS, str(tmp_path / "model.onnx")], check=True)
+    (expected,), (found,) = run(case.graph.model, case.feed), run(model, case.feed)
+    np.testing.assert_allclose(found, expected, atol=0.02)

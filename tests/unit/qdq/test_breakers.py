@@ -110,6 +110,30 @@ def test_a_bias_that_was_quantized_does_not_count() -> None:
 
 
 POOL = "MaxPool<kernel_shape=[1,1]>"
+TURN = "Transpose<perm=[0,1,3,2]>"
+
+
+@pytest.mark.parametrize(
+    ("before", "read", "expected"),
+    [
+        (f"n = {POOL}(x)", "n", True),
+        (f"n = {TURN}(x)", "n", True),
+        (f"s = {TURN}(x) n = {POOL}(s)", "n", True),
+        (f"n = {POOL}(x) s = {TURN}(n)", "s", False),
+        (f"n = {POOL}(o)", "n", False),
+        (f"r = Relu(x) n = {POOL}(r)", "n", False),
+        (f"n = {POOL}(x) r = Relu(n)", "r", False),
+        (f"n = {POOL}(x)", "x", False),
+        ("n = Relu(x)", "n", False),
+    ],
+)
+def test_integers_must_not_be_moved_to_what_bodies_read(before: str, read: str, expected: bool) -> None:
+    body = f"""{before} m = ReduceMax<keepdims=0>(o) b = IsNaN(m)
+               y = If(b) <then_branch = t () => (float[] p) {{ p = Sigmoid({read}) }},
+                          else_branch = e () => (float[] q) {{ q = If(b) <
+                             then_branch = t2 () => (float[] p2) {{ p2 = Tanh({read}) }},
+                             else_branch = e2 () => (float[] q2) {{ q2 = Tanh(o) }}> }}>"""
+    assert breaks(body, produced="x", integer="") is expected
 
 
 @pytest.mark.parametrize(
