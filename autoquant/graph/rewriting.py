@@ -32,7 +32,7 @@ from autoquant.model.lines import lay_lines
 from autoquant.model.packed import pack_places
 from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
-from autoquant.model.pools import convolve_first, lower_average_pool
+from autoquant.model.pools import convolve_first, lower_average_pool, weigh_pools
 from autoquant.model.recognised import recognise_activations
 from autoquant.model.repeats import multiply_outer, repeat_last
 from autoquant.model.resizes import multiply_resizes
@@ -76,6 +76,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         drop_pads,
         spell_pads,
         lower_average_pool,
+        *((weigh_pools,) if is_for_cpu else ()),
         crop,
         fold_pads,
         concatenate_zeros,

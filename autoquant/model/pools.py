@@ -7,21 +7,26 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.chain import Chain, rewritten
-from autoquant.model.copies import copy_of
-from autoquant.model.edits import Edit
+from autoquant.model.copies import Model, copy_of, opset_of
+from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.windows import RANKS, UNPADDED, Axis, window_axes
 
-__all__ = ["convolve_first", "lower_average_pool", "spell_ceiled"]
+__all__ = ["convolve_first", "lower_average_pool", "spell_ceiled", "weigh_pools"]
 
 _MOST_PLACES = 14 * 14
 """Of a window: larger ones are as fast, but each channel of the weight holds them all."""
+_SLOW_OPSET = 19
+"""From it on onnxruntime's kernel of AveragePool for images that are in no blocks goes through them place by place."""
+_BLOCK = 8
+"""Channels of a block; there are blocks of 16 on some processors."""
 _CARRIED = ("auto_pad", "dilations", "pads", "strides")
 """Attributes that a Conv has too."""
 
@@ -123,6 +128,59 @@ def _convolve(graph: Graph, chain: Chain) -> None:
         weight = np.full((n_channels, 1, *window), 1 / n_places, np.float32)
         carried = {name: node.attributes[name] for name in _CARRIED if name in node.attributes}
         chain.add("Conv", {"weight": weight}, group=n_channels, **carried)
+
+
+def weigh_pools(model: Model) -> Model:
+    """An AveragePool whose channels fill no whole blocks becomes a depthwise Conv, and a Mul where places around count.
+
+    The Mul has a weight for each place of an image or line, as fewer places are in the windows at its edges. A pool of
+    single places is a MaxPool.
+    """
+    edit = Edit(Graph(model))
+    for node in edit.graph.nodes if opset_of(model) >= _SLOW_OPSET else ():
+        if node.op_type == "AveragePool" and _is_slow(node, edit.graph):
+            edit.replaced[node.index] = _weighed(edit, node)
+    return edit.model()
+
+
+def _is_slow(node: Node, graph: Graph) -> bool:
+    """Whether its kernel is, and all that it reads is of known size."""
+    shape, axes = graph.shape(node.inputs[0]) or (), window_axes(node, graph)
+    if len(shape) not in RANKS or shape[1] % _BLOCK == 0 or node.inputs[0] not in graph.float_tensors:
+        return False
+    is_partial = node.attributes.get("ceil_mode", 0) and not all(axis.is_divided for axis in axes)
+    is_small = math.prod(node.attributes["kernel_shape"]) <= _MOST_PLACES
+    return is_small and not is_partial and _is_unpadded(node) and _fits(node, axes) and bool(_places(node, axes).all())
+
+
+def _places(node: Node, axes: Sequence[Axis]) -> npt.NDArray[np.int64]:
+    """How many of a window's places count, of each window; of the shape of an image or line."""
+    found = np.ones((), np.int64)
+    for axis, n_places in zip(axes, node.attributes["kernel_shape"], strict=True):
+        assert axis.size is not None
+        first = np.arange((axis.size + axis.pad - axis.span) // axis.stride + 1) * axis.stride - axis.before
+        place = first[:, None] + axis.dilation * np.arange(n_places)
+        is_counted = (place >= 0) & (place < axis.size) | bool(node.attributes.get("count_include_pad", 0))
+        found = found[..., None] * is_counted.sum(axis=1)
+    return found
+
+
+def _weighed(edit: Edit, node: Node) -> list[onnx.NodeProto]:
+    parts, window = Parts(edit, node), node.attributes["kernel_shape"]
+    n_channels, n_places = (edit.graph.shape(node.inputs[0]) or ())[1], math.prod(window)
+    carried = {name: node.attributes[name] for name in _CARRIED if name in node.attributes}
+    counted = _places(node, window_axes(node, edit.graph))
+    is_even = bool((counted == n_places).all())
+    if n_places == 1 and is_even:
+        parts.add("MaxPool", [node.inputs[0]], output=node.outputs[0], kernel_shape=window, **carried)
+        return parts.nodes
+    weight = parts.constant("weight", np.full((n_channels, 1, *window), 1 / n_places, np.float32))
+    inputs, output = [node.inputs[0], weight], node.outputs[0] if is_even else None
+    means = parts.add("Conv", inputs, output=output, group=n_channels, **carried)
+    if not is_even:
+        share = parts.constant("share", (n_places / counted).astype(np.float32))
+        parts.add("Mul", [means, share], part="weighed", output=node.outputs[0])
+    return parts.nodes
 
 
 def _fits(node: Node, axes: Sequence[Axis]) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
-from autoquant.model.pools import convolve_first, lower_average_pool, spell_ceiled
+from autoquant.model.pools import convolve_first, lower_average_pool, spell_ceiled, weigh_pools
 from autoquant.model.rewrite import drop_inferable_types, infer_shapes
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
 
@@ -148,8 +148,10 @@ def test_every_form_that_onnxruntime_runs_keeps_its_outputs(data: st.DataObject,
     padding = f"pads={pads}" if automatic == "NOTSET" else f'auto_pad="{automatic}"'
     written = ", ".join(f"{name}={value}" for name, value in attributes.items())
     model = behind_conv(f"y = AveragePool<{written}, {padding}>(c)", size=f"2,4,{','.join(map(str, sizes))}")
-    (found,), (expected,) = (outputs_of(each, feed_of(model)) for each in (lower_average_pool(model), model))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, strict=True)
+    (expected,) = outputs_of(model, feed_of(model))
+    for rewrite in (lower_average_pool, weigh_pools):
+        (found,) = outputs_of(rewrite(model), feed_of(model))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -271,3 +273,49 @@ def test_what_reads_them_reads_the_means_of_fewer_channels() -> None:
 )
 def test_other_means_stay_before_convolutions(model: onnx.ModelProto) -> None:
     assert_swapped(model, op_types(model))
+
+
+def assert_weighed(body: str, expected: list[str], *, size: str = "2,5,6,9", opset: int = 21) -> None:
+    model = model_of(f"(float[{size}] x) => (float[] y)", body, opset=opset)
+    before = model.SerializeToString(deterministic=True)
+    found = weigh_pools(model)
+    assert model.SerializeToString(deterministic=True) == before
+    assert op_types(found) == expected
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
+    if "n" not in size:
+        (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "expected"),
+    [
+        (PADDED, "2,5,6,9", ["Conv", "Mul"]),
+        ("kernel_shape=[3,2], pads=[1,0,2,1], strides=[2,1]", "2,5,6,9", ["Conv", "Mul"]),
+        ("kernel_shape=[2,2], strides=[2,2]", "2,5,6,9", ["Conv"]),
+        (f"{PADDED}, count_include_pad=1", "2,5,6,9", ["Conv"]),
+        ("kernel_shape=[3], pads=[1,1]", "2,5,9", ["Conv", "Mul"]),
+        ("kernel_shape=[3,3], pads=[2,2,2,2], dilations=[2,2]", "2,5,6,9", ["Conv", "Mul"]),
+        ("kernel_shape=[1,1], strides=[2,2]", "2,5,6,9", ["MaxPool"]),
+    ],
+    ids=["edges", "uneven", "even", "padding counts", "lines", "dilated", "single places"],
+)
+def test_pools_whose_channels_fill_no_block_are_weighed(attributes: str, size: str, expected: list[str]) -> None:
+    assert_weighed(f"y = AveragePool<{attributes}>(x)", expected, size=size)
+
+
+@pytest.mark.parametrize(
+    ("body", "size", "opset"),
+    [
+        (f"y = AveragePool<{PADDED}>(x)", "2,8,6,9", 21),
+        (f"y = AveragePool<{PADDED}>(x)", "2,5,6,9", 18),
+        (f"y = AveragePool<{PADDED}>(x)", "2,5,n,9", 21),
+        ("y = AveragePool<kernel_shape=[2,2], strides=[3,3], ceil_mode=1>(x)", "2,5,6,9", 21),
+        ('y = AveragePool<kernel_shape=[2,2], auto_pad="SAME_UPPER">(x)', "2,5,6,9", 21),
+        ("y = AveragePool<kernel_shape=[15,15]>(x)", "2,5,16,16", 21),
+        (f"y = MaxPool<{PADDED}>(x)", "2,5,6,9", 21),
+    ],
+    ids=["blocks", "old opset", "unknown size", "partial window", "padding by itself", "large window", "no mean"],
+)
+def test_other_pools_are_left(body: str, size: str, opset: int) -> None:
+    assert_weighed(body, ["MaxPool" if "MaxPool" in body else "AveragePool"], size=size, opset=opset)
