@@ -43,7 +43,7 @@ from autoquant.model.swaps import transpose_first
 from autoquant.model.transposes import move_one_axis_each
 from autoquant.model.trimmed import trim_kernels
 from autoquant.model.unfused import undo_fusions
-from autoquant.model.unrolled import join_steps
+from autoquant.model.unrolled import join_steps, restack
 from autoquant.model.views import drop_views
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
@@ -164,7 +164,9 @@ def _hoist_invariants(model: Model) -> Model:
 
 
 def _join_steps(model: Model) -> Model:
-    return _with_shapes(model, join_steps)
+    while (found := _with_shapes(model, join_steps)) is not model:
+        model = found
+    return _with_shapes(model, restack)
 
 
 def _transpose_first(model: Model) -> Model:

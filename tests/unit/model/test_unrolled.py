@@ -1,10 +1,12 @@
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 import pytest
 
-from autoquant.model.unrolled import join_steps
+from autoquant.model.rewrite import infer_shapes
+from autoquant.model.unrolled import join_steps, restack
 from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
 
 CONSTANTS: Mapping[str, Array] = {
@@ -129,3 +131,76 @@ def test_slices_that_others_read_stay_and_may_be_multiplied_twice() -> None:
 def test_others_stay(body: str, given: str) -> None:
     model = a_model(body, given)
     assert join_steps(model) is model
+
+
+CUT = "s{i} = Slice(x, {start}, {end}, list0) g{i} = Squeeze(s{i}, list0)"
+BOUNDS: Mapping[str, Array] = {f"list{i}": np.array([i]) for i in range(5)} | {
+    "far": np.array([2**31 - 1]),
+    "least": np.array([-1]),
+}
+
+
+def a_layer(step: str, *, order: Sequence[int] = range(4), cuts: Mapping[int, str] | None = None) -> onnx.ModelProto:
+    """As Keras 3 has it: slices, what a layer makes of each, and a Concat."""
+    bounds = {i: (f"list{i}", f"list{i + 1}") for i in range(3)} | {3: ("least", "far")}
+    taken = [(cuts or {}).get(i) or CUT.format(i=i, start=bounds[i][0], end=bounds[i][1]) for i in range(4)]
+    steps = [f"{cut} {step.replace('@', f'g{i}').replace('#', f'o{i}')}" for i, cut in enumerate(taken)]
+    added = [f"u{i} = Unsqueeze(o{i}, list0)" for i in range(4)]
+    joined = f"c = Concat<axis=0>({', '.join(f'u{i}' for i in order)}) y = Neg(c)"
+    body = " ".join([*steps, *added, joined])
+    used = {name: value for name, value in {**CONSTANTS, **BOUNDS}.items() if re.search(rf"\b{name}\b", body)}
+    return model_of("(float[4,2,6] x) => (float[] y)", body, used)
+
+
+def joined_and_restacked(model: onnx.ModelProto) -> onnx.ModelProto:
+    found: onnx.ModelProto = model
+    while (further := join_steps(found)) is not found:
+        found = infer_shapes(further)
+    return restack(found)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("# = MatMul(@, w)", ["MatMul", "Neg"]),
+        ("p# = Gemm(@, w, b) # = Relu(p#)", ["Reshape", "Gemm", "Reshape", "Relu", "Neg"]),
+        ("# = LeakyRelu<alpha=0.2>(@)", ["LeakyRelu", "Neg"]),
+        ("r# = Tanh(@) # = MatMul(r#, w)", ["Tanh", "MatMul", "Neg"]),
+    ],
+)
+def test_a_layer_for_each_step_is_one_for_all(step: str, expected: list[str]) -> None:
+    model = a_layer(step)
+    feed, before = feed_of(model), model.SerializeToString()
+    found = joined_and_restacked(model)
+    assert model.SerializeToString() == before
+    assert op_types(found) == expected
+    (one,), (other,) = outputs_of(model, feed), outputs_of(found, feed)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("order", "n_concats"), [((0, 1, 2, 3), 0), ((0, 1, 3, 2), 1), ((0, 1, 2), 1), ((0, 1, 2, 3, 3), 1)]
+)
+def test_slices_in_another_order_or_number_stay_joined(order: Sequence[int], n_concats: int) -> None:
+    model = a_layer("# = Relu(@)", order=order)
+    found = joined_and_restacked(model)
+    assert op_types(found).count("Concat") == n_concats
+    (one,), (other,) = outputs_of(model, feed_of(model)), outputs_of(found, feed_of(model))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "s1 = Slice(x, list1, list3, list0) t1 = ReduceMax(s1, list0) g1 = Squeeze(t1, list0)",
+        "s1 = Slice(x, list1, list2, list0, list2) g1 = Squeeze(s1, list0)",
+        "t1 = Neg(x) s1 = Slice(t1, list1, list2, list0) g1 = Squeeze(s1, list0)",
+    ],
+    ids=["of two", "with steps", "of another"],
+)
+def test_other_slices_are_no_steps(cut: str) -> None:
+    model = a_layer("# = Relu(@)", cuts={1: cut})
+    found = joined_and_restacked(model)
+    assert "Concat" in op_types(found)
+    (one,), (other,) = outputs_of(model, feed_of(model)), outputs_of(found, feed_of(model))
+    np.testing.assert_array_equal(one, other)
