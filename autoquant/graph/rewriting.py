@@ -29,6 +29,7 @@ from autoquant.model.fusions import (
 )
 from autoquant.model.invariants import hoist_invariants
 from autoquant.model.lines import lay_lines
+from autoquant.model.moments import fuse_moments
 from autoquant.model.packed import pack_places
 from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
 from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
@@ -70,6 +71,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         reduce_stacked,
         merge_clips,
         fuse_hard_swish,
+        fuse_moments,
         divide_by_roots,
         fuse_prelu,
         _transpose_first,
