@@ -65,6 +65,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _fuse_cells,
         _hoist_invariants,
         _join_steps,
+        drop_views,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
@@ -95,7 +96,8 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         *((move_one_axis_each,) if is_for_cpu else ()),
         clip_first,
         *((lay_lines, fill_concats, scale_norms) if is_for_cpu else ()),
-        *((drop_views, multiply_outer, repeat_last) if is_for_cpu else ()),
+        drop_views,
+        *((multiply_outer, repeat_last) if is_for_cpu else ()),
         split_gemm,
         lower_matmul,
     )

@@ -1,17 +1,17 @@
-"""Layer norms that are written by their moments: multiplied out, as TensorFlow has them."""
+"""Layer norms that are written by their moments, as TensorFlow, JAX and norms over channels have them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from onnx import helper
+import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
-from autoquant.model.norms import is_over_last
+from autoquant.model.moves import axes_of
 from autoquant.model.unread import drop_unread
 
 __all__ = ["fuse_moments"]
@@ -20,14 +20,16 @@ _OPSET = 17
 """From it on there is a LayerNormalization."""
 _LINES = 3
 """Axes where a GlobalAveragePool is over the last one alone, as tf2onnx writes such a mean."""
+_CHANNELS = 1
 _MOST_TERMS = 4
+_Vector = npt.NDArray[np.float32]
 
 
 def fuse_moments(model: Model) -> Model:
-    """A layer norm over the last axis that is multiplied out becomes a LayerNormalization.
+    """A layer norm over the last axis or channels that onnxruntime does not fuse becomes a LayerNormalization.
 
     TensorFlow and Keras compute ``x * k + (bias - mean * k)`` where ``k = scale / sqrt(variance + epsilon)``, JAX
-    ``(x - mean) * k + bias``: onnxruntime fuses neither.
+    ``(x - mean) * k + bias``, and over channels nothing is fused at all: there the operator lies between Transposes.
     """
     if opset_of(model) < _OPSET:
         return model
@@ -35,22 +37,27 @@ def fuse_moments(model: Model) -> Model:
     for node in edit.graph.nodes:
         found = _norm(edit.graph, node) if node.op_type in ("Add", "Mul", "Sub") else None
         if found is not None:
-            parts = Parts(edit, node)
-            read = [found.source, parts.constant("scale", found.scale), parts.constant("bias", found.bias)]
-            proto = helper.make_node("LayerNormalization", read, [node.outputs[0]], node.name)
-            proto.attribute.extend([helper.make_attribute("axis", -1), helper.make_attribute("epsilon", found.epsilon)])
-            edit.replaced[node.index] = (proto,)
+            edit.replaced[node.index] = _written(Parts(edit, node), found)
     return drop_unread(edit.model()) if edit.replaced else model
 
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """Of what is normalised, with vectors of as many elements as its last axis has."""
+    """Of what is normalised along an axis, with vectors of as many elements as that has."""
 
     source: TensorName
-    scale: npt.NDArray[np.float32]
-    bias: npt.NDArray[np.float32]
+    axis: int
+    scale: _Vector
+    bias: _Vector
     epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """Along an axis, counted from the front."""
+
+    source: TensorName
+    axis: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,20 @@ class _Term:
     is_negative: bool
 
 
+def _written(parts: Parts, norm: _Norm) -> list[onnx.NodeProto]:
+    n_axes, output = parts.edit.graph.rank(norm.source), parts.node.outputs[0]
+    vectors = [parts.constant("scale", norm.scale), parts.constant("bias", norm.bias)]
+    if norm.axis == n_axes - 1:
+        parts.add("LayerNormalization", [norm.source, *vectors], output=output, axis=-1, epsilon=norm.epsilon)
+        return parts.nodes
+    last = [i for i in range(n_axes) if i != norm.axis] + [norm.axis]
+    moved = parts.add("Transpose", [norm.source], part="to_last", perm=last)
+    normed = parts.add("LayerNormalization", [moved, *vectors], axis=-1, epsilon=norm.epsilon)
+    back = [last.index(i) for i in range(n_axes)]
+    parts.add("Transpose", [normed], part="from_last", output=output, perm=back)
+    return parts.nodes
+
+
 def _norm(graph: Graph, node: Node) -> _Norm | None:
     terms = list(_terms(graph, node.outputs[0]))
     biases = [term for term in terms if graph.is_constant(term.name)]
@@ -69,12 +90,11 @@ def _norm(graph: Graph, node: Node) -> _Norm | None:
         return None
     for first in _products(graph, products[0]):
         for second in _products(graph, products[1]) if len(products) > 1 else (None,):
-            found = _of_products(graph, first, second)
-            if found is not None:
-                source, factor = found
-                size = (graph.sizes(source) or (None,))[-1]
+            mean, factor = _centred(graph, first, second)
+            found = None if mean is None else _factored(graph, mean, factor, first[0])
+            if mean is not None and found is not None:
                 bias = np.zeros(1, np.float32) if not biases else _signed(graph, biases[0])
-                return None if size is None else _scaled(graph, source, factor, bias, size)
+                return _fitting(graph, mean, *found, bias)
     return None
 
 
@@ -107,68 +127,85 @@ def _products(graph: Graph, term: _Term) -> Iterator[tuple[_Term, TensorName]]:
                 yield _Term(value, term.is_negative), factor
 
 
-def _of_products(
+def _centred(
     graph: Graph, first: tuple[_Term, TensorName], second: tuple[_Term, TensorName] | None
-) -> tuple[TensorName, TensorName] | None:
-    """What has its mean subtracted, and the factor; None where that is not so."""
-    (value, factor), source = first, None
+) -> tuple[_Mean | None, TensorName]:
+    """The mean that is subtracted from its source, and by what the difference is multiplied."""
+    value, factor = first
     if second is None:
-        centred = graph.producer.get(value.name)
-        if centred is not None and centred.op_type == "Sub" and not value.is_negative:
-            source, mean = centred.inputs
-            return (source, factor) if _mean_source(graph, mean) == source else None
-        return None
+        node = graph.producer.get(value.name)
+        is_divided = node is not None and node.op_type == "Div"
+        centred = graph.producer.get(node.inputs[0]) if node is not None and is_divided else node
+        mean = _deviation(graph, centred) if not value.is_negative else None
+        return (None if mean is not None and is_divided and _is_last(graph, mean) else mean), factor
     other, same = second
-    if factor != same or value.is_negative == other.is_negative:
+    source, taken = (other.name, value.name) if value.is_negative else (value.name, other.name)
+    mean = _mean(graph, taken) if factor == same and value.is_negative != other.is_negative else None
+    return (mean if mean is not None and mean.source == source else None), factor
+
+
+def _factored(graph: Graph, mean: _Mean, factor: TensorName, value: _Term) -> tuple[_Vector, float] | None:
+    """Scale and epsilon, where a factor, or a vector and what a term is divided by, is of the variance."""
+    node, divided = graph.producer.get(factor), graph.producer.get(value.name)
+    scale, reciprocal = TensorName(""), factor
+    if graph.is_constant(factor) and divided is not None and divided.op_type == "Div":
+        scale, root = factor, divided.inputs[1]
+    elif node is not None and node.op_type == "Div" and graph.is_constant(node.inputs[0]):
+        scale, root = node.inputs
+    else:
+        if node is not None and node.op_type == "Mul":
+            constants = [name for name in node.inputs if graph.is_constant(name)]
+            others = [name for name in node.inputs if not graph.is_constant(name)]
+            if len(constants) != 1:
+                return None
+            scale, reciprocal = constants[0], others[0]
+        root = TensorName("")
+    epsilon = _epsilon(graph, _under_root(graph, root) or _under_reciprocal(graph, reciprocal), mean)
+    vector = np.asarray(graph.constant(scale), np.float32) if scale else np.ones(1, np.float32)
+    return None if epsilon is None else (vector, epsilon)
+
+
+def _fitting(graph: Graph, mean: _Mean, scale: _Vector, epsilon: float, bias: _Vector) -> _Norm | None:
+    """None where a scale or bias is another one for each place, or the size of the axis is not known."""
+    sizes = graph.sizes(mean.source) or ()
+    size = sizes[mean.axis]
+    if size is None or mean.source not in graph.float_tensors:
         return None
-    source, mean = (other.name, value.name) if value.is_negative else (value.name, other.name)
-    return (source, factor) if _mean_source(graph, mean) == source else None
-
-
-def _scaled(
-    graph: Graph, source: TensorName, factor: TensorName, bias: npt.NDArray[np.float32], size: int
-) -> _Norm | None:
-    """The norm, where the factor is a vector divided by the root of the variance and an epsilon."""
-    scale, root = np.ones(1, np.float32), factor
-    product = graph.producer.get(factor)
-    if product is not None and product.op_type == "Mul":
-        constants = [name for name in product.inputs if graph.is_constant(name)]
-        others = [name for name in product.inputs if not graph.is_constant(name)]
-        if len(constants) != 1 or len(others) != 1:
+    for value in (scale, bias):
+        shape = (1,) * (len(sizes) - value.ndim) + value.shape
+        if len(shape) != len(sizes) or value.size != shape[mean.axis] or value.size not in (1, size):
             return None
-        scale, root = np.asarray(graph.constant(constants[0]), np.float32), others[0]
-    epsilon = _epsilon(graph, root, source)
-    vectors = [_vector(value, size) for value in (scale, bias)]
-    if epsilon is None or vectors[0] is None or vectors[1] is None or source not in graph.float_tensors:
+    vectors = [np.broadcast_to(value.reshape(-1), size).copy() for value in (scale, bias)]
+    return _Norm(mean.source, mean.axis, vectors[0], vectors[1], epsilon)
+
+
+def _epsilon(graph: Graph, total: TensorName, mean: _Mean) -> float | None:
+    """What is added to the variance that belongs to a mean."""
+    node = graph.producer.get(total)
+    if node is None or node.op_type != "Add":
         return None
-    return _Norm(source, vectors[0], vectors[1], epsilon)
-
-
-def _vector(value: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32] | None:
-    """As many elements as the last axis has; None where there are others for each place."""
-    is_last = value.size in (1, size) and value.size == max(value.shape[-1:], default=1)
-    return np.broadcast_to(value.reshape(-1), size).copy() if is_last else None
-
-
-def _epsilon(graph: Graph, root: TensorName, source: TensorName) -> float | None:
-    """What is added to the variance of the source, of whose root a tensor is the reciprocal."""
-    total = graph.producer.get(_under_root(graph, root))
-    if total is None or total.op_type != "Add":
+    constants = [graph.constant(name) for name in node.inputs if graph.is_constant(name)]
+    variances = [_mean(graph, name) for name in node.inputs if not graph.is_constant(name)]
+    if len(constants) != 1 or constants[0].size != 1 or variances[0] is None or variances[0].axis != mean.axis:
         return None
-    constants = [graph.constant(name) for name in total.inputs if graph.is_constant(name)]
-    variances = [name for name in total.inputs if not graph.is_constant(name)]
-    if len(constants) != 1 or constants[0].size != 1 or len(variances) != 1:
-        return None
-    square = graph.producer.get(_mean_source(graph, variances[0]) or TensorName(""))
-    deviation = graph.producer.get(square.inputs[0]) if square is not None and _squares(graph, square) else None
-    if deviation is None or deviation.op_type != "Sub":
-        return None
-    pairs = (deviation.inputs, deviation.inputs[::-1])
-    is_own = any(value == source and _mean_source(graph, mean) == source for value, mean in pairs)
-    return float(constants[0].item()) if is_own else None
+    square = graph.producer.get(variances[0].source)
+    is_own = square is not None and _squares(graph, square)
+    deviation = graph.producer.get(square.inputs[0]) if square is not None and is_own else None
+    return float(constants[0].item()) if _deviation(graph, deviation, is_either=True) == mean else None
 
 
-def _under_root(graph: Graph, name: TensorName) -> TensorName:
+def _deviation(graph: Graph, node: Node | None, *, is_either: bool = False) -> _Mean | None:
+    """The mean that a node subtracts from its source, or the other way round if that doesn't matter."""
+    if node is None or node.op_type != "Sub":
+        return None
+    for value, taken in (node.inputs, node.inputs[::-1])[: 1 + is_either]:
+        mean = _mean(graph, taken)
+        if mean is not None and mean.source == value:
+            return mean
+    return None
+
+
+def _under_reciprocal(graph: Graph, name: TensorName) -> TensorName:
     """What a tensor is the reciprocal root of; empty where it is none."""
     node = graph.producer.get(name)
     if node is not None and node.op_type == "Pow":
@@ -176,8 +213,12 @@ def _under_root(graph: Graph, name: TensorName) -> TensorName:
     is_reciprocal = node is not None and (
         node.op_type == "Reciprocal" or (node.op_type == "Div" and _is_number(graph, node.inputs[0], 1.0))
     )
-    root = graph.producer.get(node.inputs[-1]) if node is not None and is_reciprocal else None
-    return root.inputs[0] if root is not None and root.op_type == "Sqrt" else TensorName("")
+    return _under_root(graph, node.inputs[-1]) if node is not None and is_reciprocal else TensorName("")
+
+
+def _under_root(graph: Graph, name: TensorName) -> TensorName:
+    node = graph.producer.get(name)
+    return node.inputs[0] if node is not None and node.op_type == "Sqrt" else TensorName("")
 
 
 def _squares(graph: Graph, node: Node) -> bool:
@@ -190,11 +231,19 @@ def _is_number(graph: Graph, name: TensorName, value: float) -> bool:
     return graph.is_constant(name) and graph.constant(name).size == 1 and float(graph.constant(name).item()) == value
 
 
-def _mean_source(graph: Graph, name: TensorName) -> TensorName | None:
-    """What a tensor is the mean of along the last axis; None where it is none."""
+def _mean(graph: Graph, name: TensorName) -> _Mean | None:
+    """What a tensor is the mean of, along the last axis or over channels; None where it is none."""
     node = graph.producer.get(name)
-    if node is None:
+    n_axes = 0 if node is None else graph.rank(node.inputs[0])
+    if node is None or not n_axes:
         return None
-    is_pooled = node.op_type == "GlobalAveragePool" and graph.rank(node.inputs[0]) == _LINES
-    is_reduced = node.op_type == "ReduceMean" and is_over_last(graph, node)
-    return node.inputs[0] if is_pooled or is_reduced else None
+    if node.op_type == "GlobalAveragePool":
+        return _Mean(node.inputs[0], n_axes - 1) if n_axes == _LINES else None
+    axes = axes_of(graph, node, n_axes) if node.op_type == "ReduceMean" and node.attributes.get("keepdims", 1) else None
+    if axes is None or len(axes) != 1 or axes[0] not in (_CHANNELS, n_axes - 1):
+        return None
+    return _Mean(node.inputs[0], axes[0])
+
+
+def _is_last(graph: Graph, mean: _Mean) -> bool:
+    return mean.axis == graph.rank(mean.source) - 1

@@ -9,7 +9,7 @@ from autoquant.domain.region import TensorName
 if TYPE_CHECKING:
     from autoquant.model.graph import Graph, Node
 
-__all__ = ["Norm", "find_norms", "is_over_last"]
+__all__ = ["Norm", "find_norms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _root_of_mean(graph: "Graph", division: "Node") -> "list[Node]":
     summands = [name for name in total.inputs if not graph.is_constant(name)]
     mean = _alone(graph, summands[0], "ReduceMean") if len(summands) == 1 else None
     is_one = all(graph.constant(name).size == 1 for name in total.inputs if graph.is_constant(name))
-    if mean is None or not is_one or not is_over_last(graph, mean):
+    if mean is None or not is_one or not _is_over_last(graph, mean):
         return []
     square = graph.producer.get(mean.inputs[0])
     if square is None or graph.only_reader(square.outputs[0]) is None or not _squares(graph, square):
@@ -75,7 +75,7 @@ def _centring(graph: "Graph", tensor: TensorName) -> "list[Node]":
     if sub is None or sub.op_type != "Sub" or len(graph.consumers[tensor]) > 2 or tensor in graph.pinned:
         return []
     mean = _alone(graph, sub.inputs[1], "ReduceMean")
-    is_own = mean is not None and mean.inputs[0] == sub.inputs[0] and is_over_last(graph, mean)
+    is_own = mean is not None and mean.inputs[0] == sub.inputs[0] and _is_over_last(graph, mean)
     return [sub, mean] if mean is not None and is_own else []
 
 
@@ -93,7 +93,7 @@ def _squares(graph: "Graph", node: "Node") -> bool:
     return is_number and float(graph.constant(node.inputs[1]).reshape(())) == 2.0
 
 
-def is_over_last(graph: "Graph", mean: "Node") -> bool:
+def _is_over_last(graph: "Graph", mean: "Node") -> bool:
     """Whether a ReduceMean is over the last axis alone, which it keeps."""
     axes = mean.attributes.get("axes")
     if axes is None and len(mean.inputs) > 1 and graph.is_constant(mean.inputs[1]):

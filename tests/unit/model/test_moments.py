@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from autoquant.model.moments import fuse_moments
-from tests.models import feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Floats, feed_of, floats, model_of, op_types, outputs_of
 
 MEAN = "m = ReduceMean<keepdims=1>(x, last)"
 SQUARES = f"{MEAN} d = Sub(x, m) q = Mul(d, d) v = ReduceMean<keepdims=1>(q, last)"
@@ -16,6 +16,7 @@ TENSORFLOW = f"{FACTOR} a = Mul(x, k) c = Mul(m, k) t = Sub(b, c) y = Add(a, t)"
 JAX = f"{FACTOR} a = Mul(d, k) y = Add(a, b)"
 CONSTANTS = {
     "last": np.array([-1]),
+    "zeroth": np.array([0]),
     "first": np.array([1]),
     "eps": np.array(1e-3, np.float32),
     "half": np.array(-0.5, np.float32),
@@ -28,9 +29,11 @@ CONSTANTS = {
 }
 
 
-def a_model(body: str, *, opset: int = 21, sizes: str = "2,5,6", written: str = "float[] y") -> onnx.ModelProto:
+def a_model(
+    body: str, *, opset: int = 21, sizes: str = "2,5,6", written: str = "float[] y", **more: Floats
+) -> onnx.ModelProto:
     words = body.replace(",", " ").replace(")", " ").replace("(", " ").split()
-    used = {name: value for name, value in CONSTANTS.items() if name in words}
+    used = {name: value for name, value in {**CONSTANTS, **more}.items() if name in words}
     return model_of(f"(float[{sizes}] x) => ({written})", body, used, opset=opset)
 
 
@@ -71,6 +74,31 @@ def test_a_norm_that_is_multiplied_out_becomes_one(body: str) -> None:
     onnx.checker.check_model(found)
 
 
+CHANNELS = {"last)": "first)", ", g)": ", h)", ", b)": ", h)", "(b, ": "(h, "}
+DIVIDED = f"{SQUARES} e = Add(v, eps) s = Sqrt(e) w = Div(d, s) a = Mul(w, g) y = Add(a, b)"
+
+
+def over_channels(body: str) -> str:
+    for old, new in CHANNELS.items():
+        body = body.replace(old, new)
+    return body
+
+
+@pytest.mark.parametrize("sizes", ["2,5,6", "2,5,3,4"])
+@pytest.mark.parametrize("body", [KERAS, TENSORFLOW, JAX, DIVIDED], ids=["Keras", "TensorFlow", "JAX", "PyTorch"])
+def test_a_norm_over_channels_lies_between_transposes(body: str, sizes: str) -> None:
+    n_axes = sizes.count(",") + 1
+    model = a_model(over_channels(body), sizes=sizes, h=floats(5, *[1] * (n_axes - 2), seed=3))
+    found = found_in(model)
+    assert op_types(found) == ["Transpose", "LayerNormalization", "Transpose"]
+    onnx.checker.check_model(found, full_check=True)
+
+
+def test_what_onnxruntime_fuses_itself_stays() -> None:
+    model = a_model(DIVIDED)
+    assert found_in(model) is model
+
+
 def test_what_else_reads_a_part_keeps_it() -> None:
     found = found_in(a_model(KERAS, written="float[] y, float[] m"))
     assert op_types(found) == ["ReduceMean", "LayerNormalization"]
@@ -79,7 +107,9 @@ def test_what_else_reads_a_part_keeps_it() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        KERAS.replace("last)", "first)"),
+        KERAS.replace("last)", "zeroth)"),
+        KERAS.replace("(x, last)", "(x, first)"),
+        over_channels(KERAS).replace(", h)", ", g)"),
         KERAS.replace("ReduceMean<keepdims=1>(q, last)", "ReduceMax<keepdims=1>(q, last)"),
         KERAS.replace("Sub(x, m)", "Sub(x, b)"),
         KERAS.replace("n = Neg(m)", "n = Neg(v)"),
@@ -96,7 +126,8 @@ def test_what_else_reads_a_part_keeps_it() -> None:
         "y = Add(x, b)",
     ],
     ids=[
-        "another axis", "no mean", "another deviation", "another mean", "no sign", "another sign", "scale by place",
+        "another axis", "unlike axes", "vectors of another axis",
+        "no mean", "another deviation", "another mean", "no sign", "another sign", "scale by place",
         "bias by place", "bias by column", "epsilon by column", "unlike factors", "no square", "no reciprocal",
         "no deviation", "a sum",
     ],
