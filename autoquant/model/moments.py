@@ -83,7 +83,7 @@ def _written(parts: Parts, norm: _Norm) -> list[onnx.NodeProto]:
 
 
 def _norm(graph: Graph, node: Node) -> _Norm | None:
-    terms = list(_terms(graph, node.outputs[0]))
+    terms = _terms(graph, node.outputs[0])
     biases = [term for term in terms if graph.is_constant(term.name)]
     products = [term for term in terms if term not in biases]
     if len(terms) > _MOST_TERMS or len(biases) > 1 or not 1 <= len(products) <= 2:
@@ -92,22 +92,25 @@ def _norm(graph: Graph, node: Node) -> _Norm | None:
         for second in _products(graph, products[1]) if len(products) > 1 else (None,):
             mean, factor = _centred(graph, first, second)
             found = None if mean is None else _factored(graph, mean, factor, first[0])
-            if mean is not None and found is not None:
+            if mean is not None and found is not None and graph.rank(node.outputs[0]) in (0, graph.rank(mean.source)):
                 bias = np.zeros(1, np.float32) if not biases else _signed(graph, biases[0])
                 return _fitting(graph, mean, *found, bias)
     return None
 
 
-def _terms(graph: Graph, name: TensorName, *, is_negative: bool = False, is_first: bool = True) -> Iterator[_Term]:
-    """What a tensor is the sum of, as far as nothing else reads the sums between."""
-    node = graph.producer.get(name)
-    is_own = node is not None and (is_first or graph.only_reader(name) is not None)
-    if node is None or not is_own or node.op_type not in ("Add", "Neg", "Sub"):
-        yield _Term(name, is_negative)
-        return
-    for i, read in enumerate(node.inputs):
-        turns = node.op_type == "Neg" or (node.op_type == "Sub" and i == 1)
-        yield from _terms(graph, read, is_negative=is_negative != turns, is_first=False)
+def _terms(graph: Graph, name: TensorName) -> list[_Term]:
+    """What a tensor is the sum of, as far as nothing else reads the sums between; some more than are in a norm."""
+    found, sums = list[_Term](), [_Term(name, is_negative=False)]
+    while sums and len(found) + len(sums) <= _MOST_TERMS:
+        term = sums.pop()
+        node = graph.producer.get(term.name)
+        is_own = node is not None and (term.name == name or graph.only_reader(term.name) is not None)
+        if node is None or not is_own or node.op_type not in ("Add", "Neg", "Sub"):
+            found.append(term)
+            continue
+        signs = [node.op_type == "Neg" or (node.op_type == "Sub" and i == 1) for i in range(len(node.inputs))]
+        sums += [_Term(read, term.is_negative != turns) for read, turns in zip(node.inputs, signs, strict=True)][::-1]
+    return found + sums
 
 
 def _signed(graph: Graph, term: _Term) -> npt.NDArray[np.float32]:
@@ -134,7 +137,7 @@ def _centred(
     value, factor = first
     if second is None:
         node = graph.producer.get(value.name)
-        is_divided = node is not None and node.op_type == "Div"
+        is_divided = node is not None and node.op_type == "Div" and graph.is_constant(factor)
         centred = graph.producer.get(node.inputs[0]) if node is not None and is_divided else node
         mean = _deviation(graph, centred) if not value.is_negative else None
         return (None if mean is not None and is_divided and _is_last(graph, mean) else mean), factor

@@ -26,6 +26,7 @@ CONSTANTS = {
     "b": floats(6, seed=1),
     "places": floats(1, 5, 6),
     "column": floats(5, 1),
+    "wide": np.full((1, 1, 1, 1), 1e-3, np.float32),
 }
 
 
@@ -135,6 +136,24 @@ def test_what_else_reads_a_part_keeps_it() -> None:
 def test_others_stay(body: str) -> None:
     model = a_model(body)
     assert found_in(model) is model
+
+
+def test_what_is_divided_by_something_else_stays() -> None:
+    for divisor in ("two", "s"):
+        model = a_model(over_channels(f"{ROOT} w = Div(d, {divisor}) y = Mul(w, r)"))
+        assert found_in(model) is model
+
+
+def test_what_has_more_axes_than_before_stays() -> None:
+    model = a_model(KERAS.replace("eps", "wide"), written="float[1,2,5,6] y")
+    assert found_in(model) is model
+
+
+@pytest.mark.parametrize("n", [30, 1200])
+def test_long_sums_are_not_followed_to_their_ends(n: int) -> None:
+    added = [f"a{i + 1} = Add(a{i}, {'b' if n > 30 else f'a{i}'})" for i in range(n)]
+    model = a_model(f"a0 = Neg(x) {' '.join(added)} y = Add(a{n}, b)")
+    assert fuse_moments(model) is model
 
 
 @pytest.mark.parametrize(("opset", "sizes"), [(13, "2,5,6"), (21, "2,5,n")], ids=["no such operator", "unknown size"])
