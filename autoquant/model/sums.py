@@ -1,6 +1,6 @@
 """Linear functions of a step of a sequence and of the state before it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,13 +67,20 @@ class Sums:
     loop: Loop
     hidden: TensorName
     sequence: TensorName | None = None
+    _found: dict[TensorName, Sum | None] = field(default_factory=dict)
 
     def of(self, name: TensorName) -> Sum | None:
         """What a tensor of the body is computed of; None where that is something else."""
         name = self.loop.behind(name)
+        if name not in self._found:
+            self._found[name] = self._computed(name)
+        return self._found[name]
+
+    def _computed(self, name: TensorName) -> Sum | None:
         value = self.loop.constant(name)
         if value is not None:
-            return Sum(bias=value.reshape(-1)) if value.size == max(value.shape, default=1) else None
+            is_row = value.ndim <= _MATRIX and value.size == (value.shape or (1,))[-1]
+            return Sum(bias=value.reshape(-1)) if is_row else None
         node = self.loop.body.producer.get(name)
         if node is None:
             return None

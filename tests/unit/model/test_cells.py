@@ -59,6 +59,7 @@ def constants(n_gates: int = 4) -> Mapping[str, Array]:
         "wr": floats(N_INPUTS + N_STATES, n_gates * N_STATES, seed=5),
         "nothing": np.zeros((N_SAMPLES, N_STATES), np.float32),
         "w0": floats(N_SAMPLES, 2),
+        "column": floats(N_SAMPLES, 1),
         "uneven": np.array([2 * N_STATES + 1, 2 * N_STATES - 1]),
         "two": np.array([2]),
         "last": np.array([1]),

@@ -54,6 +54,7 @@ def test_sizes_are_those_of_its_matrices(body: str, sizes: tuple[int, int, int])
         "a = Concat<axis=0>(h, h) out_ = MatMul(a, r)",
         "a = Concat<axis=1>(t, k) out_ = MatMul(a, wr)",
         "out_ = Identity(w)",
+        "a = MatMul(t, w) out_ = Add(a, column)",
         "z0 = Gather<axis=1>(x, i) out_ = MatMul(z0, w)",
         "z0 = Gather(x, step) out_ = MatMul(z0, w)",
     ],
@@ -75,3 +76,10 @@ def test_a_product_is_that_of_the_constant() -> None:
     found = the_sum("out_ = MatMul(t, w)")
     assert found is not None
     np.testing.assert_array_equal(np.asarray(found.of_input), constants()["w"])
+
+
+def test_what_is_added_to_itself_again_and_again_is_looked_at_once() -> None:
+    doubled = " ".join(f"a{i + 1} = Add(a{i}, a{i})" for i in range(40))
+    found = the_sum(f"a0 = MatMul(t, w) {doubled} out_ = Identity(a40)")
+    assert found is not None
+    np.testing.assert_allclose(np.asarray(found.of_input) / 2.0**40, np.asarray(constants()["w"], np.float64))
