@@ -19,7 +19,7 @@ __all__ = ["fuse_cells"]
 
 _OPSET = 13
 """Before it axes of Squeeze are no input."""
-_SEQUENCE_RANK = 3
+_SEQUENCE_RANK, _STATE_RANK = 3, 2
 _Pair = tuple[TensorName, TensorName]
 
 
@@ -147,7 +147,15 @@ def _complete(sums: Sums, op_type: str, states: tuple[State, ...], gates: Sequen
     is_float = sequence in graph.float_tensors and graph.rank(sequence) == _SEQUENCE_RANK
     if not (is_float and n_inputs and n_states == n_written and sums.loop.goes_through(sequence)):
         return None
-    return _Cell(op_type, sequence, states, found)
+    return _Cell(op_type, sequence, states, found) if _begin_whole(graph, sequence, states, n_states) else None
+
+
+def _begin_whole(graph: Graph, sequence: TensorName, states: Sequence[State], n_states: int) -> bool:
+    """Whether states are known not to grow at the first step; zeros may be those of one sample for all."""
+    n_samples = (graph.sizes(sequence) or ())[1]
+    allowed = (None, n_samples, *([1] if _are_zeros(graph, states) else []))
+    firsts = [sizes for state in states if (sizes := graph.sizes(state.first)) is not None]
+    return all(len(sizes) == _STATE_RANK and sizes[0] in allowed and sizes[1] in (None, n_states) for sizes in firsts)
 
 
 def _writes_no_more(loop: Loop, cell: _Cell) -> bool:
@@ -215,8 +223,8 @@ class _Writing:
         self.parts.nodes.append(node)
         for i, names in enumerate(asked):
             axis = self.parts.constant(f"{called[i]}_direction", np.array([0 if i else 1])) if names else ""
-            for name in names:
-                self.parts.add("Squeeze", [outputs[i], axis], part=called[i], output=name)
+            for j, name in enumerate(names):
+                self.parts.add("Squeeze", [outputs[i], axis], part=f"{called[i]}{j or ''}", output=name)
         return self.parts.nodes
 
     def _new(self, called: str) -> TensorName:
@@ -235,10 +243,14 @@ class _Writing:
     def _first_states(self) -> Iterator[TensorName]:
         """None where all of them are zeros."""
         graph, states = self.parts.edit.graph, self.cell.states
-        if not all(_is_zero(graph, state.first) for state in states):
+        if not _are_zeros(graph, states):
             axis = self.parts.constant("direction", np.array([0]))
             for state in states:
                 yield self.parts.add("Unsqueeze", [state.first, axis], part=f"first_{state.read}")
+
+
+def _are_zeros(graph: Graph, states: Sequence[State]) -> bool:
+    return all(_is_zero(graph, state.first) for state in states)
 
 
 def _is_zero(graph: Graph, name: TensorName) -> bool:

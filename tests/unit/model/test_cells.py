@@ -167,6 +167,40 @@ def test_the_last_states_may_be_read_alone_or_too() -> None:
     assert op_types(fused(a_layer(LSTM, after="y = Add(ys, kn)")))[2:] == ["LSTM", "Squeeze", "Squeeze", "Add"]
 
 
+def test_zeros_for_one_sample_are_those_for_all() -> None:
+    model = a_layer(LSTM, first="nothing, nothing")
+    (zeros,) = (tensor for tensor in model.graph.initializer if tensor.name == "nothing")
+    zeros.CopyFrom(onnx.numpy_helper.from_array(np.zeros((1, N_STATES), np.float32), "nothing"))
+    assert op_types(fuse_cells(model)) == ["LSTM", "Squeeze", "Identity"]
+
+
+@pytest.mark.parametrize(
+    ("first", "name", "sizes"),
+    [
+        ("h0, k0", "h0", (1, N_STATES)),
+        ("h0, k0", "k0", (N_SAMPLES, 1)),
+        ("h0, k0", "h0", (1, N_SAMPLES, N_STATES)),
+        ("nothing, nothing", "x", (N_STEPS, 1, N_INPUTS)),
+    ],
+    ids=["one sample", "one element", "more axes", "one sample of the sequence"],
+)
+def test_states_that_grow_at_the_first_step_stay(first: str, name: str, sizes: tuple[int, ...]) -> None:
+    model = a_layer(LSTM, first=first)
+    (value,) = (value for value in model.graph.input if value.name == name)
+    value.CopyFrom(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))
+    assert fuse_cells(model) is model
+
+
+def test_what_is_collected_twice_is_written_by_nodes_of_different_names() -> None:
+    model = a_layer(LSTM, after="y = Add(ys, ys2)")
+    loop = model.graph.node[0]
+    loop.output.append("ys2")
+    loop.attribute[0].g.output.append(onnx.helper.make_tensor_value_info("h1", onnx.TensorProto.FLOAT, None))
+    found = fused(model)
+    assert op_types(found)[2:] == ["LSTM", "Squeeze", "Squeeze", "Add"]
+    assert len({node.name for node in found.graph.node}) == len(found.graph.node)
+
+
 def test_a_gru_that_resets_behind_its_product_becomes_one() -> None:
     found = fused(a_layer(_GRU, is_lstm=False))
     assert op_types(found) == ["Unsqueeze", "GRU", "Squeeze", "Identity"]
