@@ -125,7 +125,8 @@ class Loop:
         if node.op_type != "Add":
             return None
         for counted, added in (node.inputs, node.inputs[::-1]):
-            more, ahead = self._integer(added), None if added == counted else self.steps_ahead(counted)
+            more = self._integer(added)
+            ahead = None if more is None else self.steps_ahead(counted)
             if more is not None and ahead is not None:
                 return ahead + more
         return None

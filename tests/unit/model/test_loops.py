@@ -78,6 +78,12 @@ def test_a_state_that_is_counted_from_another_number_is_ahead() -> None:
     assert [found.steps_ahead(TensorName(name)) for name in ("i", "j", "j1", "h", "t")] == [0, 1, 2, None, None]
 
 
+def test_what_is_added_to_another_name_of_it_is_no_counter() -> None:
+    doubled = " ".join(f"v{i + 1} = Identity(u{i}) u{i + 1} = Add(u{i}, v{i + 1})" for i in range(40))
+    found = a_loop(condition=f"u0 = Identity(i) {doubled} d = Identity(c)")
+    assert found.steps_ahead(TensorName("u40")) is None
+
+
 def test_what_each_step_passes_on_is_what_it_was_before_the_first() -> None:
     found = a_loop(counter="step", condition="j1 = Identity(j) d = Identity(c)")
     assert [found.outside(TensorName(name)) for name in ("j", "x", "h", "i", "t")] == ["step", "x", None, None, None]
