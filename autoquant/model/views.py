@@ -48,6 +48,7 @@ def _is_undone(graph: Graph, first: Node, last: Node) -> bool:
     """Whether of two views in a row the second drops the axes that the first adds, or the other way round."""
     if first.outputs[0] != last.inputs[0] or last.op_type != _OPPOSITES.get(first.op_type):
         return False
-    n_axes = max(graph.rank(first.inputs[0]), graph.rank(first.outputs[0]))
+    most = (first.inputs[0], last.outputs[0]) if first.op_type == "Squeeze" else first.outputs
+    n_axes = max(map(graph.rank, most))
     axes = [axes_of(graph, node, n_axes) for node in (first, last)]
     return axes[0] is not None and axes[1] is not None and sorted(axes[0]) == sorted(axes[1])

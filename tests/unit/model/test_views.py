@@ -61,3 +61,12 @@ def test_what_is_seen_as_before_is_read_as_it_was(body: str, expected: list[str]
 )
 def test_of_unknown_sizes_axes_tell(body: str, expected: list[str]) -> None:
     check(body, expected, sizes="n,1,m")
+
+
+def test_axes_of_what_is_written_in_an_unknown_shape_do_not_tell() -> None:
+    constants = {"behind": np.array([2]), "zeroth": np.array([0])}
+    model = model_of(
+        "(float[1,3] x) => (float y)", "u = Unsqueeze(x, behind) s = Squeeze(u, zeroth) y = Relu(s)", constants
+    )
+    del model.graph.value_info[:]
+    assert drop_views(model) is model
