@@ -112,7 +112,7 @@ def rewritten(model: Model, rewrites: Sequence[Rewrite]) -> Model:
     for rewrite in rewrites:
         try:
             model = rewrite(model)
-        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        except (AssertionError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ModelError(f"it fails, {type(error).__name__}: {one_line(error)}") from error
     return model
 

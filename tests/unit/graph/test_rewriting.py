@@ -58,6 +58,14 @@ def test_a_rewrite_that_raises_is_a_model_error_in_one_line() -> None:
         rewritten(model, [fails])
 
 
+def test_a_rewrite_that_goes_too_deep_is_a_model_error_too() -> None:
+    def goes_on(model: Model) -> Model:
+        return goes_on(model)
+
+    with pytest.raises(ModelError, match=r"^it fails, RecursionError"):
+        rewritten(model_of("(float[4] x) => (float[4] y)", "y = Relu(x)"), [goes_on])
+
+
 @pytest.mark.parametrize("is_for_cpu", [True, False])
 def test_each_rewrite_leaves_a_model_that_has_nothing_for_it(is_for_cpu: bool) -> None:
     model = model_of("(float[4] x) => (float[4] y)", "y = Relu(x)")
