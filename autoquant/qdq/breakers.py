@@ -14,7 +14,8 @@ Gemm that it becomes with an Add; and behind two DQ, whatever follows, by its QD
 
 def needs_breaker(node: Node, graph: Graph, plan: Plan) -> bool:
     """Whether a float operator needs something before it so that nothing else becomes of it."""
-    return _would_be_quantized(node, graph, plan) or _would_reach_bodies(node, graph, plan)
+    would_change = _would_be_quantized, _would_reach_bodies, _would_turn_a_product
+    return any(would(node, graph, plan) for would in would_change)
 
 
 def would_pool_integers(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
@@ -56,6 +57,18 @@ def _would_reach_bodies(node: Node, graph: Graph, plan: Plan) -> bool:
     if kind_of(node) is not Kind.SAME_RANGE or graph.read_in_bodies.isdisjoint(node.outputs):
         return False
     return comes_from_dq(node.inputs[0], graph, plan)
+
+
+def _would_turn_a_product(node: Node, graph: Graph, plan: Plan) -> bool:
+    """Whether onnxruntime would transpose the operands of the Gemm without a bias before a Transpose instead.
+
+    Its weight is then no second operand any more, so that no integer kernel takes it.
+    """
+    if node.op_type != "Transpose" or node.index in plan.integer or node.inputs[0] in plan.produced:
+        return False
+    producer = graph.producer.get(node.inputs[0])
+    is_biased = producer is not None and any(producer.inputs[2:])
+    return producer is not None and producer.op_type == "Gemm" and not is_biased and producer.index in plan.integer
 
 
 def _leads_to_q(tensor: TensorName, graph: Graph, plan: Plan) -> bool:

@@ -58,7 +58,18 @@ def test_what_was_expected_of_latencies_is_kept(digits: autoquant.SearchResult) 
     prior = document["latency_prior"]
     assert len(prior["change"]) == len(prior["spread"]) == len(document["regions"])
     assert len(prior["border"]) == len(prior["border_spread"])
-    stages = ["read", "preprocess", "calibrate", "open", "fill", "profile", "equalise", "errors", "search"]
+    stages = [
+        "read",
+        "preprocess",
+        "calibrate",
+        "open",
+        "fill",
+        "profile",
+        "equalise",
+        "compare forms",
+        "errors",
+        "search",
+    ]
     assert list(document["seconds"])[: len(stages)] == stages
     assert document["own_errors"].keys() == {region["id"] for region in document["regions"]}
 

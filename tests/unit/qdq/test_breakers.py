@@ -109,6 +109,24 @@ def test_a_bias_that_was_quantized_does_not_count() -> None:
     assert not breaks(graph, produced="xb", integer="", dims=SQUARE)
 
 
+@pytest.mark.parametrize(
+    ("body", "produced", "integer", "expected"),
+    [
+        ("g = Gemm(x, w) n = Transpose(g) y = Relu(n)", "x", "g", True),
+        ("g = Gemm(x, w) n = Transpose(g) y = Relu(n)", "xg", "g", False),
+        ("g = Gemm(x, w) n = Transpose(g) y = Relu(n)", "x", "gn", False),
+        ("g = Gemm(x, w) n = Transpose(g) y = Relu(n)", "x", "", False),
+        ("g = MatMul(x, w) n = Transpose(g) y = Relu(n)", "x", "g", False),
+        ("g = Gemm(x, w, low) n = Transpose(g) y = Relu(n)", "x", "g", False),
+        ("g = Gemm(x, w) n = Relu(g) y = Transpose(n)", "x", "g", False),
+    ],
+)
+def test_operands_of_an_integer_gemm_must_not_be_transposed(
+    body: str, produced: str, integer: str, expected: bool
+) -> None:
+    assert breaks(body, produced=produced, integer=integer, dims=SQUARE) is expected
+
+
 POOL = "MaxPool<kernel_shape=[1,1]>"
 TURN = "Transpose<perm=[0,1,3,2]>"
 
