@@ -23,7 +23,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import ModelError, OutputError, ProfileError
-from autoquant.graph.preprocess import keeps_outputs
+from autoquant.graph.likeness import keeps_outputs
 from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked

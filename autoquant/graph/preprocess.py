@@ -1,27 +1,23 @@
 """From the user's file to the float model that every candidate is made from."""
 
-import math
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-import numpy.typing as npt
-
 from autoquant.domain.counted import enumerated
 from autoquant.domain.feed import Feed, sample_name
 from autoquant.domain.quality import QualityMeter
-from autoquant.domain.reason import one_line, temporary_files
+from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
+from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likeness_of, reference_of
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.graph import Graph
 from autoquant.model.halves import has_halves, narrow_ends, widen_halves
-from autoquant.model.io import inputs_with_default, load_model, load_written, output_dtypes, sha256_of
+from autoquant.model.io import inputs_with_default, load_model, load_written, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.pools import spell_ceiled
 from autoquant.model.prepared import PreparedModel
@@ -46,18 +42,10 @@ from autoquant.model.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session, open_parts, open_session, optimize_basic
 
-__all__ = ["compared", "keeps_outputs", "prepare"]
+__all__ = ["compared", "prepare"]
 
 OPSET = 21
 """The first with 16-bit QuantizeLinear; lower ones are converted where that is possible."""
-_EQUAL_DB = 60.0
-_EQUAL_HALVES_DB = 40.0
-"""Where tensors of the user's file are float16, which rounds to 11 bits."""
-_EQUAL_LABELS_DB = 40.0
-"""One element in ten thousand: where two scores are nearly equal any rounding makes another label."""
-N_CHECKED = 3
-_CHECKING_S = 1.0
-"""For running the original on them; a slow model is checked on fewer."""
 _KEEPING_SHAPES = frozenset(f"ai.onnx.ml:{op_type}" for op_type in ("Binarizer", "Imputer", "Normalizer", "Scaler"))
 """Operators whose outputs have the shapes of their inputs, which neither ONNX nor onnxruntime infers."""
 _WIDENED = "float16 becomes float32, which there are faster kernels for: what stays float takes twice the bytes"
@@ -84,49 +72,32 @@ _ATTEMPTS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
-    """What the user's file wrote on a few feeds, and seconds of the shortest run."""
-
-    outputs: Sequence[Sequence[npt.NDArray[np.generic]]]
-    least_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Likeness:
-    """How near a model is to the user's file, by ``PreparedModel``'s names."""
-
-    difference_db: float
-    latency_ratio: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Given:
-    """What a preprocessed model is held against: the user's, what it was run on, and what it wrote."""
+    """What a preprocessed model is held against: the user's, and what that wrote."""
 
     plain: Model
-    feeds: Sequence[Feed]
-    reference: _Reference
+    reference: Reference
 
     @property
     def has_halves(self) -> bool:
         return has_halves(self.plain)
 
-    def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, _Likeness]:
+    def alike(self, attempt: _Attempt, base: Model, rewrites: Sequence[Rewrite]) -> tuple[Model, Likeness]:
         """The base rewritten, and how near it is; ModelError where its outputs are too far away."""
         model = rewritten(base, rewrites)
         model = narrow_ends(model, self.plain) if attempt.widened else model
         model = without_weights(model, lambda skeleton: name_nodes(infer_shapes(drop_unused_domains(skeleton))))
-        found = _likeness(model, self.reference, self.feeds)
+        found = likeness_of(model, self.reference)
         if not keeps_outputs(model, found.difference_db, from_halves=self.has_halves):
             raise ModelError(f"outputs differ ({found.difference_db:.1f} dB)")
         return model, found
 
     def refuse_random(self, path: Path, session: Session) -> None:
         drawing = Graph(without_weights(self.plain, name_nodes)).drawing
-        if not drawing or not self.feeds:
+        if not drawing or not self.reference.feeds:
             return
         meter = QualityMeter([value.name for value in self.plain.graph.output])
-        meter.add(self.reference.outputs[0], run_sample(session, self.feeds[0], sample_name((), 0)))
+        meter.add(self.reference.outputs[0], run_sample(session, self.reference.feeds[0], sample_name((), 0)))
         if not keeps_outputs(self.plain, meter.quality().worst_db, from_halves=self.has_halves):
             raise ModelError(
                 f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be"
@@ -163,12 +134,11 @@ def prepare(
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: there is no dynamic dimension '{unknown[0]}' to give a size, the model has: {known}")
     session = open_session(path, Target())
-    shapes, reference = _common_shapes(feeds), _reference(session, feeds, sample_names)
-    checked = tuple(feeds[: len(reference.outputs)])
+    shapes, reference = _common_shapes(feeds), reference_of(session, feeds, sample_names)
     for i, outputs in enumerate(reference.outputs):
         names = (value.name for value in original.graph.output)
         refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
-    given = _Given(_plain(original), checked, reference)
+    given = _Given(_plain(original), reference)
     given.refuse_random(path, session)
     del session
     rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()
@@ -185,25 +155,11 @@ def prepare(
             *([_WIDENED] if given.has_halves and attempt.widened else []),
             *_notes(model, attempt, found.difference_db, reasons),
             *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
-            *_varying_notes(model, checked, reference.outputs),
+            *_varying_notes(model, reference),
         )
         return _prepared(path, model, found, notes, from_halves=given.has_halves)
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")
-
-
-def keeps_outputs(model: Model, difference_db: float, *, from_halves: bool) -> bool:
-    """Whether a preprocessed model is so near to the original that it can stand for it.
-
-    Args:
-        model: The preprocessed model.
-        difference_db: SNR of its outputs against those of the original.
-        from_halves: Whether tensors of the original are float16.
-    """
-    dtypes = output_dtypes(model)
-    if not any("float" in dtypes.get(value.name, "float") for value in model.graph.output):
-        return difference_db >= _EQUAL_LABELS_DB
-    return difference_db >= (_EQUAL_HALVES_DB if from_halves else _EQUAL_DB)
 
 
 def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
@@ -217,14 +173,12 @@ def compared(prepared: PreparedModel, feeds: Sequence[Feed]) -> PreparedModel:
         DataError: The user's file cannot be run.
         ModelError: The model cannot be run.
     """
-    reference = _reference(open_session(prepared.source, Target()), feeds)
-    found = _likeness(prepared.graph.model, reference, feeds[: len(reference.outputs)])
+    reference = reference_of(open_session(prepared.source, Target()), feeds)
+    found = likeness_of(prepared.graph.model, reference)
     return replace(prepared, difference_db=found.difference_db, latency_ratio=found.latency_ratio)
 
 
-def _prepared(
-    path: Path, model: Model, found: _Likeness, notes: tuple[str, ...], *, from_halves: bool
-) -> PreparedModel:
+def _prepared(path: Path, model: Model, found: Likeness, notes: tuple[str, ...], *, from_halves: bool) -> PreparedModel:
     return PreparedModel(
         graph=Graph(model),
         digest=model_digest(model),
@@ -330,14 +284,12 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
         )
 
 
-def _varying_notes(
-    model: Model, feeds: Sequence[Feed], reference: Sequence[Sequence[npt.NDArray[np.generic]]]
-) -> Iterator[str]:
+def _varying_notes(model: Model, reference: Reference) -> Iterator[str]:
     """Of outputs whose number of elements depends on the values of the inputs, where nothing was said of it yet."""
     if any(node.op_type in _CHOOSING for node in model.graph.node):
         return
-    given = [{name: array.shape for name, array in feed.items()} for feed in feeds]
-    alike = [outputs for shapes, outputs in zip(given, reference, strict=True) if shapes == given[0]]
+    given = [{name: array.shape for name, array in feed.items()} for feed in reference.feeds]
+    alike = [outputs for shapes, outputs in zip(given, reference.outputs, strict=True) if shapes == given[0]]
     varying = [
         f"'{value.name}'"
         for value, *arrays in zip(model.graph.output, *alike, strict=True)
@@ -372,30 +324,3 @@ def _common_shapes(feeds: Sequence[Feed]) -> dict[str, tuple[int | None, ...]]:
         for name, different in shapes.items()
         if len({len(shape) for shape in different}) == 1
     }
-
-
-def _reference(session: Session, feeds: Sequence[Feed], names: Sequence[str] = ()) -> _Reference:
-    """Outputs of the user's file on the first few feeds; after some seconds on fewer, but not on none."""
-    found: list[list[npt.NDArray[np.generic]]] = []
-    least_s, end = math.inf, time.perf_counter() + _CHECKING_S
-    for i, feed in enumerate(feeds[:N_CHECKED]):
-        start = time.perf_counter()
-        if found and start > end:
-            break
-        found.append(run_sample(session, feed, sample_name(names, i)))
-        least_s = min(least_s, time.perf_counter() - start)
-    return _Reference(found, least_s)
-
-
-def _likeness(model: Model, reference: _Reference, feeds: Sequence[Feed]) -> _Likeness:
-    session = open_parts(*in_parts(model), Target())
-    meter, least_s = QualityMeter([value.name for value in model.graph.output]), math.inf
-    for expected, feed in zip(reference.outputs, feeds, strict=True):
-        start = time.perf_counter()
-        try:
-            outputs = session.run(None, feed)
-        except Exception as error:  # onnxruntime raises its own types from run
-            raise ModelError(f"model: onnxruntime cannot run it on these data: {one_line(error)}") from error
-        least_s = min(least_s, time.perf_counter() - start)
-        meter.add(expected, outputs)
-    return _Likeness(meter.quality().worst_db, least_s / reference.least_s if reference.outputs else 1.0)

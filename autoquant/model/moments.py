@@ -12,6 +12,7 @@ from autoquant.model.copies import Model, opset_of
 from autoquant.model.edits import Edit, Parts
 from autoquant.model.graph import Graph, Node
 from autoquant.model.moves import axes_of
+from autoquant.model.norms import squares
 from autoquant.model.unread import drop_unread
 
 __all__ = ["fuse_moments"]
@@ -192,7 +193,7 @@ def _epsilon(graph: Graph, total: TensorName, mean: _Mean) -> float | None:
     if len(constants) != 1 or constants[0].size != 1 or variances[0] is None or variances[0].axis != mean.axis:
         return None
     square = graph.producer.get(variances[0].source)
-    is_own = square is not None and _squares(graph, square)
+    is_own = square is not None and squares(graph, square)
     deviation = graph.producer.get(square.inputs[0]) if square is not None and is_own else None
     return float(constants[0].item()) if _deviation(graph, deviation, is_either=True) == mean else None
 
@@ -222,12 +223,6 @@ def _under_reciprocal(graph: Graph, name: TensorName) -> TensorName:
 def _under_root(graph: Graph, name: TensorName) -> TensorName:
     node = graph.producer.get(name)
     return node.inputs[0] if node is not None and node.op_type == "Sqrt" else TensorName("")
-
-
-def _squares(graph: Graph, node: Node) -> bool:
-    if node.op_type == "Mul":
-        return node.inputs[0] == node.inputs[1]
-    return node.op_type == "Pow" and _is_number(graph, node.inputs[1], 2.0)
 
 
 def _is_number(graph: Graph, name: TensorName, value: float) -> bool:

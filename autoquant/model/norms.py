@@ -9,7 +9,7 @@ from autoquant.domain.region import TensorName
 if TYPE_CHECKING:
     from autoquant.model.graph import Graph, Node
 
-__all__ = ["Norm", "find_norms"]
+__all__ = ["Norm", "find_norms", "squares"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _root_of_mean(graph: "Graph", division: "Node") -> "list[Node]":
     if mean is None or not is_one or not _is_over_last(graph, mean):
         return []
     square = graph.producer.get(mean.inputs[0])
-    if square is None or graph.only_reader(square.outputs[0]) is None or not _squares(graph, square):
+    if square is None or graph.only_reader(square.outputs[0]) is None or not squares(graph, square):
         return []
     return [root, total, mean, square] if square.inputs[0] == division.inputs[0] else []
 
@@ -85,7 +85,8 @@ def _alone(graph: "Graph", tensor: TensorName, op_type: str) -> "Node | None":
     return node if node is not None and node.op_type == op_type and graph.only_reader(tensor) is not None else None
 
 
-def _squares(graph: "Graph", node: "Node") -> bool:
+def squares(graph: "Graph", node: "Node") -> bool:
+    """Whether a node multiplies a tensor with itself."""
     if node.op_type == "Mul":
         return node.inputs[0] == node.inputs[1]
     exponent = node.inputs[1] if node.op_type == "Pow" else ""

@@ -1,6 +1,4 @@
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -9,11 +7,10 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import TensorName
-from autoquant.graph import preprocess, rewriting
+from autoquant.graph import rewriting
 from autoquant.graph.preprocess import prepare
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.optimized import original_name
-from autoquant.runtime.samples import run_sample
 from tests.models import Array, a_convnet, feed_of, floats, model_of, op_types, saved
 from tests.unit.graph.preprocessed import assert_equals_original, feeds_of
 
@@ -28,16 +25,6 @@ def test_a_prepared_model_equals_the_original_and_says_where_it_comes_from(path:
     assert [opset.domain for opset in prepared.graph.model.opset_import] == [""]
     assert onnx.load(path) == model
     assert prepared.digest == prepare(path, feeds).digest
-
-
-def test_a_model_that_takes_long_is_told_to_be_faster_preprocessed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(*given: Any, **named: Any) -> Any:
-        time.sleep(0.1)
-        return run_sample(*given, **named)
-
-    model = a_convnet()
-    monkeypatch.setattr(preprocess, "run_sample", slow)  # the user's file alone is run by it
-    assert prepare(saved(model, path), [feed_of(model)]).latency_ratio < 0.9
 
 
 def test_a_summand_that_is_no_bias_leaves_a_product_that_can_be_quantized(path: Path) -> None:
