@@ -7,8 +7,8 @@ from autoquant.api import steps
 from autoquant.api.ingredients import Ingredients
 from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.latency import Timings
-from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
+from autoquant.rewrites.filled import Filling
 
 __all__ = ["Compare", "Gain", "fastest", "filled", "fillings_of"]
 

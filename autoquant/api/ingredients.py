@@ -10,10 +10,10 @@ from autoquant.domain.rewrite import Rewrites
 from autoquant.domain.scheme import Rounding, Scheme
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
-from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.rewrites.filled import Filling
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout

@@ -24,10 +24,10 @@ from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceDefinition
 from autoquant.errors import ModelError, OutputError, ProfileError
 from autoquant.graph.likeness import keeps_outputs
-from autoquant.model.filled import Filling
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.rewrites.filled import Filling
 
 __all__ = ["Preparing"]
 

@@ -11,7 +11,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.errors import OutputError
 from autoquant.metrics.grammar import parse_metrics
-from autoquant.model.filled import Filling
+from autoquant.rewrites.filled import Filling
 from autoquant.rounding.rounded import Asked
 from autoquant.runtime.environment import describe_environment, differences
 

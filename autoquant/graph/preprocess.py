@@ -16,10 +16,8 @@ from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likenes
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.graph import Graph
-from autoquant.model.halves import has_halves, narrow_ends, widen_halves
 from autoquant.model.io import inputs_with_default, load_model, load_written, sha256_of
 from autoquant.model.names import name_nodes
-from autoquant.model.pools import spell_ceiled
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import (
     constants_as_initializers,
@@ -38,7 +36,9 @@ from autoquant.model.rewrite import (
     with_types,
 )
 from autoquant.model.subgraphs import bodies_of
-from autoquant.model.unread import drop_unread
+from autoquant.rewrites.halves import has_halves, narrow_ends, widen_halves
+from autoquant.rewrites.pools import spell_ceiled
+from autoquant.rewrites.unread import drop_unread
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session, open_parts, open_session, optimize_basic
 

@@ -6,20 +6,21 @@ from typing import TypeVar
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
-from autoquant.model.affine import fold_affine
-from autoquant.model.cells import fuse_cells
-from autoquant.model.concats import fill_concats
-from autoquant.model.convolutions import (
+from autoquant.model.copies import Model, without_weights
+from autoquant.model.rewrite import infer_shapes
+from autoquant.rewrites.affine import fold_affine
+from autoquant.rewrites.cells import fuse_cells
+from autoquant.rewrites.concats import fill_concats
+from autoquant.rewrites.convolutions import (
     interleave_depth,
     lower_affine,
     lower_conv_transpose,
     pool_means,
     transpose_upsampled,
 )
-from autoquant.model.copies import Model, without_weights
-from autoquant.model.einsum import lower_einsum
-from autoquant.model.exponentials import split_exponentials
-from autoquant.model.fusions import (
+from autoquant.rewrites.einsum import lower_einsum
+from autoquant.rewrites.exponentials import split_exponentials
+from autoquant.rewrites.fusions import (
     divide_by_roots,
     fuse_hard_swish,
     lower_matmul,
@@ -27,25 +28,24 @@ from autoquant.model.fusions import (
     scale_norms,
     split_gemm,
 )
-from autoquant.model.invariants import hoist_invariants
-from autoquant.model.lines import lay_lines
-from autoquant.model.moments import fuse_moments
-from autoquant.model.packed import pack_places
-from autoquant.model.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
-from autoquant.model.piecewise import clip_first, merge_clips, split_prelu
-from autoquant.model.pools import convolve_first, lower_average_pool, weigh_pools
-from autoquant.model.recognised import recognise_activations
-from autoquant.model.repeats import multiply_outer, repeat_last
-from autoquant.model.resizes import multiply_resizes
-from autoquant.model.rewrite import infer_shapes
-from autoquant.model.slopes import fuse_prelu
-from autoquant.model.softmaxes import expect_last, split_softmax
-from autoquant.model.swaps import transpose_first
-from autoquant.model.transposes import move_one_axis_each
-from autoquant.model.trimmed import trim_kernels
-from autoquant.model.unfused import undo_fusions
-from autoquant.model.unrolled import join_steps, restack
-from autoquant.model.views import drop_views
+from autoquant.rewrites.invariants import hoist_invariants
+from autoquant.rewrites.lines import lay_lines
+from autoquant.rewrites.moments import fuse_moments
+from autoquant.rewrites.packed import pack_places
+from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
+from autoquant.rewrites.piecewise import clip_first, merge_clips, split_prelu
+from autoquant.rewrites.pools import convolve_first, lower_average_pool, weigh_pools
+from autoquant.rewrites.recognised import recognise_activations
+from autoquant.rewrites.repeats import multiply_outer, repeat_last
+from autoquant.rewrites.resizes import multiply_resizes
+from autoquant.rewrites.slopes import fuse_prelu
+from autoquant.rewrites.softmaxes import expect_last, split_softmax
+from autoquant.rewrites.swaps import transpose_first
+from autoquant.rewrites.transposes import move_one_axis_each
+from autoquant.rewrites.trimmed import trim_kernels
+from autoquant.rewrites.unfused import undo_fusions
+from autoquant.rewrites.unrolled import join_steps, restack
+from autoquant.rewrites.views import drop_views
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 

@@ -2,7 +2,7 @@
 
 from autoquant.domain.target import Target
 from autoquant.model.copies import Model, in_parts
-from autoquant.model.rows import RowFunction, Table, row_functions, with_tables
+from autoquant.rewrites.rows import RowFunction, Table, row_functions, with_tables
 from autoquant.runtime.session import open_parts
 
 __all__ = ["look_up_rows"]

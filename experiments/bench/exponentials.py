@@ -1,7 +1,7 @@
 """What writing Elu, Softplus and Mish with other operators is worth.
 
 ``python -m experiments.bench.exponentials OUT.json [--time 10s]`` makes models that are four activations in a row, of
-several shapes, and measures each beside what ``autoquant.model.exponentials`` makes of it, of small tensors too, one
+several shapes, and measures each beside what ``autoquant.rewrites.exponentials`` makes of it, of small tensors too, one
 thread, in rounds that both share. OUT.json has a part for each activation and shape.
 """
 
@@ -15,7 +15,7 @@ from unittest import mock
 import onnx
 from onnx import TensorProto, helper
 
-from autoquant.model import exponentials
+from autoquant.rewrites import exponentials
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of

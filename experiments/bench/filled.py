@@ -1,8 +1,8 @@
 """What channels that are filled up to whole blocks win, in float and in 8 bits.
 
 ``python -m experiments.bench.filled OUT.json ZOO/MODEL [...] [--time 20s]`` fills up the channels of preprocessed
-models as a search may, see ``autoquant.model.filled``, and measures each beside the preprocessed model, in float and in
-8 bits throughout, one thread, in rounds that all of them share. OUT.json has a part for each model.
+models as a search may, see ``autoquant.rewrites.filled``, and measures each beside the preprocessed model, in float
+and in 8 bits throughout, one thread, in rounds that all of them share. OUT.json has a part for each model.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from autoquant.api import steps
 from autoquant.api.filling import fillings_of
 from autoquant.api.ingredients import Ingredients
 from autoquant.domain.region import N_REGIONS
-from autoquant.model.filled import Filling
+from autoquant.rewrites.filled import Filling
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.bench.beside import ratio_text
 from experiments.results import seconds_of

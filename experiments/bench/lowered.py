@@ -1,9 +1,9 @@
 """What operators without an integer kernel take, and what they take written as others that have one.
 
 ``python -m experiments.bench.lowered OUT.json [--time 10s]`` makes small models in which such an operator is between
-convolutions, as a ConvTranspose, and measures each beside what is made of it by ``autoquant.model.convolutions`` and,
-of a HardSigmoid, in candidates, both in float and in 8 bits throughout, one thread, in rounds that all of them share.
-OUT.json has a part for each model.
+convolutions, as a ConvTranspose, and measures each beside what is made of it by ``autoquant.rewrites.convolutions``
+and, of a HardSigmoid, in candidates, both in float and in 8 bits throughout, one thread, in rounds that all of them
+share. OUT.json has a part for each model.
 """
 
 import argparse

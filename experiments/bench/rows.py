@@ -1,7 +1,7 @@
 """What computing convolutions of lines as those of images of one row is worth.
 
 ``python -m experiments.bench.rows OUT.json [--time 10s]`` makes models that are four convolutions of lines in a row,
-with a Relu behind each, of several shapes, and measures each beside what ``autoquant.model.lines`` makes of it, one
+with a Relu behind each, of several shapes, and measures each beside what ``autoquant.rewrites.lines`` makes of it, one
 thread, in rounds that both share. OUT.json has a part for each shape.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from autoquant.model.lines import lay_lines
+from autoquant.rewrites.lines import lay_lines
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.bench.beside import measure_beside, ratio_text
 from experiments.results import seconds_of

@@ -2,8 +2,8 @@
 
 ``python -m experiments.bench.slopes OUT.json [--time 10s]`` makes models that are four PRelu in a row, of several
 shapes and slopes, or four behind a Conv of 3 x 3 each, and measures each beside what
-``autoquant.model.piecewise.split_prelu`` makes of it: with Convs of each channel, where it writes them, and without, of
-small tensors too, one thread, in rounds that all share. OUT.json has a part for each model.
+``autoquant.rewrites.piecewise.split_prelu`` makes of it: with Convs of each channel, where it writes them, and without,
+of small tensors too, one thread, in rounds that all share. OUT.json has a part for each model.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from autoquant import compare
-from autoquant.model import piecewise
+from autoquant.rewrites import piecewise
 from experiments.believe.document import markdown, new_part, read_document, write_part
 from experiments.bench.beside import ratio_text
 from experiments.results import seconds_of

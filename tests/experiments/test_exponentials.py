@@ -1,6 +1,6 @@
 import pytest
 
-from autoquant.model.exponentials import split_exponentials
+from autoquant.rewrites.exponentials import split_exponentials
 from experiments.bench.exponentials import ACTIVATIONS, chain, measure_exponentials, render_exponentials
 from tests.models import op_types
 

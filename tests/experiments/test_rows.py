@@ -1,6 +1,6 @@
 import pytest
 
-from autoquant.model.lines import lay_lines
+from autoquant.rewrites.lines import lay_lines
 from experiments.bench.rows import SHAPES, Shape, chain, measure_rows, render_rows
 from tests.models import op_types
 

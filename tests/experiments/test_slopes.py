@@ -1,4 +1,4 @@
-from autoquant.model.piecewise import split_prelu
+from autoquant.rewrites.piecewise import split_prelu
 from experiments.bench.slopes import SLOPES, chain, measure_slopes, render_slopes
 from tests.models import op_types
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from autoquant.api.steps import find_regions
 from autoquant.domain.scheme import FLOAT
 from autoquant.graph.regions import linear_alone
-from autoquant.model.affine import fold_affine
 from autoquant.model.fragments import inline_external
-from autoquant.model.fusions import lower_matmul
 from autoquant.model.names import name_nodes
 from autoquant.model.optimized import read_optimized
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import infer_shapes
 from autoquant.qdq.builder import Builder
+from autoquant.rewrites.affine import fold_affine
+from autoquant.rewrites.fusions import lower_matmul
 from autoquant.space.resolve import resolve, twins
 from autoquant.space.schema import read_space
 from tests.graphs import case_of, opened

@@ -6,16 +6,16 @@ from dataclasses import replace
 from autoquant.domain.region import TensorName
 from autoquant.domain.statistics import ChannelStatistics, Statistics
 from autoquant.model.copies import model_digest
-from autoquant.model.filled import Filling, fill_channels, spread
 from autoquant.model.graph import Graph
-from autoquant.model.layouts import Layout
 from autoquant.model.prepared import PreparedModel
+from autoquant.rewrites.filled import Filling, fill_channels, spread
+from autoquant.rewrites.layouts import Layout
 
 __all__ = ["fill"]
 
 
 def fill(prepared: PreparedModel, statistics: Statistics, filling: Filling) -> tuple[PreparedModel, Statistics] | None:
-    """Fill channels up with zeros, see ``autoquant.model.filled``; None where there are none to be filled up.
+    """Fill channels up with zeros, see ``autoquant.rewrites.filled``; None where there are none to be filled up.
 
     Args:
         prepared: A preprocessed model.

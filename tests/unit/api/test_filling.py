@@ -14,8 +14,8 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import RangeKind, RangeMethod, Rounding
 from autoquant.errors import ModelError, ProfileError
 from autoquant.measurement.latency import Timings
-from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
+from autoquant.rewrites.filled import Filling
 from tests.models import floats, model_of, saved
 
 SURE, UNSURE = [1.0] * 6, [0.9, 0.95, 1.0, 1.05, 1.1, 1.15]

@@ -11,7 +11,7 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import OutputError
-from autoquant.model.filled import Filling
+from autoquant.rewrites.filled import Filling
 from autoquant.runtime.environment import describe_environment
 
 NOW: Mapping[str, Any] = {

@@ -170,15 +170,15 @@ def test_a_softmax_of_several_axes_stays() -> None:
 
 
 def test_products_stay_where_the_tables_of_all_would_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 0)
+    monkeypatch.setattr("autoquant.rewrites.rows._MOST_BYTES", 0)
     meeting = "a = Softmax<axis=1>(q) b = Softmax<axis=1>(k) y = Add(a, b)"
     body = f"{EMBED} s = Mul(e, scale) q = MatMul(s, w) k = MatMul(s, v6) {meeting}"
     constants = {**CONSTANTS, "table": floats(40, 6), "v6": floats(6, 5, seed=2)}
     model = model_of("(int64[2,7] x) => (float[] y)", body, constants)
     assert look_up_rows(model) is model
-    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 41 * 6)
+    monkeypatch.setattr("autoquant.rewrites.rows._MOST_BYTES", 4 * 41 * 6)
     assert op_types(look_up_rows(model)) == ["Gather", "MatMul", "MatMul", "Softmax", "Softmax", "Add"]
-    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 41 * 10)
+    monkeypatch.setattr("autoquant.rewrites.rows._MOST_BYTES", 4 * 41 * 10)
     assert op_types(look_up_rows(model)) == ["Gather", "Gather", "Softmax", "Softmax", "Add"]
 
 
@@ -193,9 +193,9 @@ def test_a_table_much_larger_than_its_constants_is_not_made(monkeypatch: pytest.
     model = model_of(
         "(int64[2,7] x) => (float[] y)", f"{EMBED} y = MatMul(e, w)", {"table": floats(50, 2), "w": floats(2, 40)}
     )
-    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 51 * 40 - 1)
+    monkeypatch.setattr("autoquant.rewrites.rows._MOST_BYTES", 4 * 51 * 40 - 1)
     assert look_up_rows(model) is model
-    monkeypatch.setattr("autoquant.model.rows._MOST_BYTES", 4 * 51 * 40)
+    monkeypatch.setattr("autoquant.rewrites.rows._MOST_BYTES", 4 * 51 * 40)
     assert op_types(look_up_rows(model)) == ["Gather"]
 
 

@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 from autoquant.graph.rewriting import fast_kernels
-from autoquant.model.fusions import divide_by_roots, scale_norms
 from autoquant.model.graph import Graph
 from autoquant.model.norms import find_norms
+from autoquant.rewrites.fusions import divide_by_roots, scale_norms
 from tests.graphs import optimized
 from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autoquant.domain.scheme import Scheme
-from autoquant.model.fusions import lower_matmul
 from autoquant.model.graph import Graph
 from autoquant.model.rewrite import infer_shapes
 from autoquant.qdq.flattened import flattened_products
+from autoquant.rewrites.fusions import lower_matmul
 from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, run, scheme
 from tests.models import Array, floats, model_of, op_types
 

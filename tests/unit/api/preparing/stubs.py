@@ -11,8 +11,8 @@ from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Form
 from autoquant.domain.rewrite import Rewrites
-from autoquant.model.filled import Filling
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.rewrites.filled import Filling
 
 FACTS = BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=6, opening_s=0.0)
 Make = Callable[..., Preparing]

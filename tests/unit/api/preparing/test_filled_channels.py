@@ -13,8 +13,8 @@ from autoquant.domain.accuracy import Form
 from autoquant.domain.objective import Objectives
 from autoquant.errors import ProfileError
 from autoquant.measurement.latency import Timings
-from autoquant.model.filled import Filling
 from autoquant.qdq.candidate import Candidate
+from autoquant.rewrites.filled import Filling
 from tests.models import floats, model_of, saved
 from tests.unit.api.preparing.stubs import FACTS, Evaluating, Make, an_earlier
 

@@ -1,0 +1,272 @@
+"""Operators written as others that have integer kernels, or faster ones.
+
+Each rewrite leaves its argument untouched, and gives it back where there is nothing to do. What it costs and wins is in
+decision 0039.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from autoquant.domain.region import TensorName
+from autoquant.model.copies import opset_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
+from autoquant.model.opsets import SLICE_HAS_INPUTS
+from autoquant.model.windows import RANKS, SPATIAL
+from autoquant.rewrites.affine import applied
+from autoquant.rewrites.chain import Chain, rewritten
+from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.moves import axes_of
+
+__all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
+
+_NORMALISING = ("Add", "Sqrt", "Sub")
+"""What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
+_DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
+"""Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    """A ConvTranspose whose outputs ``stride * i + r`` for each ``r`` are those of a convolution of its own.
+
+    Attributes:
+        stride: On all axes.
+        pads: Of the convolution: before the first places along each axis, then behind the last ones.
+        cut: Places that are too many in what the phases make together, in the same order.
+    """
+
+    stride: int
+    pads: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A ConvTranspose becomes a Conv that computes all phases as channels, and Transposes that interleave them.
+
+    With a stride of ``s`` each output reads every ``s``-th place of the kernel. A Slice follows where the padding is no
+    multiple of the stride; with a stride of 1 there is the Conv alone. Kernels whose size is no multiple of the stride
+    stay, as there would be products with zeros, and so do images of unknown size, since a DepthToSpace takes longer.
+
+    References:
+        Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?" (arXiv 1609.07009).
+    """
+
+    def write(graph: Graph, chain: Chain) -> None:
+        phases = _phases(graph, chain.node)
+        if phases is not None:
+            _convolve(graph, chain, phases)
+
+    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
+
+
+def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Conv of 3 x 3 over images that a Resize doubles by repeating values becomes a ConvTranspose of 4 x 4.
+
+    That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
+    """
+    graph = Graph(model)
+    edit = Edit(graph)
+    for node in graph.nodes:
+        resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
+        if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
+            continue
+        if graph.only_reader(node.inputs[0]) is node:
+            doubled = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
+            weight = edit.constant(f"{node.name}_doubled", doubled.astype(np.float32))
+            inputs = [resize.inputs[0], weight, *node.inputs[2:]]
+            made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
+            made.attribute.extend(
+                [helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))]
+            )
+            edit.replaced |= {resize.index: (), node.index: (made,)}
+    return edit.model()
+
+
+def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A DepthToSpace of images of known size becomes Transposes that move one axis each."""
+
+    def write(graph: Graph, chain: Chain) -> None:
+        node = chain.node
+        shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
+        if shape is not None and 0 not in shape:
+            is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
+            chain.interleave(shape, (int(node.attributes["blocksize"]),) * 2, is_in_a_row=is_in_a_row)
+
+    return rewritten(model, write)
+
+
+def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
+
+    Those that a linear operator before them takes in are not for this.
+    """
+    graph = Graph(model)
+    edit = Edit(graph)
+    for node in graph.nodes:
+        source = next((name for name in node.inputs if not graph.is_constant(name)), None)
+        if source is None or node.index in edit.replaced:
+            continue
+        nodes, factor, summand = _affine(graph, node, source)
+        is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
+        if is_vector or any(each.op_type == "BatchNormalization" for each in nodes):
+            chain = Chain(edit, node, source, nodes[-1].outputs[0])
+            weight = {"weight": factor.reshape(-1, *[1] * (graph.rank(source) - 1)), "bias": summand}
+            chain.add("Conv", weight, group=len(factor))
+            edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
+    return edit.model()
+
+
+def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool, but for those of norms."""
+
+    def write(graph: Graph, chain: Chain) -> None:
+        node = chain.node
+        readers = graph.consumers.get(node.outputs[0], ())
+        is_norm = any(reader.op_type in _NORMALISING for reader in readers)
+        if node.op_type != "ReduceMean" or is_norm or not _is_over_places(graph, node):
+            return
+        chain.add("GlobalAveragePool")
+        if not node.attributes.get("keepdims", 1):
+            shape = graph.shape(node.inputs[0])
+            assert shape is not None
+            chain.reshape(shape[:SPATIAL], "flat")
+
+    return rewritten(model, write)
+
+
+def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:
+    """Nodes in a row that scale and shift channels of images or lines, and what they do together.
+
+    Args:
+        graph: With shapes.
+        first: The first of them, if it does that.
+        source: What it reads.
+
+    Returns:
+        The nodes, and the factor and the summand of each channel, shapes (C,).
+    """
+    nodes: list[Node] = []
+    sizes = graph.sizes(source) or ()
+    n_channels = sizes[1] if len(sizes) in RANKS and source in graph.float_tensors else None
+    factor, summand = np.ones(n_channels or 0, np.float32), np.zeros(n_channels or 0, np.float32)
+    node, tensor = (first if n_channels else None), source
+    while node is not None and (found := applied(graph, node, tensor, len(factor), 1)) is not None:
+        factor, summand = factor * found[0], summand * found[0] + found[1]
+        nodes.append(node)
+        tensor = node.outputs[0]
+        node = graph.only_reader(tensor)
+    return nodes, factor, summand
+
+
+def _is_over_places(graph: Graph, node: Node) -> bool:
+    source = node.inputs[0]
+    rank, shape = graph.rank(source), graph.shape(source)
+    is_known = node.attributes.get("keepdims", 1) or (shape is not None and 0 not in shape)
+    is_spatial = rank in RANKS and sorted(axes_of(graph, node, rank) or ()) == list(range(SPATIAL, rank))
+    return bool(is_known) and is_spatial and source in graph.float_tensors
+
+
+def _is_doubled(graph: Graph, node: Node) -> bool:
+    """Whether a Resize writes each value of images of known size twice along both axes."""
+    before, behind = (
+        (graph.shape(node.inputs[0]), graph.shape(node.outputs[0])) if node.op_type == "Resize" else (None,) * 2
+    )
+    if before is None or behind is None or len(before) != SPATIAL + 2 or node.inputs[0] not in graph.float_tensors:
+        return False
+    modes = ("coordinate_transformation_mode", b"half_pixel"), ("nearest_mode", b"round_prefer_floor")
+    position, rounding = (node.attributes.get(name, usual) for name, usual in modes)
+    repeats = (position == b"asymmetric" and rounding in (b"floor", b"round_prefer_floor")) or (
+        position == b"half_pixel" and rounding in (b"round_prefer_floor", b"round_prefer_ceil")
+    )
+    is_nearest = node.attributes.get("mode", b"nearest") == b"nearest"
+    is_twice = (*before[:2], *(2 * size for size in before[2:])) == tuple(behind)
+    return is_nearest and repeats and is_twice and _is_by_two(graph, node)
+
+
+def _is_by_two(graph: Graph, resize: Node) -> bool:
+    """Whether it is told sizes or factors of 2: by 2.1 a few places become twice as many too, but are others."""
+    scales = [name for name in resize.inputs[SCALES : SCALES + 1] if name]
+    return all(graph.is_constant(name) and set(graph.constant(name).tolist()) <= {1.0, 2.0} for name in scales)
+
+
+def _is_three_by_three(graph: Graph, node: Node) -> bool:
+    """Whether a Conv keeps the size of images, has a constant kernel of three places, and no groups."""
+    if not is_float_constant(node.inputs[1], graph) or (graph.shape(node.inputs[1]) or ())[SPATIAL:] != (3, 3):
+        return False
+    automatic = node.attributes.get("auto_pad", b"NOTSET")
+    is_same = automatic.startswith(b"SAME") or (automatic == b"NOTSET" and set(node.attributes.get("pads", ())) == {1})
+    ones = (*node.attributes.get("strides", ()), *node.attributes.get("dilations", ()), node.attributes.get("group", 1))
+    return is_same and set(ones) == {1}
+
+
+def _phases(graph: Graph, node: Node) -> _Phases | None:
+    """None for what is no ConvTranspose, or is to stay one."""
+    if node.op_type != "ConvTranspose" or not is_float_constant(node.inputs[1], graph):
+        return None
+    kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
+    n_axes, strides = len(kernel), set(node.attributes.get("strides", (1,)))
+    is_plain = (
+        n_axes in (1, 2)
+        and len(strides) == 1
+        and node.attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
+        and "output_shape" not in node.attributes
+        and set(node.attributes.get("dilations", ())) <= {1}
+        and has_constant_bias(node, graph)
+    )
+    stride = min(strides)
+    is_known = n_axes == 1 or stride == 1 or graph.shape(node.outputs[0]) is not None
+    if not is_plain or not is_known or any(size % stride for size in kernel):
+        return None
+    given = node.attributes.get("pads", (0,) * 2 * n_axes)
+    more = node.attributes.get("output_padding", (0,) * n_axes)
+    removed = [*given[:n_axes], *(pad - added for pad, added in zip(given[n_axes:], more, strict=True))]
+    pads = [size // stride - 1 - pad // stride for size, pad in zip((*kernel, *kernel), removed, strict=True)]
+    if min(pads) < 0:
+        return None
+    return _Phases(stride=stride, pads=tuple(pads), cut=tuple(pad % stride for pad in removed))
+
+
+def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
+    node, stride, n_axes = chain.node, phases.stride, len(phases.pads) // 2
+    group, bias = int(node.attributes.get("group", 1)), bias_of(node)
+    constants = {"weight": _weight_of_phases(graph.constant(node.inputs[1]), stride, group)}
+    if bias is not None:
+        constants["bias"] = np.repeat(graph.constant(bias).ravel(), stride**n_axes)
+    chain.add("Conv", constants, pads=phases.pads, group=group)
+    n_channels = len(constants["weight"])
+    if stride > 1 and n_axes == 1:
+        chain.reshape((0, n_channels // stride, stride, -1), "apart")
+        chain.add("Transpose", part="places", perm=(0, 1, 3, 2))
+        chain.reshape((0, n_channels // stride, -1), "line")
+    elif stride > 1:
+        n, _, *sizes = graph.shape(node.outputs[0]) or ()
+        whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
+        chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride, stride), is_in_a_row=True)
+    if any(phases.cut):
+        chain.crop(phases.cut[:n_axes], phases.cut[n_axes:], "cut")
+
+
+def _weight_of_phases(weight: Floats, stride: int, group: int) -> Floats:
+    """Of the convolution.
+
+    Args:
+        weight: Shape (C, M / group, k, ...).
+        stride: A divisor of each k.
+        group: Number of groups.
+
+    Returns:
+        Shape (M * stride * ..., C / group, k / stride, ...).
+    """
+    n_read, n_written, *kernel = weight.shape
+    taps = [size // stride for size in kernel]
+    split = [part for n_taps in taps for part in (n_taps, stride)]
+    parts = weight.reshape(group, n_read // group, n_written, *split)
+    places = range(3, 3 + 2 * len(kernel))
+    turned = np.flip(parts, axis=tuple(places[::2])).transpose(0, 2, *places[1::2], 1, *places[::2])
+    return np.ascontiguousarray(turned.reshape(-1, n_read // group, *taps))
