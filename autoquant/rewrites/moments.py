@@ -1,5 +1,6 @@
 """Layer norms that are written by their moments, as TensorFlow, JAX and norms over channels have them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.norms import squares
+from autoquant.model.ops import clip_bounds
 from autoquant.rewrites.edits import Edit, Parts
 from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.unread import drop_unread
@@ -30,7 +32,8 @@ def fuse_moments(model: Model) -> Model:
     """A layer norm over the last axis or channels that onnxruntime does not fuse becomes a LayerNormalization.
 
     TensorFlow and Keras compute ``x * k + (bias - mean * k)`` where ``k = scale / sqrt(variance + epsilon)``, JAX
-    ``(x - mean) * k + bias``, and over channels nothing is fused at all: there the operator lies between Transposes.
+    ``(x - mean) * k + bias``, Flax a variance that is the mean square less the squared mean, and over channels nothing
+    is fused at all: there the operator lies between Transposes.
     """
     if opset_of(model) < _OPSET:
         return model
@@ -59,6 +62,15 @@ class _Mean:
 
     source: TensorName
     axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Variance:
+    """Around a mean, with what is added to it, and whether it is a mean of squared deviations."""
+
+    mean: _Mean
+    epsilon: float
+    is_of_deviations: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +104,19 @@ def _norm(graph: Graph, node: Node) -> _Norm | None:
     for first in _products(graph, products[0]):
         for second in _products(graph, products[1]) if len(products) > 1 else (None,):
             mean, factor = _centred(graph, first, second)
-            found = None if mean is None else _factored(graph, mean, factor, first[0])
-            if mean is not None and found is not None and graph.rank(node.outputs[0]) in (0, graph.rank(mean.source)):
+            found = None if mean is None else _factored(graph, factor, first[0])
+            if mean is None or found is None or found[1].mean != mean or _is_fused(graph, factor, found[1]):
+                continue
+            if graph.rank(node.outputs[0]) in (0, graph.rank(mean.source)):
                 bias = np.zeros(1, np.float32) if not biases else _signed(graph, biases[0])
-                return _fitting(graph, mean, *found, bias)
+                return _fitting(graph, mean, found[0], found[1].epsilon, bias)
     return None
+
+
+def _is_fused(graph: Graph, factor: TensorName, variance: _Variance) -> bool:
+    """By onnxruntime: over the last axis, divided by the root of squared deviations, then multiplied by a vector."""
+    is_last = variance.mean.axis == graph.rank(variance.mean.source) - 1
+    return is_last and variance.is_of_deviations and graph.is_constant(factor)
 
 
 def _terms(graph: Graph, name: TensorName) -> list[_Term]:
@@ -140,16 +160,15 @@ def _centred(
         node = graph.producer.get(value.name)
         is_divided = node is not None and node.op_type == "Div" and graph.is_constant(factor)
         centred = graph.producer.get(node.inputs[0]) if node is not None and is_divided else node
-        mean = _deviation(graph, centred) if not value.is_negative else None
-        return (None if mean is not None and is_divided and _is_last(graph, mean) else mean), factor
+        return (_deviation(graph, centred) if not value.is_negative else None), factor
     other, same = second
     source, taken = (other.name, value.name) if value.is_negative else (value.name, other.name)
     mean = _mean(graph, taken) if factor == same and value.is_negative != other.is_negative else None
     return (mean if mean is not None and mean.source == source else None), factor
 
 
-def _factored(graph: Graph, mean: _Mean, factor: TensorName, value: _Term) -> tuple[_Vector, float] | None:
-    """Scale and epsilon, where a factor, or a vector and what a term is divided by, is of the variance."""
+def _factored(graph: Graph, factor: TensorName, value: _Term) -> tuple[_Vector, _Variance] | None:
+    """Scale and variance, where a factor, or a vector and what a term is divided by, is of a variance."""
     node, divided = graph.producer.get(factor), graph.producer.get(value.name)
     scale, reciprocal = TensorName(""), factor
     if graph.is_constant(factor) and divided is not None and divided.op_type == "Div":
@@ -164,9 +183,9 @@ def _factored(graph: Graph, mean: _Mean, factor: TensorName, value: _Term) -> tu
                 return None
             scale, reciprocal = constants[0], others[0]
         root = TensorName("")
-    epsilon = _epsilon(graph, _under_root(graph, root) or _under_reciprocal(graph, reciprocal), mean)
+    variance = _variance(graph, _under_root(graph, root) or _under_reciprocal(graph, reciprocal))
     vector = np.asarray(graph.constant(scale), np.float32) if scale else np.ones(1, np.float32)
-    return None if epsilon is None else (vector, epsilon)
+    return None if variance is None else (vector, variance)
 
 
 def _fitting(graph: Graph, mean: _Mean, scale: _Vector, epsilon: float, bias: _Vector) -> _Norm | None:
@@ -183,19 +202,46 @@ def _fitting(graph: Graph, mean: _Mean, scale: _Vector, epsilon: float, bias: _V
     return _Norm(mean.source, mean.axis, vectors[0], vectors[1], epsilon)
 
 
-def _epsilon(graph: Graph, total: TensorName, mean: _Mean) -> float | None:
-    """What is added to the variance that belongs to a mean."""
+def _variance(graph: Graph, total: TensorName) -> _Variance | None:
+    """Of which a tensor is the sum with a number; None where it is none."""
     node = graph.producer.get(total)
     if node is None or node.op_type != "Add":
         return None
     constants = [graph.constant(name) for name in node.inputs if graph.is_constant(name)]
-    variances = [_mean(graph, name) for name in node.inputs if not graph.is_constant(name)]
-    if len(constants) != 1 or constants[0].size != 1 or variances[0] is None or variances[0].axis != mean.axis:
+    others = [name for name in node.inputs if not graph.is_constant(name)]
+    if len(constants) != 1 or constants[0].size != 1:
         return None
-    square = graph.producer.get(variances[0].source)
-    is_own = square is not None and squares(graph, square)
-    deviation = graph.producer.get(square.inputs[0]) if square is not None and is_own else None
-    return float(constants[0].item()) if _deviation(graph, deviation, is_either=True) == mean else None
+    deviated = _deviated(graph, others[0])
+    mean = deviated or _spread(graph, others[0])
+    return None if mean is None else _Variance(mean, float(constants[0].item()), is_of_deviations=deviated is not None)
+
+
+def _deviated(graph: Graph, name: TensorName) -> _Mean | None:
+    """The mean from which a tensor is the mean squared deviation."""
+    over = _mean(graph, name)
+    mean = None if over is None else _deviation(graph, _squared(graph, over.source), is_either=True)
+    return mean if over is not None and mean is not None and over.axis == mean.axis else None
+
+
+def _spread(graph: Graph, name: TensorName) -> _Mean | None:
+    """The mean whose square is subtracted from the mean square, what is below zero clipped or not."""
+    node = graph.producer.get(name)
+    while node is not None and node.op_type in ("Clip", "Relu") and clip_bounds(node, graph) == (0.0, math.inf):
+        node = graph.producer.get(node.inputs[0])
+    if node is None or node.op_type != "Sub":
+        return None
+    over, less = _mean(graph, node.inputs[0]), graph.producer.get(node.inputs[1])
+    square = None if over is None else graph.producer.get(over.source)
+    if over is None or square is None or less is None or not squares(graph, square) or not squares(graph, less):
+        return None
+    mean = _mean(graph, less.inputs[0])
+    return mean if mean == _Mean(square.inputs[0], over.axis) else None
+
+
+def _squared(graph: Graph, name: TensorName) -> Node | None:
+    """What makes the tensor that another one is the square of."""
+    node = graph.producer.get(name)
+    return graph.producer.get(node.inputs[0]) if node is not None and squares(graph, node) else None
 
 
 def _deviation(graph: Graph, node: Node | None, *, is_either: bool = False) -> _Mean | None:
@@ -241,7 +287,3 @@ def _mean(graph: Graph, name: TensorName) -> _Mean | None:
     if axes is None or len(axes) != 1 or axes[0] not in (_CHANNELS, n_axes - 1):
         return None
     return _Mean(node.inputs[0], axes[0])
-
-
-def _is_last(graph: Graph, mean: _Mean) -> bool:
-    return mean.axis == graph.rank(mean.source) - 1

@@ -14,6 +14,8 @@ FACTOR = f"{ROOT} k = Mul(r, g)"
 KERAS = f"{FACTOR} a = Mul(x, k) n = Neg(m) c = Mul(n, k) t = Add(c, b) y = Add(a, t)"
 TENSORFLOW = f"{FACTOR} a = Mul(x, k) c = Mul(m, k) t = Sub(b, c) y = Add(a, t)"
 JAX = f"{FACTOR} a = Mul(d, k) y = Add(a, b)"
+SPREAD = f"{MEAN} d = Sub(x, m) xx = Mul(x, x) q = ReduceMean<keepdims=1>(xx, last) mm = Mul(m, m) o = Sub(q, mm)"
+FLAX = f"{SPREAD} v = Relu(o) e = Add(v, eps) s = Sqrt(e) w = Div(d, s) a = Mul(w, g) y = Add(a, b)"
 CONSTANTS = {
     "last": np.array([-1]),
     "zeroth": np.array([0]),
@@ -22,6 +24,7 @@ CONSTANTS = {
     "half": np.array(-0.5, np.float32),
     "two": np.array(2, np.float32),
     "one": np.array(1, np.float32),
+    "nought": np.array(0, np.float32),
     "g": floats(1, 1, 6),
     "b": floats(6, seed=1),
     "places": floats(1, 5, 6),
@@ -63,10 +66,14 @@ def found_in(model: onnx.ModelProto) -> onnx.ModelProto:
         f"{FACTOR} c = Mul(k, m) a = Mul(k, x) t = Sub(a, c) y = Add(b, t)",
         f"{FACTOR} a = Mul(x, k) c = Mul(m, k) t = Sub(c, a) u = Neg(t) y = Sub(u, b)",
         TENSORFLOW.replace("Mul(r, g)", "Mul(two, r)"),
+        FLAX,
+        FLAX.replace("v = Relu(o)", "v = Clip(o, nought)"),
+        FLAX.replace("v = Relu(o) e = Add(v, eps)", "e = Add(o, eps)"),
+        FLAX.replace("w = Div(d, s) a = Mul(w, g)", "r = Reciprocal(s) k = Mul(r, g) a = Mul(d, k)"),
     ],
     ids=[
         "Keras", "TensorFlow", "JAX", "pooled mean", "Pow", "Div", "Pow of the sum", "no scale", "no bias",
-        "other order", "signs", "one scale",
+        "other order", "signs", "one scale", "Flax", "clipped", "not clipped", "Flax and JAX",
     ],
 )  # fmt: skip
 def test_a_norm_that_is_multiplied_out_becomes_one(body: str) -> None:
@@ -86,7 +93,9 @@ def over_channels(body: str) -> str:
 
 
 @pytest.mark.parametrize("sizes", ["2,5,6", "2,5,3,4"])
-@pytest.mark.parametrize("body", [KERAS, TENSORFLOW, JAX, DIVIDED], ids=["Keras", "TensorFlow", "JAX", "PyTorch"])
+@pytest.mark.parametrize(
+    "body", [KERAS, TENSORFLOW, JAX, DIVIDED, FLAX], ids=["Keras", "TensorFlow", "JAX", "PyTorch", "Flax"]
+)
 def test_a_norm_over_channels_lies_between_transposes(body: str, sizes: str) -> None:
     n_axes = sizes.count(",") + 1
     model = a_model(over_channels(body), sizes=sizes, h=floats(5, *[1] * (n_axes - 2), seed=3))
@@ -125,12 +134,21 @@ def test_what_else_reads_a_part_keeps_it() -> None:
         KERAS.replace("r = Reciprocal(s)", "r = Neg(s)"),
         JAX.replace("Mul(d, k)", "Mul(q, k)"),
         "y = Add(x, b)",
+        FLAX.replace("v = Relu(o)", "v = Clip(o, eps)"),
+        FLAX.replace("v = Relu(o)", "v = Abs(o)"),
+        FLAX.replace("Sub(q, mm)", "Sub(mm, q)"),
+        FLAX.replace("Sub(q, mm)", "Add(q, mm)"),
+        FLAX.replace("(xx, last)", "(xx, first)"),
+        FLAX.replace("Mul(x, x)", "Mul(x, d)"),
+        FLAX.replace("Mul(m, m)", "Mul(m, two)"),
+        FLAX.replace("mm = Mul(m, m)", "m2 = ReduceMean<keepdims=1>(x, first) mm = Mul(m2, m2)"),
     ],
     ids=[
         "another axis", "unlike axes", "vectors of another axis",
         "no mean", "another deviation", "another mean", "no sign", "another sign", "scale by place",
         "bias by place", "bias by column", "epsilon by column", "unlike factors", "no square", "no reciprocal",
-        "no deviation", "a sum",
+        "no deviation", "a sum", "clipped elsewhere", "not clipped but turned", "turned", "added",
+        "other mean of squares", "mean of no squares", "no square of the mean", "square of another mean",
     ],
 )  # fmt: skip
 def test_others_stay(body: str) -> None:
