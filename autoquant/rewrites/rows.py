@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,8 @@ _BROADCASTING = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "S
 _ALONG_LAST = frozenset({"LayerNormalization", "LogSoftmax", "Softmax"})
 _FREE = _MOVING | {"Cast", "Equal", "Gather", "OneHot"}
 """Nodes of which a Gather takes as long as they do."""
+_CHEAP = _BROADCASTING | {"Abs", "Clip", "Neg", "Relu"}
+"""Nodes that take less than a further Gather does."""
 _INTEGERS = ("int32", "int64")
 _MOST_VALUES, _MOST_RUNS = 1 << 18, 4096
 _MOST_BYTES = 1 << 20
@@ -146,13 +148,21 @@ def _may_have_others(graph: Graph, root: TensorName, values: range) -> bool:
 def _written(graph: Graph, inside: Sequence[Node], leads: Mapping[TensorName, int]) -> dict[TensorName, int]:
     """Tensors that others read, which more is computed of than a Gather takes, by the number of their first axes."""
     places = {node.index for node in inside}
-    return {
-        name: leads[name]
+    needed = {
+        name: _needed(inside, name)
         for node in inside
         if (name := node.outputs[0]) in graph.float_tensors
         and (name in graph.pinned or any(reader.index not in places for reader in graph.consumers.get(name, ())))
-        and any(each.op_type not in _FREE for each in _needed(inside, name))
     }
+    free = [nodes for nodes in needed.values() if all(node.op_type in _FREE for node in nodes)]
+    staying = {node.index for nodes in free for node in nodes if node.op_type not in _MOVING}
+    return {name: leads[name] for name, nodes in needed.items() if _is_worth_it(nodes, staying)}
+
+
+def _is_worth_it(nodes: Sequence[Node], staying: Container[int]) -> bool:
+    """Whether a Gather takes less than the nodes that go, of those that a tensor is computed by."""
+    gone = [node.op_type for node in nodes if node.index not in staying]
+    return not (_FREE if len(gone) == len(nodes) else _FREE | _CHEAP).issuperset(gone)
 
 
 @dataclass(slots=True)

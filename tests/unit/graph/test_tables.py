@@ -102,6 +102,12 @@ def test_rows_that_are_read_on_the_way_have_a_table_of_their_own() -> None:
     assert_looked_up(a_model(body), ["Gather", "Gather", "Add", "Mul"])
 
 
+def test_beside_a_gather_that_stays_more_is_looked_up_than_a_product() -> None:
+    body = f"{EMBED} s = Tanh(e) t = Transpose<perm=[0,2,1]>(s) y = MatMul(e, t)"
+    assert_looked_up(a_model(body), ["Gather", "Gather", "Transpose", "MatMul"])
+    assert_looked_up(a_model(f"{EMBED} y = Mul(e, six)"), ["Gather"])
+
+
 def test_other_shapes_may_lie_between() -> None:
     body = f"{EMBED} m = MatMul(e, w) f = Reshape(m, flat) y = Gemm(f, v, bias)"
     assert_looked_up(a_model(body), ["Gather", "Reshape"])
@@ -116,6 +122,7 @@ def test_other_shapes_may_lie_between() -> None:
         f"{EMBED} s = Softmax<axis=1>(e) y = Tanh(s)",
         f"{EMBED} y = LayerNormalization(e, places)",
         f"{ONE_HOT} y = Identity(h)",
+        f"{EMBED} s = Mul(e, e) t = Transpose<perm=[0,2,1]>(s) y = MatMul(e, t)",
     ],
 )
 def test_rows_that_meet_and_such_that_nothing_is_computed_of_stay(body: str) -> None:
