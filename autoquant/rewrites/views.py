@@ -1,4 +1,4 @@
-"""Nodes that only say another shape, one of which takes back what others before it said."""
+"""Nodes that only say another shape, one of which takes back what others before it said, and Slices of all there is."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,8 @@ from autoquant.rewrites.sources import with_sources
 __all__ = ["drop_views"]
 
 _VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+_STEPS = 4
+"""The input of a Slice that says them."""
 _OPPOSITES = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
 
 
@@ -18,10 +20,11 @@ def drop_views(model: Model) -> Model:
     """What is written in a shape that it had before, with nothing but other shapes between, is read as it was then.
 
     A Squeeze between two Convs, such as there is where a layer is written for one sample, keeps onnxruntime from
-    leaving images in its own layout from one to the other, although nothing is copied for it.
+    leaving images in its own layout from one to the other, although nothing is copied for it. A Slice that takes all
+    copies too: exporters write it where a network cuts off channels that are no more than are wanted.
     """
     graph = Graph(model)
-    views = [node for node in graph.nodes if node.op_type in _VIEWS and node.outputs[0] not in graph.pinned]
+    views = [node for node in graph.nodes if _is_view(graph, node) and node.outputs[0] not in graph.pinned]
     sources = {node.outputs[0]: _before(graph, node) for node in views}
     return with_sources(model, {name: source for name, source in sources.items() if source is not None})
 
@@ -31,7 +34,8 @@ def _before(graph: Graph, node: Node) -> TensorName | None:
     shape, found = graph.shape(node.outputs[0]), None
     for view in _behind_one_another(graph, node):
         source = view.inputs[0]
-        if (shape is not None and graph.shape(source) == shape) or _is_undone(graph, view, node):
+        is_whole = view is node and node.op_type == "Slice"
+        if is_whole or (shape is not None and graph.shape(source) == shape) or _is_undone(graph, view, node):
             found = source
     return found
 
@@ -39,9 +43,23 @@ def _before(graph: Graph, node: Node) -> TensorName | None:
 def _behind_one_another(graph: Graph, node: Node) -> Iterator[Node]:
     """The node and views before it, from the last to the first."""
     view: Node | None = node
-    while view is not None and view.op_type in _VIEWS:
+    while view is not None and _is_view(graph, view):
         yield view
         view = graph.producer.get(view.inputs[0])
+
+
+def _is_view(graph: Graph, node: Node) -> bool:
+    return node.op_type in _VIEWS or (node.op_type == "Slice" and _takes_all(graph, node))
+
+
+def _takes_all(graph: Graph, node: Node) -> bool:
+    """Whether a Slice with steps of one keeps the sizes of the axes that it names, all where it names none."""
+    before, behind = graph.sizes(node.inputs[0]) or (), graph.sizes(node.outputs[0]) or ()
+    steps = next(iter(node.inputs[_STEPS:]), None)
+    if len(before) != len(behind) or (steps and not (graph.is_constant(steps) and (graph.constant(steps) == 1).all())):
+        return False
+    axes = axes_of(graph, node, len(before)) or range(len(before))
+    return bool(before) and all(before[axis] is not None and before[axis] == behind[axis] for axis in axes)
 
 
 def _is_undone(graph: Graph, first: Node, last: Node) -> bool:

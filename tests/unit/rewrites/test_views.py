@@ -15,11 +15,17 @@ CONSTANTS: Mapping[str, Array] = {
     "flat": np.array([24]),
     "same": np.array([2, 1, 12]),
     "other": np.array([2, 3, 4]),
+    "nought": np.array([0]),
+    "far": np.array([99]),
+    "near": np.array([11]),
+    "two": np.array([2]),
+    "back": np.array([-99]),
 }
 
 
 def check(body: str, expected: list[str], *, sizes: str = "2,1,12") -> None:
-    used = {name: value for name, value in CONSTANTS.items() if f"{name})" in body}
+    words = body.replace(",", " ").replace(")", " ").split()
+    used = {name: value for name, value in CONSTANTS.items() if name in words}
     model = model_of(f"(float[{sizes}] x) => (float y)", f"a = Neg(x) {body}", used)
     before, feed = model.SerializeToString(), feed_of(model)
     found = drop_views(model)
@@ -42,8 +48,18 @@ def check(body: str, expected: list[str], *, sizes: str = "2,1,12") -> None:
         ("s = Squeeze(a, one) u = Unsqueeze(s, one) r = Add(u, x) t = Abs(s) q = Unsqueeze(t, one) y = Add(r, q)",
          ["Squeeze", "Add", "Abs", "Unsqueeze", "Add"]),
         ("s = Squeeze(a, one) y = Unsqueeze(s, one)", ["Squeeze", "Unsqueeze"]),
+        ("s = Slice(a, nought, far, two) y = Relu(s)", ["Relu"]),
+        ("s = Slice(a, nought, far, two, one) y = Relu(s)", ["Relu"]),
+        ("s = Slice(a, nought, far) y = Relu(s)", ["Relu"]),
+        ("s = Squeeze(a, one) t = Slice(s, nought, far, one) u = Unsqueeze(t, one) y = Relu(u)", ["Relu"]),
+        ("s = Slice(a, nought, near, two) y = Relu(s)", ["Slice", "Relu"]),
+        ("s = Slice(a, last, back, two, last) y = Relu(s)", ["Slice", "Relu"]),
+        ("y = Slice(a, nought, far, two)", ["Slice"]),
     ],
-    ids=["pair", "work between", "chain", "alone", "other operators", "another shape", "read beside", "output"],
+    ids=[
+        "pair", "work between", "chain", "alone", "other operators", "another shape", "read beside", "output",
+        "all channels", "in steps of one", "first axis", "between shapes", "not all", "turned", "output of all",
+    ],
 )  # fmt: skip
 def test_what_is_seen_as_before_is_read_as_it_was(body: str, expected: list[str]) -> None:
     check(body, expected)
@@ -56,8 +72,11 @@ def test_what_is_seen_as_before_is_read_as_it_was(body: str, expected: list[str]
         ("s = Unsqueeze(a, both) u = Squeeze(s, both) y = Relu(u)", ["Relu"]),
         ("s = Squeeze(a, one) u = Unsqueeze(s, last) y = Relu(u)", ["Squeeze", "Unsqueeze", "Relu"]),
         ("s = Squeeze(a) u = Unsqueeze(s, one) y = Relu(u)", ["Squeeze", "Unsqueeze", "Relu"]),
+        ("s = Slice(a, nought, far, one) y = Relu(s)", ["Relu"]),
+        ("s = Slice(a, nought, far, two) y = Relu(s)", ["Slice", "Relu"]),
+        ("s = Slice(a, nought, far) y = Relu(s)", ["Slice", "Relu"]),
     ],
-    ids=["pair", "the other way round", "other axes", "no axes"],
+    ids=["pair", "the other way round", "other axes", "no axes", "all of one", "unknown", "all of the first"],
 )
 def test_of_unknown_sizes_axes_tell(body: str, expected: list[str]) -> None:
     check(body, expected, sizes="n,1,m")
