@@ -19,6 +19,7 @@ from autoquant.rewrites.convolutions import (
     transpose_upsampled,
 )
 from autoquant.rewrites.einsum import lower_einsum
+from autoquant.rewrites.expands import drop_expands
 from autoquant.rewrites.exponentials import split_exponentials
 from autoquant.rewrites.fusions import (
     divide_by_roots,
@@ -66,6 +67,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _hoist_invariants,
         _join_steps,
         drop_views,
+        drop_expands,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
