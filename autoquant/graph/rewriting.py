@@ -31,6 +31,7 @@ from autoquant.rewrites.fusions import (
 )
 from autoquant.rewrites.invariants import hoist_invariants
 from autoquant.rewrites.lines import lay_lines
+from autoquant.rewrites.masks import drop_idle_masks
 from autoquant.rewrites.moments import fuse_moments
 from autoquant.rewrites.packed import pack_places
 from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
@@ -68,6 +69,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _join_steps,
         drop_views,
         drop_expands,
+        drop_idle_masks,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
