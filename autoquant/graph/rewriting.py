@@ -42,6 +42,7 @@ from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resizes import multiply_resizes
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax
+from autoquant.rewrites.spectra import lower_stft
 from autoquant.rewrites.swaps import transpose_first
 from autoquant.rewrites.transposes import move_one_axis_each
 from autoquant.rewrites.trimmed import trim_kernels
@@ -70,6 +71,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         drop_views,
         drop_expands,
         drop_idle_masks,
+        lower_stft,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
