@@ -1,0 +1,89 @@
+"""Places in a row that are taken or written one by one."""
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.rewrites.places import take_rows
+from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+
+CONSTANTS: dict[str, Array] = {
+    "row": np.array([2, 3, 4]),
+    "ends": np.array([-2, -1]),
+    "all": np.arange(6),
+    "apart": np.array([1, 3]),
+    "back": np.array([3, 2]),
+    "square": np.array([[1, 2], [2, 3]]),
+    "one": np.array([4]),
+    "nought": np.array(0),
+    "last": np.array([[-1]]),
+    "twice": np.array([0, 0]),
+    "table": floats(6, 2, 1),
+    "rows": np.array([[1], [2]]),
+    "first": np.array([[0], [1]]),
+    "final": np.array([[4], [5]]),
+    "every": np.arange(6)[:, None],
+    "two": np.array([[1], [3]]),
+    "pairs": np.array([[1, 0], [1, 1]]),
+    "new": floats(2, 2, 1, seed=1),
+    "points": floats(2, 1, seed=2),
+    "whole": floats(6, 2, 1, seed=3),
+}
+
+
+def a_model(body: str) -> onnx.ModelProto:
+    words = body.replace(",", " ").replace(")", " ").replace("(", " ").split()
+    used = {name: value for name, value in CONSTANTS.items() if name in words}
+    return model_of("(float[6,2,1] x) => (float[] y)", body, used)
+
+
+def left_of(body: str) -> list[str]:
+    model = a_model(body)
+    before, feed = model.SerializeToString(), feed_of(model)
+    found = take_rows(model)
+    assert model.SerializeToString() == before
+    assert (found is model) is (op_types(found) == op_types(model))
+    onnx.checker.check_model(found, full_check=True)
+    np.testing.assert_array_equal(outputs_of(found, feed)[0], outputs_of(model, feed)[0])
+    return op_types(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = Gather(x, row)", ["Slice"]),
+        ("t = Transpose(x) y = Gather<axis=-1>(t, ends)", ["Transpose", "Slice"]),
+        ("y = Gather(x, all)", ["Slice"]),
+        ("y = Gather<axis=2>(x, nought)", ["Reshape"]),
+        ("y = Gather<axis=2>(x, last)", ["Reshape"]),
+        ("y = ScatterND(x, rows, new)", ["Slice", "Slice", "Concat"]),
+        ("y = ScatterND(x, first, new)", ["Slice", "Concat"]),
+        ("y = ScatterND(x, final, new)", ["Slice", "Concat"]),
+    ],
+    ids=["row", "ends", "all", "only place", "of two axes", "rows", "first rows", "final rows"],
+)
+def test_places_in_a_row_are_taken_together(body: str, expected: list[str]) -> None:
+    assert left_of(body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Gather(x, apart)",
+        "y = Gather(x, back)",
+        "y = Gather(x, square)",
+        "y = Gather(x, one)",
+        "y = Gather<axis=2>(x, twice)",
+        "y = ScatterND(x, two, new)",
+        "y = ScatterND(x, pairs, points)",
+        'y = ScatterND<reduction="add">(x, rows, new)',
+        "y = ScatterND(x, every, whole)",
+    ],
+    ids=["apart", "turned", "windows", "one of some", "twice", "rows apart", "points", "added", "all rows"],
+)
+def test_others_stay(body: str) -> None:
+    assert left_of(body) == op_types(a_model(body))
+
+
+def test_what_computes_shapes_stays() -> None:
+    assert left_of("i = Cast<to=7>(x) g = Gather(i, row) y = Cast<to=1>(g)") == ["Cast", "Gather", "Cast"]
