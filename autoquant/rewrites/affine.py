@@ -11,7 +11,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 from autoquant.model.windows import UNPADDED
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, Parts
 from autoquant.rewrites.moves import axis_behind
 
 __all__ = ["applied", "fold_affine"]
@@ -25,15 +25,17 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
 
     ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv, ConvTranspose
     and Gemm a constant per channel and a BatchNormalization go into weight and bias, also where nodes between only move
-    elements, as exporters put around a Conv1D. Before them factors go into the weight, and summands into the bias
-    unless zero padding would then be shifted too. onnxruntime folds only constants that have the channel's shape,
-    directly behind a Conv; PP-LCNet-like networks hold many scalars.
+    elements, as exporters put around a Conv1D, and behind a MatMul a BatchNormalization, as in LeViT. Before them
+    factors go into the weight, and summands into the bias unless zero padding would then be shifted too. onnxruntime
+    folds only constants that have the channel's shape, directly behind a Conv; networks like PP-LCNet hold scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)
         edit = Edit(graph)
         for node in graph.nodes:
-            if not _fold_factors(edit, node) and _is_foldable(graph, node):
+            if node.op_type == "MatMul":
+                _fold_norm(edit, node)
+            elif not _fold_factors(edit, node) and _is_foldable(graph, node):
                 _ = _fold_behind(edit, node) or _fold_before(edit, node)
         if not edit.replaced:
             return model
@@ -97,9 +99,28 @@ def _bias(graph: Graph, node: Node) -> Floats:
     return np.zeros(n_channels, np.float32) if bias is None else graph.constant(bias).reshape(n_channels)
 
 
+def _fold_norm(edit: Edit, node: Node) -> None:
+    """A BatchNormalization of the columns of a product goes into the matrix, and what it adds behind it."""
+    graph = edit.graph
+    is_matrix = _is_float(graph, node.inputs[1:]) and channel_axis(node, graph) is not None
+    movers, reader, axis = _behind(graph, node, graph.rank(node.outputs[0]) - 1)
+    if not is_matrix or not movers or reader is None or reader.op_type != "BatchNormalization":
+        return
+    found = applied(graph, reader, movers[-1].outputs[0], _n_channels(graph, node), axis)
+    if found is None or not edit.claim(node, *movers, reader):
+        return
+    parts = Parts(edit, node)
+    scaled = parts.constant("weight", graph.constant(node.inputs[1]) * found[0])
+    product = parts.add("MatMul", [node.inputs[0], scaled])
+    parts.add("Add", [product, parts.constant("summand", found[1])], part="norm", output=node.outputs[0])
+    edit.replaced[node.index] = parts.nodes
+    edit.replaced[reader.index] = [_writing(edit, movers[-1], reader.outputs[0])]
+    edit.replaced[movers[-1].index] = ()
+
+
 def _fold_behind(edit: Edit, node: Node) -> bool:
     graph = edit.graph
-    movers, reader, axis = _behind(graph, node)
+    movers, reader, axis = _behind(graph, node, 1)
     last = movers[-1] if movers else node
     found = None if reader is None else applied(graph, reader, last.outputs[0], _n_channels(graph, node), axis)
     if reader is None or found is None or not edit.claim(node, *movers, reader):
@@ -152,10 +173,9 @@ def _normalised(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:
     return factor.astype(np.float32), (shift - mean * factor).astype(np.float32)
 
 
-def _behind(graph: Graph, node: Node) -> tuple[list[Node], Node | None, int]:
+def _behind(graph: Graph, node: Node, axis: int) -> tuple[list[Node], Node | None, int]:
     """Nodes that only move what a linear one writes, what alone reads their result, and the axis of channels there."""
     movers: list[Node] = []
-    axis = 1
     reader = graph.only_reader(node.outputs[0])
     while reader is not None and (moved := axis_behind(graph, reader, axis)) is not None:
         movers.append(reader)

@@ -140,3 +140,49 @@ def test_folding_through_movers_leaves_the_output_as_it_is(data: st.DataObject) 
         },
     )
     assert_folds_to(model, op_types(fold_affine(model)))
+
+
+NORMED: Mapping[str, npt.NDArray[np.generic]] = {
+    "w": floats(4, 6),
+    "flat": np.array([14, 6]),
+    "back": np.array([2, 7, 6]),
+    "rows": np.array([28, 3]),
+    "s": floats(6),
+    "v": np.abs(floats(6, seed=1)) + 1,
+    "three": np.abs(floats(3)) + 1,
+    "seven": np.abs(floats(7)) + 1,
+}
+
+
+def normed(body: str) -> onnx.ModelProto:
+    used = {name: value for name, value in NORMED.items() if re.search(rf"\b{name}\b", body)}
+    return model_of("(float[2,7,4] x) => (float[] y)", body, used)
+
+
+@pytest.mark.parametrize(
+    ("body", "movers"),
+    [
+        ("p = MatMul(x, w) f = Reshape(p, flat) y = BatchNormalization(f, s, s, s, v)", ["Reshape"]),
+        ("p = MatMul(x, w) f = Reshape(p, flat) n = BatchNormalization(f, s, s, s, v) y = Reshape(n, back)",
+         ["Reshape", "Reshape"]),
+        ("p = MatMul(x, w) t = Transpose<perm=[0,2,1]>(p) y = BatchNormalization(t, s, v, s, v)", ["Transpose"]),
+    ],
+)  # fmt: skip
+def test_a_norm_behind_a_product_goes_into_its_matrix(body: str, movers: list[str]) -> None:
+    onnx.checker.check_model(assert_folds_to(normed(body), ["MatMul", "Add", *movers]), full_check=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = MatMul(x, w) f = Reshape(p, rows) y = BatchNormalization(f, three, three, three, three)",
+        "p = MatMul(x, w) y = BatchNormalization(p, seven, seven, seven, seven)",
+        "p = MatMul(x, w) f = Reshape(p, flat) y = Mul(f, s)",
+        "a = Abs(w) p = MatMul(x, a) f = Reshape(p, flat) y = BatchNormalization(f, s, s, s, v)",
+        "p = MatMul(x, w) f = Reshape(p, flat) n = BatchNormalization(f, s, s, s, v) y = Add(n, f)",
+    ],
+    ids=["other channels", "places", "a factor", "a matrix that is computed", "read beside"],
+)
+def test_other_norms_behind_products_stay(body: str) -> None:
+    model = normed(body)
+    assert fold_affine(model) is model
