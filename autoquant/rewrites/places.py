@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.model.copies import Model
+from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.rewrites.edits import Edit, Parts
 
 __all__ = ["take_rows"]
@@ -18,6 +19,8 @@ def take_rows(model: Model) -> Model:
     Of an inner axis a Gather copies element by element. So exporters of PyTorch write ``unfold``, ``index_select`` and
     what a network assigns to a slice.
     """
+    if opset_of(model) < SLICE_HAS_INPUTS:
+        return model
     edit = Edit(Graph(model))
     for node in edit.graph.nodes:
         parts = Parts(edit, node)

@@ -85,5 +85,10 @@ def test_others_stay(body: str) -> None:
     assert left_of(body) == op_types(a_model(body))
 
 
+def test_before_slice_has_inputs_all_stays() -> None:
+    model = model_of("(float[6,2,1] x) => (float[] y)", "y = Gather(x, row)", {"row": CONSTANTS["row"]}, opset=9)
+    assert take_rows(model) is model
+
+
 def test_what_computes_shapes_stays() -> None:
     assert left_of("i = Cast<to=7>(x) g = Gather(i, row) y = Cast<to=1>(g)") == ["Cast", "Gather", "Cast"]
