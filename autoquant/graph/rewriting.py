@@ -9,6 +9,7 @@ from autoquant.graph.tables import look_up_rows
 from autoquant.model.copies import Model, without_weights
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.affine import fold_affine
+from autoquant.rewrites.branches import merge_branches
 from autoquant.rewrites.cells import fuse_cells
 from autoquant.rewrites.concats import fill_concats
 from autoquant.rewrites.convolutions import (
@@ -93,11 +94,13 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         concatenate_zeros,
         trim_kernels,
         transpose_upsampled,
+        merge_branches,
         fold_affine,
         convolve_first,
         lower_conv_transpose,
         pool_means,
         lower_affine,
+        merge_branches,
         interleave_depth,
         multiply_resizes,
         *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
