@@ -43,7 +43,7 @@ from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resizes import multiply_resizes
 from autoquant.rewrites.slopes import fuse_prelu
-from autoquant.rewrites.softmaxes import expect_last, split_softmax
+from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
 from autoquant.rewrites.spectra import lower_stft
 from autoquant.rewrites.swaps import transpose_first
 from autoquant.rewrites.transposes import move_one_axis_each
@@ -103,7 +103,11 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         merge_branches,
         interleave_depth,
         multiply_resizes,
-        *((split_prelu, split_exponentials, expect_last, split_softmax, pack_places) if is_for_cpu else ()),
+        *(
+            (split_prelu, split_exponentials, expect_last, transpose_softmax, split_softmax, pack_places)
+            if is_for_cpu
+            else ()
+        ),
         *((move_one_axis_each,) if is_for_cpu else ()),
         clip_first,
         *((lay_lines, fill_concats, scale_norms) if is_for_cpu else ()),

@@ -4,6 +4,7 @@ Each rewrite leaves its argument untouched, and gives it back where there is not
 decision 0039.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,17 +124,26 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool, but for those of norms."""
+    """A ReduceMean over the places of images or lines becomes a GlobalAveragePool, but for those of norms.
+
+    A ReduceL2 over them, as ConvNeXt V2 normalises by, becomes the root of one of squares.
+    """
 
     def write(graph: Graph, chain: Chain) -> None:
-        node = chain.node
+        node, shape = chain.node, graph.shape(chain.node.inputs[0]) if chain.node.inputs else None
         readers = graph.consumers.get(node.outputs[0], ())
-        is_norm = any(reader.op_type in _NORMALISING for reader in readers)
-        if node.op_type != "ReduceMean" or is_norm or not _is_over_places(graph, node):
+        is_norm = node.op_type == "ReduceMean" and any(reader.op_type in _NORMALISING for reader in readers)
+        is_length = node.op_type == "ReduceL2" and shape is not None
+        if not (node.op_type == "ReduceMean" or is_length) or is_norm or not _is_over_places(graph, node):
             return
+        if is_length:
+            chain.add("Mul", part="square")
+            chain.nodes[0].input.append(node.inputs[0])
         chain.add("GlobalAveragePool")
+        if is_length and shape is not None:
+            chain.add("Mul", {"places": np.float32(math.prod(shape[SPATIAL:]))}, part="sum")
+            chain.add("Sqrt", part="root")
         if not node.attributes.get("keepdims", 1):
-            shape = graph.shape(node.inputs[0])
             assert shape is not None
             chain.reshape(shape[:SPATIAL], "flat")
 

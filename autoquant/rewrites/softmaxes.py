@@ -13,7 +13,7 @@ from autoquant.model.opsets import SOFTMAX_OF_ONE_AXIS
 from autoquant.rewrites.chain import Chain
 from autoquant.rewrites.edits import Edit
 
-__all__ = ["expect_last", "split_softmax"]
+__all__ = ["expect_last", "split_softmax", "transpose_softmax"]
 
 _AXES_ARE_INPUTS = 18
 """The opset from which on they are of ReduceMax."""
@@ -30,6 +30,25 @@ def split_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
         shape, axis = _along(graph, node)
         if shape and math.prod(shape[axis + 1 :]) >= _LEAST_BEHIND:
             edit.replaced[node.index] = _parts(edit, node, axis)
+    return edit.model()
+
+
+def transpose_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A Transpose that alone reads a Softmax and puts its axis last comes before it, as in attention over tokens."""
+    graph = Graph(model)
+    edit = Edit(graph)
+    for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
+        shape, axis = _along(graph, node)
+        reader = graph.only_reader(node.outputs[0]) if shape and axis < len(shape) - 1 else None
+        if reader is None or reader.op_type != "Transpose":
+            continue
+        perm = list(reader.attributes.get("perm", range(len(shape))[::-1]))
+        if perm[-1] != axis:
+            continue
+        chain = Chain(edit, node, output=reader.outputs[0])
+        chain.add("Transpose", part="last", perm=perm)
+        chain.add("Softmax", axis=-1)
+        edit.replaced |= {node.index: chain.nodes, reader.index: ()}
     return edit.model()
 
 

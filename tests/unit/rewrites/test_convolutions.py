@@ -287,6 +287,8 @@ def test_other_arithmetic_stays(body: str, size: str) -> None:
         ("ReduceMean(x, places)", 21, ["GlobalAveragePool"]),
         ("ReduceMean<keepdims=0>(x, places)", 21, ["GlobalAveragePool", "Reshape"]),
         ("ReduceMean<axes=[2,-1]>(x)", 13, ["GlobalAveragePool"]),
+        ("ReduceL2(x, places)", 21, ["Mul", "GlobalAveragePool", "Mul", "Sqrt"]),
+        ("ReduceL2<keepdims=0>(x, places)", 21, ["Mul", "GlobalAveragePool", "Mul", "Sqrt", "Reshape"]),
     ],
 )
 def test_a_mean_over_images_becomes_a_pool(call: str, opset: int, expected: list[str]) -> None:
@@ -306,6 +308,8 @@ def test_a_mean_over_lines_does_too() -> None:
         ("ReduceMean(x, first)", "2,4,6"),
         ("ReduceMean<keepdims=0>(x, places)", "N,4,5,6"),
         ("ReduceMax(x, places)", "2,4,5,6"),
+        ("ReduceL2(x, last)", "2,4,5,6"),
+        ("ReduceL2(x, places)", "2,4,N,6"),
     ],
 )
 def test_means_of_other_things_stay(call: str, size: str) -> None:

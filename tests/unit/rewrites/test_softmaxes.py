@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant.rewrites.softmaxes import expect_last, split_softmax
+from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
 from tests.models import feed_of, floats, model_of, op_types, outputs_of
 
 PARTS = ["ReduceMax", "Sub", "Exp", "ReduceSum", "Div"]
@@ -79,3 +79,30 @@ def test_other_ends_stay(behind: str) -> None:
 def test_before_opset_13_a_softmax_is_of_all_axes_from_there_on() -> None:
     model = head_of("y = Conv(p, w)", opset=12)
     assert expect_last(model) is model
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ("y = Transpose<perm=[0,2,3,1]>(p)", ["Transpose", "Softmax"]),
+        ("y = Transpose<perm=[3,2,0,1]>(p)", ["Transpose", "Softmax"]),
+        ("y = Transpose<perm=[0,1,3,2]>(p)", ["Softmax", "Transpose"]),
+        ("t = Transpose<perm=[0,2,3,1]>(p) n = Neg(p) m = Transpose<perm=[0,2,3,1]>(n) y = Add(t, m)",
+         ["Softmax", "Transpose", "Neg", "Transpose", "Add"]),
+        ("y = Neg(p)", ["Softmax", "Neg"]),
+    ],
+    ids=["last", "elsewhere too", "another axis", "read beside", "no Transpose"],
+)  # fmt: skip
+def test_a_softmax_is_taken_of_the_last_axis_where_that_comes_behind_it(behind: str, expected: list[str]) -> None:
+    model = model_of("(float[2,5,3,4] x) => (float[] y)", f"p = Softmax<axis=1>(x) {behind}")
+    assert_written(transpose_softmax, model, expected)
+
+
+def test_a_transpose_without_an_order_turns_all_axes() -> None:
+    model = model_of("(float[5,3,4] x) => (float[] y)", "p = Softmax<axis=0>(x) y = Transpose(p)")
+    assert_written(transpose_softmax, model, ["Transpose", "Softmax"])
+
+
+def test_a_softmax_of_the_last_axis_stays_before_a_transpose() -> None:
+    model = model_of("(float[5,3,4] x) => (float[] y)", "p = Softmax<axis=-1>(x) y = Transpose<perm=[0,1,2]>(p)")
+    assert_written(transpose_softmax, model, ["Softmax", "Transpose"])
