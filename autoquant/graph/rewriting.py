@@ -42,6 +42,7 @@ from autoquant.rewrites.pools import convolve_first, lower_average_pool, weigh_p
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resizes import multiply_resizes
+from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
 from autoquant.rewrites.spectra import lower_stft
@@ -75,6 +76,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         drop_expands,
         drop_idle_masks,
         lower_stft,
+        gather_channels,
         lower_einsum,
         *((recognise_activations,) if is_for_cpu else ()),
         look_up_rows,
