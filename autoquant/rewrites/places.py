@@ -41,8 +41,9 @@ def _take(graph: Graph, parts: Parts) -> None:
     places = None if shape is None else _places(graph, node, shape[axis])
     if shape is None or places is None:
         return
-    if shape[axis] == places.size == 1 and written is not None:
-        parts.add("Reshape", [node.inputs[0], parts.constant("shape", np.array(written))], output=node.outputs[0])
+    if shape[axis] == places.size == 1 and written is not None and 0 not in written:
+        sizes = parts.constant("shape", np.array(written, np.int64))
+        parts.add("Reshape", [node.inputs[0], sizes], output=node.outputs[0])
     elif places.ndim == 1 and places.size > 1 and _are_in_a_row(places):
         ends = {"starts": places[0], "ends": places[-1] + 1, "axes": axis % len(shape)}
         constants = [parts.constant(name, np.array([value], np.int64)) for name, value in ends.items()]

@@ -16,6 +16,7 @@ CONSTANTS: dict[str, Array] = {
     "square": np.array([[1, 2], [2, 3]]),
     "one": np.array([4]),
     "nought": np.array(0),
+    "one_axis": np.array([1]),
     "last": np.array([[-1]]),
     "twice": np.array([0, 0]),
     "table": floats(6, 2, 1),
@@ -56,11 +57,15 @@ def left_of(body: str) -> list[str]:
         ("y = Gather(x, all)", ["Slice"]),
         ("y = Gather<axis=2>(x, nought)", ["Reshape"]),
         ("y = Gather<axis=2>(x, last)", ["Reshape"]),
+        (
+            "m = ReduceMax<keepdims=0>(x) r = Reshape(m, one_axis) y = Gather(r, nought)",
+            ["ReduceMax", "Reshape", "Reshape"],
+        ),
         ("y = ScatterND(x, rows, new)", ["Slice", "Slice", "Concat"]),
         ("y = ScatterND(x, first, new)", ["Slice", "Concat"]),
         ("y = ScatterND(x, final, new)", ["Slice", "Concat"]),
     ],
-    ids=["row", "ends", "all", "only place", "of two axes", "rows", "first rows", "final rows"],
+    ids=["row", "ends", "all", "only place", "of two axes", "a scalar", "rows", "first rows", "final rows"],
 )
 def test_places_in_a_row_are_taken_together(body: str, expected: list[str]) -> None:
     assert left_of(body) == expected
@@ -83,6 +88,11 @@ def test_places_in_a_row_are_taken_together(body: str, expected: list[str]) -> N
 )
 def test_others_stay(body: str) -> None:
     assert left_of(body) == op_types(a_model(body))
+
+
+def test_of_nothing_it_stays() -> None:
+    body = "s = Slice(x, one, one) t = Transpose<perm=[2,0,1]>(s) y = Gather(t, nought)"
+    assert left_of(body) == ["Slice", "Transpose", "Gather"]
 
 
 def test_before_slice_has_inputs_all_stays() -> None:
