@@ -25,9 +25,10 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
 
     ``alpha`` and ``beta`` of a Gemm go into its constants, as integer kernels know neither. Behind Conv, ConvTranspose
     and Gemm a constant per channel and a BatchNormalization go into weight and bias, also where nodes between only move
-    elements, as exporters put around a Conv1D, and behind a MatMul a BatchNormalization, as in LeViT. Before them
-    factors go into the weight, and summands into the bias unless zero padding would then be shifted too. onnxruntime
-    folds only constants that have the channel's shape, directly behind a Conv; networks like PP-LCNet hold scalars.
+    elements, as exporters put around a Conv1D, and past such, as in LeViT, a BatchNormalization behind a MatMul. Before
+    them factors go into the weight, and summands into the bias unless zero padding would then be shifted too.
+    onnxruntime folds only constants that have the channel's shape, directly behind a Conv; networks like PP-LCNet hold
+    scalars.
     """
     for _ in range(_MAX_PASSES):
         graph = Graph(model)

@@ -128,8 +128,8 @@ def _join(edit: Edit, node: Node, inner: Node, one: _Branch, other: _Branch, sig
 
 
 def _branch(graph: Graph, name: TensorName) -> _Branch | None:
-    node = graph.producer.get(name)
-    if node is None or node.op_type != "Conv" or graph.only_reader(name) is None:
+    node, reader = graph.producer.get(name), graph.only_reader(name)
+    if node is None or node.op_type != "Conv" or reader is None or reader.inputs.count(name) > 1:
         return None
     if not is_float_constant(node.inputs[1], graph) or not has_constant_bias(node, graph):
         return None

@@ -133,7 +133,7 @@ def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
         node, shape = chain.node, graph.shape(chain.node.inputs[0]) if chain.node.inputs else None
         readers = graph.consumers.get(node.outputs[0], ())
         is_norm = node.op_type == "ReduceMean" and any(reader.op_type in _NORMALISING for reader in readers)
-        is_length = node.op_type == "ReduceL2" and shape is not None
+        is_length = node.op_type == "ReduceL2" and shape is not None and 0 not in shape
         if not (node.op_type == "ReduceMean" or is_length) or is_norm or not _is_over_places(graph, node):
             return
         if is_length:

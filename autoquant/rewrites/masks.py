@@ -5,6 +5,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import is_float_constant
 from autoquant.rewrites.sources import with_sources
 
 __all__ = ["drop_idle_masks"]
@@ -50,15 +51,21 @@ def _chosen(graph: Graph, node: Node) -> TensorName:
 
 
 def _is_masked(graph: Graph, scores: TensorName) -> bool:
-    """Whether a tensor may be other than sums of products, scaled by constants and with finite ones added."""
+    """Whether a tensor may be other than sums of products, scaled by constants and with small ones added."""
     node = graph.producer.get(scores)
     while node is not None and node.op_type in ("Add", "Div", "Mul"):
         free = [name for name in node.inputs if not graph.is_constant(name)]
-        constants = [graph.constant(name) for name in node.inputs if graph.is_constant(name)]
-        if len(free) != 1 or not np.isfinite(constants[0]).all():
+        if len(free) != 1 or not _are_small(graph, node):
+            return True
+        if node.op_type == "Div" and (free[0] != node.inputs[0] or not graph.constant(node.inputs[1]).all()):
             return True
         node = graph.producer.get(free[0])
-    return node is None or node.op_type not in ("FusedMatMul", "Gemm", "MatMul")
+    return node is None or node.op_type != "MatMul" or not _are_small(graph, node)
+
+
+def _are_small(graph: Graph, node: Node) -> bool:
+    """Whether no constant that a node reads holds infinities, or what stands for them in masks."""
+    return all(is_float_constant(name, graph) for name in node.inputs if graph.is_constant(name))
 
 
 def _is_zero(graph: Graph, name: TensorName) -> bool:

@@ -192,7 +192,7 @@ def _fitting(graph: Graph, mean: _Mean, scale: _Vector, epsilon: float, bias: _V
     """None where a scale or bias is another one for each place, or the size of the axis is not known."""
     sizes = graph.sizes(mean.source) or ()
     size = sizes[mean.axis]
-    if size is None or mean.source not in graph.float_tensors:
+    if not size or mean.source not in graph.float_tensors:
         return None
     for value in (scale, bias):
         shape = (1,) * (len(sizes) - value.ndim) + value.shape

@@ -31,7 +31,7 @@ def lower_stft(model: onnx.ModelProto) -> onnx.ModelProto:
         window, step = _window(graph, node), _number(graph, node, 1)
         shape = graph.shape(node.inputs[0]) or ()
         is_real = len(shape) in _REAL_AXES and shape[2:] in ((), (1,)) and node.inputs[0] in graph.float_tensors
-        if window is None or not step or not is_real or not 0 < window.size <= min(shape[1], _LONGEST):
+        if window is None or not step or not is_real or 0 in shape or not 0 < window.size <= min(shape[1], _LONGEST):
             return
         n_bins = window.size // 2 + 1 if node.attributes.get("onesided", 1) else window.size
         chain.reshape((shape[0], 1, shape[1]), "line")

@@ -84,6 +84,8 @@ def test_branches_of_one_tensor_become_a_conv(body: str, expected: list[str]) ->
         f"{PADDED} q = Conv(x, w1) r = Relu(q) s = Add(p, q) y = Add(s, r)",
         f"{PADDED} q = Conv(x, w1) y = Mul(p, q)",
         f"{PADDED} y = Add(p, p)",
+        f"{PADDED} q = Conv(x, w1) s = Add(p, p) y = Add(s, q)",
+        f"{PADDED} q = Conv(x, w1) s = Add(p, p) y = Sub(s, q)",
         f"{PADDED} q = Conv(x, w1) y = Sub(q, p)",
         f"{PADDED} q = Conv<auto_pad=\"SAME_UPPER\">(x, v3) y = Add(p, q)",
         f"{PADDED} q = Conv(x, w1) s = Sub(z, p) y = Add(s, q)",
@@ -91,6 +93,7 @@ def test_branches_of_one_tensor_become_a_conv(body: str, expected: list[str]) ->
     ],
     ids=[
         "another tensor", "more products", "a cross", "dilated", "broadcast", "read beside", "product", "itself",
+        "twice", "twice, less",
         "smaller minus larger", "padded for itself", "taken away inside", "a weight that is computed",
     ],
 )  # fmt: skip

@@ -310,6 +310,7 @@ def test_a_mean_over_lines_does_too() -> None:
         ("ReduceMax(x, places)", "2,4,5,6"),
         ("ReduceL2(x, last)", "2,4,5,6"),
         ("ReduceL2(x, places)", "2,4,N,6"),
+        ("ReduceL2(x, places)", "2,4,0,6"),
     ],
 )
 def test_means_of_other_things_stay(call: str, size: str) -> None:

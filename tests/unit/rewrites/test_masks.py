@@ -19,6 +19,9 @@ CONSTANTS = {
     "nought": np.array(0, np.float32),
     "row": np.zeros(5, np.float32),
     "one": np.array(1, np.float32),
+    "flat": np.array([8, 6]),
+    "endless": np.full((6, 5), -np.inf, np.float32),
+    "least": np.full(5, np.finfo(np.float32).min),
 }
 SCORES = "p = MatMul(x, k)"
 GUARD = "w = Softmax(s) n = IsNaN(w) y0 = Where(n, nought, w) y = Neg(y0)"
@@ -61,6 +64,11 @@ def test_attention_without_a_mask_is_a_softmax(scores: str, expected: list[str])
         f"{SCORES} m = Neg(p) s = Add(p, m) {GUARD}",
         f"s = Add(x, x) {GUARD}",
         f"{SCORES} s = Exp(p) {GUARD}",
+        f"s = Gemm(u, k, row) {GUARD}".replace("s =", "f = Reshape(x, flat) s =").replace("(u,", "(f,"),
+        f"{SCORES} s = Div(p, nought) {GUARD}",
+        f"{SCORES} s = Div(one, p) {GUARD}",
+        f"m = MatMul(x, endless) s = Mul(m, one) {GUARD}",
+        f"{SCORES} a = Add(p, least) s = Add(a, least) {GUARD}",
         f"{SCORES} s = Mul(p, root) {GUARD}".replace("nought", "one"),
         f"{SCORES} s = Mul(p, root) {GUARD}".replace("nought", "row"),
         f"{SCORES} s = Mul(p, root) {GUARD}".replace("IsNaN(w)", "IsNaN(s)"),
@@ -74,7 +82,8 @@ def test_attention_without_a_mask_is_a_softmax(scores: str, expected: list[str])
         f"{SCORES} s = Add(p, one) y = Neg(s)",
     ],
     ids=[
-        "infinite mask", "mask that is computed", "scores from outside", "scores that may overflow", "ones",
+        "infinite mask", "mask that is computed", "scores from outside", "scores that may overflow",
+        "what a Gemm adds", "divided by nothing", "divided by scores", "infinite matrix", "two masks", "ones",
         "zeros of a row", "another question", "infinities", "the other way round", "no Softmax", "output",
         "output of the sum", "more axes", "difference", "sum of others",
     ],

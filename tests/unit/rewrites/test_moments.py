@@ -174,7 +174,11 @@ def test_long_sums_are_not_followed_to_their_ends(n: int) -> None:
     assert fuse_moments(model) is model
 
 
-@pytest.mark.parametrize(("opset", "sizes"), [(13, "2,5,6"), (21, "2,5,n")], ids=["no such operator", "unknown size"])
+@pytest.mark.parametrize(
+    ("opset", "sizes"),
+    [(13, "2,5,6"), (21, "2,5,n"), (21, "2,5,0")],
+    ids=["no such operator", "unknown size", "nothing"],
+)
 def test_norms_that_cannot_be_written_stay(opset: int, sizes: str) -> None:
     body = TENSORFLOW.replace("Mul(r, g)", "Mul(r, two)").replace("Sub(b, c)", "Sub(two, c)")
     if opset < 18:

@@ -60,10 +60,11 @@ def test_other_operators_stay_beside_it() -> None:
         ("w = Abs(x) v = Reshape(w, as_vector) y = STFT<onesided=1>(x, step, v, twelve)", "1,12,1", "float"),
         ("y = STFT<onesided=0>(x, step, window, twelve)", "2,40,2", "float"),
         ("y = STFT<onesided=1>(x, step, window, twelve)", "2,n,1", "float"),
+        ("y = STFT<onesided=1>(x, step, window, twelve)", "0,40,1", "float"),
         ("y = STFT<onesided=1>(x, step, , twelve)", "2,40,1", "double"),
         ("y = STFT<onesided=1>(x, step, long)", "1,2050,1", "float"),
     ],
-    ids=["window of the signal", "complex", "any length", "double", "long"],
+    ids=["window of the signal", "complex", "any length", "no signals", "double", "long"],
 )
 def test_others_stay(body: str, sizes: str, dtype: str) -> None:
     model = a_model(body, sizes, dtype, long=np.ones(2048, np.float32))
