@@ -9,7 +9,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import clip_bounds, has_constant_bias, is_float_constant
 
-__all__ = ["ARITHMETIC", "POOLS", "Role", "constant_of", "images_of", "is_image", "role_of", "takes_blocks"]
+__all__ = ["ARITHMETIC", "POOLS", "Role", "constant_of", "gate_of", "images_of", "is_image", "role_of", "takes_blocks"]
 
 ARITHMETIC = frozenset({"Add", "Div", "Mul", "Sub"})
 POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
@@ -31,6 +31,8 @@ class Role(Enum):
     """Reads and writes them."""
     JOINING = auto()
     """Does so where all that it reads is in blocks."""
+    GATED = auto()
+    """Multiplies with a number for each channel that is computed; does so where that is given at every place."""
     FUSED = auto()
     """Is computed in blocks as part of a Conv before it alone."""
     CONSTANT = auto()
@@ -43,6 +45,8 @@ def role_of(node: Node, graph: Graph) -> Role | None:
         return None
     if node.op_type in ARITHMETIC and any(map(graph.is_constant, node.inputs)):
         return Role.CONSTANT if _is_by_channel(node, graph) else None
+    if gate_of(node, graph) is not None:
+        return Role.GATED
     condition = _CONDITIONS.get(node.op_type)
     return _ROLES.get(node.op_type) if condition is None or condition(node, graph) else None
 
@@ -70,6 +74,16 @@ def images_of(node: Node, graph: Graph) -> list[TensorName]:
 def constant_of(node: Node, graph: Graph) -> TensorName:
     """The first constant that it reads."""
     return next(name for name in node.inputs if graph.is_constant(name))
+
+
+def gate_of(node: Node, graph: Graph) -> TensorName | None:
+    """The one place that a product gives every place of an image, as in squeeze and excitation."""
+    if node.op_type != "Mul" or not all(is_image(name, graph) for name in node.inputs):
+        return None
+    written = graph.shape(node.outputs[0]) or ()
+    images = [name for name in node.inputs if graph.shape(name) == written]
+    gates = [name for name in node.inputs if graph.shape(name) == (*written[:2], 1, 1)]
+    return gates[0] if len(images) == len(gates) == 1 else None
 
 
 def _has_constant_bounds(node: Node, graph: Graph) -> bool:

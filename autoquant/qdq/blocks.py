@@ -2,7 +2,8 @@
 
 onnxruntime's float Convs read and write blocks of channels. A Clip behind an Add, a number for each channel, or a sum
 with what comes in another layout part them, with a reordering before and behind. A Conv of single places, each channel
-alone, keeps them: it is what adds or multiplies, or leaves all as it is and has the activation fused into it.
+alone, keeps them: it is what adds or multiplies, or leaves all as it is and has the activation fused into it. Numbers
+that are computed, as of squeeze and excitation, are given at every place by a Resize.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
-from autoquant.model.blocks import Role, constant_of, images_of, role_of, takes_blocks
+from autoquant.model.blocks import Role, constant_of, gate_of, images_of, role_of, takes_blocks
 from autoquant.model.graph import Graph, Node
 from autoquant.qdq.breakers import comes_from_dq
 from autoquant.qdq.parts import Parts
@@ -22,17 +23,18 @@ __all__ = ["Blocks", "Kept"]
 
 _N_PASSES = 3
 """What enters a sum may be read by an activation before."""
+_AT_EVERY_PLACE = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is written with Convs that keep blocks.
+    """What is written with Convs, and Resizes, that keep blocks.
 
     Attributes:
         activations: Nodes behind such a Conv, by index.
         constants: Nodes that become such a Conv, by index.
-        joined: What a sum or product reads through such a Conv, behind its index.
+        joined: What a sum or product reads through such a Conv, behind its index, or through a Resize to every place.
     """
 
     activations: frozenset[int] = frozenset()
@@ -75,10 +77,12 @@ class Blocks:
             kept = self._kept(writers, plan, entries)
         wanted = kept & self._wanted(nodes, kept)
         found = [(self._roles[node.index], node) for node in writers if node.outputs[0] in wanted]
+        joined = {(n.index, t) for role, n in found if role is Role.JOINING for t in n.inputs if t in entries}
+        gates = ((n.index, gate_of(n, self.graph)) for role, n in found if role is Role.GATED)
         return Kept(
             frozenset(n.index for role, n in found if role is Role.FUSED and not self._is_fused(n)),
             frozenset(n.index for role, n in found if role is Role.CONSTANT),
-            frozenset((n.index, t) for role, n in found if role is Role.JOINING for t in n.inputs if t in entries),
+            frozenset(joined.union((index, gate) for index, gate in gates if gate is not None)),
         )
 
     def write(self, parts: Parts, node: Node, source: str, target: str) -> None:
@@ -94,7 +98,9 @@ class Blocks:
             _write(parts, str(node.name), source, target, n_channels, factors)
 
     def through(self, parts: Parts, node: Node, tensor: TensorName, source: str) -> str:
-        """Add the Conv that leaves a tensor as it is: an activation's own, or the one for all sums and products.
+        """Add the Conv that leaves a tensor as it is, or the Resize that gives a gate at every place.
+
+        An activation has its own Conv; all sums and products share one, and all products of a size share a Resize.
 
         Args:
             parts: Of the model.
@@ -103,13 +109,23 @@ class Blocks:
             source: Its name there.
 
         Returns:
-            What the Conv writes.
+            What is written.
         """
+        if self._roles[node.index] is Role.GATED:
+            return self._everywhere(parts, node, tensor, source)
         is_own = self._roles[node.index] is Role.FUSED
         target = parts.pieces.free(f"{node.outputs[0]}_before" if is_own else f"{tensor}_in_blocks")
         if parts.is_new(("blocks", target)):
             _, n_channels, *_ = self.graph.shape(tensor) or ()
             _write(parts, parts.pieces.free_node(target), source, target, n_channels)
+        return target
+
+    def _everywhere(self, parts: Parts, node: Node, gate: TensorName, source: str) -> str:
+        _, _, height, width = self.graph.shape(node.outputs[0]) or ()
+        target = parts.pieces.free(f"{gate}_at_{height}_{width}")
+        if parts.is_new(("blocks", target)):
+            scales = parts.new_constant(f"{target}_scales", np.array([1, 1, height, width], np.float32))
+            parts.node("Resize", [source, "", scales], [target], parts.pieces.free_node(target), **_AT_EVERY_PLACE)
         return target
 
     def _kept(self, nodes: Iterable[Node], plan: Plan, entries: set[TensorName]) -> set[TensorName]:

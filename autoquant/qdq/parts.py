@@ -80,7 +80,7 @@ class Parts:
         inputs: Sequence[str],
         outputs: Sequence[str],
         name: str,
-        **attributes: int | tuple[int, ...],
+        **attributes: int | str | tuple[int, ...],
     ) -> None:
         """Append a new node."""
         key = ("new", op_type, tuple(inputs), tuple(outputs), name, *attributes.items())

@@ -26,6 +26,8 @@ KEPT = frozenset({Rewrite.KEPT_BLOCKS})
 CONV = "Conv<pads=[1,1,1,1]>"
 BESIDE = f"a = {CONV}(x, w) b = Conv(a, v) s = Add(a, b)"
 """A sum behind convolutions."""
+GATE = "p = GlobalAveragePool(a) e = Conv(p, v) g = HardSigmoid(e)"
+"""Of squeeze and excitation."""
 CONSTANTS: Mapping[str, Array | float] = {
     "w": floats(16, 16, 3, 3, scale=0.1),
     "v": floats(16, 16, 1, 1, scale=0.3, seed=1),
@@ -37,6 +39,8 @@ CONSTANTS: Mapping[str, Array | float] = {
     "one": np.full((1, 1), 3, np.float32),
     "each": np.abs(floats(16, 1, 1, seed=3)) + 1,
     "last": floats(6, seed=4),
+    "places": np.array([2, 3], np.int64),
+    "channel": np.array([1], np.int64),
 }
 
 
@@ -71,6 +75,8 @@ PARTED = {
     "a number for each channel": f"{BESIDE} m = Div(s, each) n = Sub(m, each) y = {CONV}(n, w)",
     "a Clip behind a number": f"{BESIDE} m = Add(s, two) c = Clip(m, low, high) p = Mul(s, c) y = {CONV}(p, w)",
     "a pool behind": f"{BESIDE} c = Clip(s, low, high) p = GlobalAveragePool(c) y = Conv(p, v)",
+    "a gate": f"{BESIDE} {GATE} m = Mul(s, g) y = {CONV}(m, w)",
+    "a gate that comes first": f"{BESIDE} {GATE} m = Mul(g, s) t = Add(m, a) y = {CONV}(t, w)",
     "through others": f"{BESIDE} c = LeakyRelu(s) k = Concat<axis=1>(c, c) y = Conv(k, both)",
 }
 
@@ -112,6 +118,13 @@ def test_an_operator_keeps_its_name_as_a_conv() -> None:
     assert found[3:] == [("Conv", "m"), ("LeakyRelu", "c"), ("Conv", "l_before"), ("LeakyRelu", "l"), ("Conv", "y")]
 
 
+def test_a_gate_is_given_everywhere_once_for_each_size(tmp_path: Path) -> None:
+    gated = "m = Mul(s, g) n = Mul(g, a) t = Add(m, n) k = MaxPool<kernel_shape=[3,3]>(t) o = Mul(k, g)"
+    plain, kept = in_float(a_case(f"{BESIDE} {GATE} {gated} y = Conv(o, v)"))
+    assert [node.name for node in kept.graph.node if node.op_type == "Resize"] == ["g_at_6_6", "g_at_4_4"]
+    assert n_reordered(plain, tmp_path) > n_reordered(kept, tmp_path) == 2
+
+
 @given(
     steps=st.lists(
         st.sampled_from(
@@ -124,6 +137,7 @@ def test_an_operator_keeps_its_name_as_a_conv() -> None:
                     "Mul(@, a)",
                     "Add(@, r)",
                     "Add(two, @)",
+                    "Mul(@, g)",
                 ),
                 *("Mul(@, each)", "Sub(@, one)", f"{CONV}(@, w)", "Conv<pads=[1,1,1,1], group=16>(@, d)", "Elu(@)"),
             ]
@@ -135,7 +149,7 @@ def test_an_operator_keeps_its_name_as_a_conv() -> None:
 @settings(max_examples=30, deadline=None)
 def test_outputs_are_the_same(steps: list[str]) -> None:
     calls = [f"t{i + 1} = {step.replace('@', f't{i}')}" for i, step in enumerate(steps)]
-    case = a_case(f"r = Neg(x) a = {CONV}(x, w) t0 = Conv(a, v) {' '.join(calls)} y = Conv(t{len(steps)}, v)")
+    case = a_case(f"r = Neg(x) a = {CONV}(x, w) {GATE} t0 = Conv(a, v) {' '.join(calls)} y = Conv(t{len(steps)}, v)")
     plain, kept = in_float(case)
     (first,), (second,) = (opened(each, is_optimized=False).run(None, dict(case.feed)) for each in (plain, kept))
     np.testing.assert_array_equal(first, second)
@@ -200,6 +214,9 @@ STAY = {
     "nothing behind": f"{BESIDE} y = Clip(s, low, high)",
     "nothing before": f"c = LeakyRelu(x) y = {CONV}(c, w)",
     "another layout behind": f"{BESIDE} c = LeakyRelu(s) y = Transpose<perm=[0,2,3,1]>(c)",
+    "a gate in no blocks": f"{BESIDE} g = ReduceMax(x, places) m = Mul(s, g) y = {CONV}(m, w)",
+    "a gate for each place": f"{BESIDE} g = ReduceMean(s, channel) m = Mul(s, g) y = {CONV}(m, w)",
+    "a gate of what is in no blocks": f"{ENTERED} a = Conv(r, v) {GATE} m = Mul(r, g) y = Conv(m, v)",
     "no sum behind what enters": f"{ENTERED} a = Conv(r, v) y = Add(a, r)",
     "a sum that is read otherwise": f"{ENTERED} a = Conv(r, v) s = Add(a, r) k = Neg(s) b = Conv(s, v) y = Add(k, b)",
     "a number for each column": f"{BESIDE} m = Mul(s, last) y = {CONV}(m, w)",
