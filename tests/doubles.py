@@ -10,6 +10,7 @@ from autoquant.domain.region import Assignment, RegionId
 from autoquant.measurement.latency import Timings
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.qdq.twins import Twins
 from tests.faults import FAULTS
 
 __all__ = ["Misbehaving", "MisbehavingSetup"]
@@ -23,10 +24,10 @@ class Misbehaving(Evaluator):
     erring: str | None
     comparing: str | None
 
-    def own_errors(self, seconds: float) -> OwnErrors | None:
+    def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
         if self.erring is not None:
             FAULTS[self.erring]()
-        return Evaluator.own_errors(self, seconds)
+        return Evaluator.errors_and_twins(self, seconds)
 
     def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
         if self.comparing is not None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autoquant.api import steps
 from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData
 from autoquant.api.folder import LEDGER, RunFolder
@@ -20,7 +19,6 @@ from autoquant.report.front_json import front_json
 from autoquant.report.html import report_html
 from autoquant.report.summary import run_sentences
 from autoquant.report.tables import front_table, ledger_table, trials_table
-from autoquant.space.resolve import resolve
 
 __all__ = ["configuration_document", "ingredients_document", "region_from", "scheme_rows", "write_reports"]
 
@@ -47,8 +45,7 @@ def configuration_document(
 
 def ingredients_document(ingredients: Ingredients) -> dict[str, object]:
     """What candidates are built from, for ``run.json``."""
-    prepared, regions = ingredients.prepared, ingredients.regions
-    difference_db, space = prepared.difference_db, resolve(ingredients.definition, regions)
+    difference_db = ingredients.prepared.difference_db
     return {
         "preprocessed_difference_db": None if math.isinf(difference_db) else round(difference_db, 2),
         "n_calibration_samples": ingredients.statistics.n_samples,
@@ -58,8 +55,8 @@ def ingredients_document(ingredients: Ingredients) -> dict[str, object]:
         "unrounded": [] if ingredients.rounder is None else sorted(ingredients.rounder.unfinished),
         "own_errors": ingredients.own_errors,
         "schemes": scheme_rows(ingredients.definition.schemes),
-        "twins": steps.twins_of(prepared, regions, space),
-        "regions": _region_rows(regions),
+        "twins": ingredients.known_twins(),
+        "regions": _region_rows(ingredients.regions),
     }
 
 

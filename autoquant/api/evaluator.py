@@ -26,6 +26,7 @@ from autoquant.metrics.evaluator import MetricEvaluator, MetricMeter
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.qdq.twins import Twins
 from autoquant.space.resolve import resolve
 
 __all__ = ["NO_RATIOS", "N_FORM_SAMPLES", "BenchFacts", "Evaluated", "Evaluator", "ScoringTimes"]
@@ -203,13 +204,15 @@ class Evaluator:
                 measured.append(-math.inf)
         return measured
 
-    def own_errors(self, seconds: float) -> OwnErrors | None:
-        """See ``steps.own_errors``."""
+    def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
+        """See ``steps.own_errors`` and ``steps.twins_of``, which compares the ranges that are chosen for them."""
         found = self._ingredients
         assert self._builder is not None
         assert found is not None
-        parts = found.regions, found.statistics, found.definition
-        return steps.own_errors(self._builder.planner, *parts, seconds=seconds)
+        planner = self._builder.planner
+        errors = steps.own_errors(planner, found.regions, found.statistics, found.definition, seconds=seconds)
+        twins = steps.twins_of(found.prepared, found.regions, found.definition, planner)
+        return None if errors is None else (errors, twins)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

@@ -13,6 +13,7 @@ from autoquant.domain.statistics import Statistics
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.qdq.twins import Twins
 from autoquant.rewrites.filled import Filling
 from autoquant.rounding.rounded import RoundedWeights
 from autoquant.space.resolve import resolve
@@ -34,6 +35,7 @@ class Ingredients:
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         rounder: Gives weights for schemes that do not round them to the nearest integers; None where there are none.
         own_errors: Of what each region quantizes; None where they are not known.
+        twins: Schemes that quantize a region alike, ranges compared; None where these were not looked at.
         filling: How far channels are filled up; None where they are not.
     """
 
@@ -45,6 +47,7 @@ class Ingredients:
     has_mean_biases: bool = False
     rounder: RoundedWeights | None = None
     own_errors: OwnErrors | None = None
+    twins: Twins | None = None
     filling: Filling | None = None
 
     @property
@@ -70,4 +73,8 @@ class Ingredients:
 
     def layout(self) -> Layout:
         """Regions, schemes and borders as the study sees them."""
-        return steps.layout_of(self.prepared, self.regions, self.definition, self.own_errors)
+        return steps.layout_of(self.prepared, self.regions, self.definition, self.known_twins(), self.own_errors)
+
+    def known_twins(self) -> Twins:
+        """Schemes that quantize a region alike, as far as that is known."""
+        return steps.twins_of(self.prepared, self.regions, self.definition) if self.twins is None else self.twins

@@ -20,6 +20,7 @@ from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.measurement.latency import Timings
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.qdq.twins import Twins
 
 __all__ = ["IsolatedEvaluator"]
 
@@ -157,15 +158,15 @@ class IsolatedEvaluator:
             raise ProfileError(f"a uniform recipe ended the process that measures: {error}") from error
         return found
 
-    def own_errors(self, seconds: float) -> OwnErrors | None:
-        """See ``Evaluator.own_errors``.
+    def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
+        """See ``Evaluator.errors_and_twins``.
 
         Raises:
             ProfileError: It ended the process, or hung.
         """
         limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
         try:
-            found: OwnErrors | None = self._worker.call("own_errors", seconds, seconds=limit)
+            found: tuple[OwnErrors, Twins] | None = self._worker.call("errors_and_twins", seconds, seconds=limit)
         except WorkerLostError as lost:
             raise ProfileError(f"computing the errors of regions ended the process that measures: {lost}") from lost
         except MemoryError as error:

@@ -26,7 +26,6 @@ from autoquant.errors import ModelError, OutputError, ProfileError
 from autoquant.graph.likeness import keeps_outputs
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.masks import masked
-from autoquant.qdq.own_errors import OwnErrors
 from autoquant.rewrites.filled import Filling
 
 __all__ = ["Preparing"]
@@ -204,29 +203,27 @@ class Preparing:
         return chosen
 
     def with_own_errors(self, chosen: Ingredients, evaluator: IsolatedEvaluator) -> Ingredients:
-        """The same with the errors of what its regions quantize, for the sampler that uses them.
+        """The same with errors of what regions quantize, and schemes that do so alike, for the sampler that uses them.
 
         Args:
             chosen: What the evaluator has loaded.
-            evaluator: Keeps the ranges that it chooses for them.
+            evaluator: Keeps the ranges that it chooses for that.
         """
         if not chosen.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
             return chosen
         if self.deadline.leaves_out("errors of what regions quantize"):
             return chosen
         with self.deadline.phase("errors"):
-            own_errors, reason = self._own_errors(chosen, evaluator)
-        if own_errors is None:
+            found, reason = None, "there was no time"
+            try:
+                found = evaluator.errors_and_twins(_ERRORS_SHARE * self.configuration.budget.limit_s)
+            except ProfileError as error:
+                evaluator.load(chosen, rewrites=evaluator.rewrites)  # another process has nothing
+                reason = str(error)
+        if found is None:
             self.notes.append(f"noise is expected from each region's share of the arithmetic alone: {reason}")
-        return replace(chosen, own_errors=own_errors)
-
-    def _own_errors(self, chosen: Ingredients, evaluator: IsolatedEvaluator) -> tuple[OwnErrors | None, str]:
-        """And why there are none, where that is so."""
-        try:
-            return evaluator.own_errors(_ERRORS_SHARE * self.configuration.budget.limit_s), "there was no time"
-        except ProfileError as error:
-            evaluator.load(chosen, rewrites=evaluator.rewrites)  # another process has nothing
-            return None, str(error)
+            return chosen
+        return replace(chosen, own_errors=found[0], twins=found[1])
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:
         """Whether there are several, and there is, to compare them by a recipe each."""

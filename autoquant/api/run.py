@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoquant.api import sentences, steps
+from autoquant.api import sentences
 from autoquant.api.checking import Checked
 from autoquant.api.configuration import Configuration
 from autoquant.api.deadline import Deadline
@@ -251,7 +251,7 @@ class Run:
             is_float_faster=ingredients.prepared.latency_ratio < _MUCH_FASTER,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
-            twins=steps.twins_of(ingredients.prepared, ingredients.regions, space),
+            twins=ingredients.known_twins(),
         )
         asked_s = self.configuration.budget.trial_seconds
         evaluator.trial_s = self.deadline.trial_seconds(trials.first_seconds) if asked_s is None else asked_s

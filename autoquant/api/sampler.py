@@ -83,11 +83,12 @@ class StructureSampler(sampler.StructureSampler):
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         _refuse_others(prepared, regions)
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
-        own_errors = None
+        planner = own_errors = None
         if statistics is not None:
             planner = steps.planner_of(prepared, statistics, definition)
             own_errors = steps.own_errors(planner, regions, statistics, definition)
-        layout = steps.layout_of(prepared, regions, definition, own_errors)
+        twins = steps.twins_of(prepared, regions, definition, planner)
+        layout = steps.layout_of(prepared, regions, definition, twins, own_errors)
         super().__init__(
             layout,
             seed=seed,

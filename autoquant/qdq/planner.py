@@ -66,6 +66,20 @@ class Planner:
         self._dynamic = {node.index for node in known if can_be_dynamic(node, graph)}
         self._sharing = Sharing(graph, self.params, self._is_redundant)
 
+    def can_be_integer(self, node: Node) -> bool:
+        """Whether it has an integer kernel, and a range for all that it reads and writes."""
+        return node.index in self._candidates
+
+    def takes(self, node: Node, scheme: Scheme) -> bool:
+        """Whether a scheme may change how a node is written, in whatever assignment."""
+        if scheme.is_dynamic:
+            return node.index in self._dynamic and (node.op_type != "LSTM" or not scheme.is_blockwise)
+        if not self.can_be_integer(node):
+            return False
+        if kind_of(node) in (Kind.SAME_RANGE, Kind.CLIPPING):
+            return True
+        return (scheme.operators is Operators.ALL or is_linear(node, self.graph)) and _has_kernel(node, scheme)
+
     def params(self, key: QuantKey) -> QuantParams:
         """Scale and zero point of a key."""
         if key not in self._params:
@@ -122,10 +136,11 @@ class Planner:
         schemes = {n.index: scheme_of[n.name] for n in self.graph.nodes if n.name in scheme_of}
         plan = Plan(schemes)
         for node in self.graph.nodes:
-            if node.index in schemes and schemes[node.index].is_dynamic:
-                if node.op_type != "LSTM" or not schemes[node.index].is_blockwise:
-                    plan.dynamic |= {node.index} & self._dynamic
-            elif node.index in schemes and node.index in self._candidates:
+            if node.index not in schemes or not self.takes(node, schemes[node.index]):
+                continue
+            if schemes[node.index].is_dynamic:
+                plan.dynamic.add(node.index)
+            else:
                 self._decide(node, plan)
         self._sharing.share(plan)
         self._prefer_float_outputs(plan)
@@ -143,7 +158,7 @@ class Planner:
                 plan.produced.update({out: key for out in node.outputs if out in self.graph.float_tensors})
         elif kind is Kind.CLIPPING:
             self._absorb(node, plan)
-        elif (scheme.operators is Operators.ALL or is_linear(node, self.graph)) and _has_kernel(node, scheme):
+        else:
             plan.integer.add(node.index)
             plan.produced[node.outputs[0]] = self._own_key(node, plan)
 

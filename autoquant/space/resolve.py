@@ -1,14 +1,13 @@
 """Rules and regions to a search space."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.scheme import FLOAT, Operators, Scheme
 from autoquant.domain.space import SearchSpace, SpaceDefinition, SpaceRule
 
-__all__ = ["emptied", "resolve", "twins", "unmatched"]
+__all__ = ["emptied", "resolve", "unmatched"]
 
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 """With a constant matrix preprocessing makes one of the other."""
@@ -24,25 +23,6 @@ def resolve(definition: SpaceDefinition, regions: Sequence[Region]) -> SearchSpa
         choices={region.id: (FLOAT, *_allowed(definition, region)) for region in regions},
         schemes={scheme.name: scheme for scheme in definition.schemes},
     )
-
-
-def twins(space: SearchSpace, linear_alone: Collection[RegionId]) -> dict[RegionId, dict[str, str]]:
-    """Schemes that quantize a region as another one of its choices does, with the name of that one.
-
-    Args:
-        space: The choices.
-        linear_alone: Regions in which ``operators = "linear"`` changes nothing.
-    """
-    found: dict[RegionId, dict[str, str]] = {}
-    for region in (region for region in space.choices if region in linear_alone):
-        firsts: dict[Scheme, str] = {}
-        for name in space.choices[region]:
-            if name != FLOAT:
-                alike = replace(space.schemes[name], name="", operators=Operators.ALL)
-                first = firsts.setdefault(alike, name)
-                if first != name:
-                    found.setdefault(region, {})[name] = first
-    return found
 
 
 def unmatched(definition: SpaceDefinition, regions: Sequence[Region]) -> list[SpaceRule]:

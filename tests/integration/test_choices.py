@@ -9,22 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.api.steps import find_regions
-from autoquant.domain.scheme import FLOAT
-from autoquant.graph.regions import linear_alone
+from autoquant.domain.region import TensorName
+from autoquant.domain.scheme import FLOAT, RangeKind, RangeMethod, TensorFormat
+from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.fragments import inline_external
 from autoquant.model.names import name_nodes
 from autoquant.model.optimized import read_optimized
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import infer_shapes
 from autoquant.qdq.builder import Builder
+from autoquant.qdq.twins import exactly, find_twins
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.fusions import lower_matmul
-from autoquant.space.resolve import resolve, twins
+from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
-from tests.graphs import case_of, opened
+from tests.graphs import Case, case_of, opened
 from tests.models import Array, floats, model_of
 
-SPACE = read_space("default", ep="cpu")
+SPACE, LARGE = read_space("default", ep="cpu"), read_space("extensive", ep="cpu")
 SHAPES = {"matrix": "4,4", "image": "1,4,4,4", "sequence": "4,4,4"}
 CONSTANTS: dict[str, Array | float] = {
     "w": floats(4, 4, scale=0.5),
@@ -99,13 +101,8 @@ def chains(draw: st.DrawFn) -> onnx.ModelProto:
     return name_nodes(infer_shapes(lower_matmul(fold_affine(model)))) if draw(st.booleans()) else model
 
 
-@settings(max_examples=40)
-@given(chains())
-def test_each_choice_of_a_region_runs_and_has_an_effect(
-    tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto
-) -> None:
-    case, path = case_of(model), tmp_path_factory.mktemp("choices") / "optimized.onnx"
-    prepared = PreparedModel(
+def prepared_of(case: Case) -> PreparedModel:
+    return PreparedModel(
         graph=case.graph,
         digest="",
         source=Path("m.onnx"),
@@ -114,7 +111,15 @@ def test_each_choice_of_a_region_runs_and_has_an_effect(
         latency_ratio=1.0,
         notes=(),
     )
-    regions = find_regions(prepared, space=SPACE)
+
+
+@settings(max_examples=40)
+@given(chains())
+def test_each_choice_of_a_region_runs_and_has_an_effect(
+    tmp_path_factory: pytest.TempPathFactory, model: onnx.ModelProto
+) -> None:
+    case, path = case_of(model), tmp_path_factory.mktemp("choices") / "optimized.onnx"
+    regions = find_regions(prepared_of(case), space=SPACE)
     space = resolve(SPACE, regions)
     builder = Builder(case.graph, regions, space.schemes, SPACE.op_types, case.ranges)
     built = {}
@@ -123,11 +128,29 @@ def test_each_choice_of_a_region_runs_and_has_an_effect(
             if name != FLOAT:
                 candidate = builder.build({region.id: name})
                 built[candidate.digest] = region, name, candidate
-    alike = twins(space, linear_alone(case.graph, regions))
-    for name in space.schemes:
-        recipe = space.uniform(name)
-        same = {region: alike.get(region, {}).get(name, name) for region in recipe}
-        assert builder.build(recipe).digest == builder.build(same).digest
     for region, name, candidate in built.values():
         opened(inline_external(candidate.skeleton, candidate.constants, {}), str(path)).run(None, dict(case.feed))
         assert not read_optimized(path).integer_nodes.isdisjoint(region.nodes), name
+
+
+@settings(max_examples=60)
+@given(chains(), st.data())
+def test_schemes_that_quantize_a_region_alike_make_the_same_model_in_any_mix(
+    model: onnx.ModelProto, data: st.DataObject
+) -> None:
+    case = case_of(model)
+    regions = find_regions(prepared_of(case), space=LARGE)
+    space = resolve(LARGE, regions)
+    uneven = data.draw(st.sets(st.sampled_from(sorted(case.extremes))))
+
+    def ranges(tensor: TensorName, tensor_format: TensorFormat, method: RangeMethod) -> CalibrationRange:
+        """Of some tensors other ones for each method."""
+        found = case.ranges(tensor, tensor_format, RangeMethod(RangeKind.MIN_MAX))
+        share = 1 - 0.1 * list(RangeKind).index(method.kind) if tensor in uneven else 1.0
+        return CalibrationRange(found.low * share, found.high * share)
+
+    builder = Builder(case.graph, regions, space.schemes, LARGE.op_types, ranges)
+    twins = find_twins(builder.planner, regions, space, exactly(builder.planner))
+    mix = {region: data.draw(st.sampled_from(names)) for region, names in space.choices.items()}
+    same = {region: twins.get(region, {}).get(name, name) for region, name in mix.items()}
+    assert builder.build(mix).digest == builder.build(same).digest

@@ -9,6 +9,7 @@ from autoquant.api.steps.candidates import (
     own_errors,
     planner_of,
     ranges_of,
+    twins_of,
 )
 from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.filling import fill
@@ -24,7 +25,6 @@ from autoquant.api.steps.preparation import (
     least_bytes,
     prepare,
     prepare_without_data,
-    twins_of,
 )
 from autoquant.api.steps.probing import probe_rewrites, race
 from autoquant.api.steps.rounding import round_weights

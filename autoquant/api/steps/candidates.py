@@ -21,6 +21,7 @@ from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
+from autoquant.qdq.twins import Twins, exactly, find_twins, unseen
 from autoquant.space.resolve import resolve
 
 __all__ = [
@@ -30,7 +31,10 @@ __all__ = [
     "own_errors",
     "planner_of",
     "ranges_of",
+    "twins_of",
 ]
+
+_NOTHING = Statistics(tensors={}, digest="", n_samples=0)
 
 
 def ranges_of(statistics: Statistics, definition: SpaceDefinition) -> Ranges:
@@ -82,6 +86,18 @@ def own_errors(
         return relative_error(observed, covered, tensor_format)
 
     return errors_of_regions(planner, found, resolve(definition, found), error, seconds=seconds)
+
+
+def twins_of(
+    prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition, planner: Planner | None = None
+) -> Twins:
+    """Schemes that quantize a region alike, see ``autoquant.qdq.twins``; without a planner no ranges are compared."""
+    space = resolve(definition, found)
+    if planner is not None:
+        return find_twins(planner, found, space, exactly(planner))
+    return find_twins(
+        Planner(prepared.graph, definition.op_types, ranges_of(_NOTHING, definition)), found, space, unseen
+    )
 
 
 def means_of(statistics: Statistics) -> Means:

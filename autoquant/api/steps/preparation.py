@@ -15,8 +15,8 @@ from autoquant.api.steps.models import (
 )
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.feed import Samples, sample_name
-from autoquant.domain.region import N_REGIONS, Region, RegionId
-from autoquant.domain.space import SearchSpace, SpaceDefinition
+from autoquant.domain.region import N_REGIONS, Region
+from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import DataError, ModelError, TargetError, UsageError
 from autoquant.examples import example
@@ -26,7 +26,8 @@ from autoquant.model.copies import opset_of
 from autoquant.model.ops import can_be_dynamic, is_quantizable
 from autoquant.model.prepared import PreparedModel
 from autoquant.qdq.own_errors import OwnErrors
-from autoquant.space.resolve import resolve, twins
+from autoquant.qdq.twins import Twins
+from autoquant.space.resolve import resolve
 from autoquant.space.schema import read_space
 from autoquant.study.layout import Layout
 
@@ -40,7 +41,6 @@ __all__ = [
     "least_bytes",
     "prepare",
     "prepare_without_data",
-    "twins_of",
 ]
 
 
@@ -147,21 +147,17 @@ def least_bytes(prepared: PreparedModel, found: Sequence[Region], definition: Sp
 
 
 def layout_of(
-    prepared: PreparedModel, found: Sequence[Region], definition: SpaceDefinition, own_errors: OwnErrors | None = None
+    prepared: PreparedModel,
+    found: Sequence[Region],
+    definition: SpaceDefinition,
+    twins: Twins,
+    own_errors: OwnErrors | None = None,
 ) -> Layout:
     """Regions, schemes and borders as a sampler sees them."""
     space, work = resolve(definition, found), {region.id: region.work for region in found}
     patterns = {region.id: region.pattern for region in found}
     borders = tuple(regions.borders(prepared.graph, found))
-    alike = twins_of(prepared, found, space)
-    return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors, alike)
-
-
-def twins_of(
-    prepared: PreparedModel, found: Sequence[Region], space: SearchSpace
-) -> Mapping[RegionId, Mapping[str, str]]:
-    """By region, schemes that quantize it as another one of its choices does, with the name of that one."""
-    return twins(space, regions.linear_alone(prepared.graph, found))
+    return Layout.of(space.choices, space.schemes, borders, work, patterns, own_errors, twins)
 
 
 def definition_of(space: str | SpaceDefinition, ep: str) -> SpaceDefinition:

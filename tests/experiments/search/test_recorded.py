@@ -66,7 +66,8 @@ def test_schemes_that_quantize_a_region_alike_are_one_choice_here_too(
     own, definition = example("digits"), steps.definition_of("default", "cpu")
     autoquant.search("example:digits", budget=Budget(trials=2), out=tmp_path / "run", cache=tmp_path / "cache")
     prepared = steps.prepare(own.model, steps.read_data(own.model, own.calibration))
-    layout = steps.layout_of(prepared, steps.find_regions(prepared, space=definition), definition)
+    regions = steps.find_regions(prepared, space=definition)
+    layout = steps.layout_of(prepared, regions, definition, steps.twins_of(prepared, regions, definition))
     found = read_recorded(tmp_path / "run").layout
     assert found.regions == layout.regions
     np.testing.assert_array_equal(found.same, layout.same)

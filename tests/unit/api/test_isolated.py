@@ -225,17 +225,21 @@ def test_errors_of_regions_that_end_the_process_cost_no_search(place: Place, fau
     evaluator = IsolatedEvaluator(place.misbehaving(own_errors=fault), memory_bytes=10**9)
     evaluator.load(place.ingredients, rewrites=frozenset())
     with pytest.raises(ProfileError, match=reason):
-        evaluator.own_errors(60.0)
+        evaluator.errors_and_twins(60.0)
     evaluator.load(place.ingredients, rewrites=frozenset())
     assert evaluator.profile(0.1, 60.0).change.shape == (len(place.ingredients.regions), 3)
     evaluator.close()
 
 
 def test_the_other_process_computes_errors_of_regions(place: Place, evaluator: IsolatedEvaluator) -> None:
-    found = evaluator.own_errors(60.0)
+    found = evaluator.errors_and_twins(60.0)
     assert found is not None
-    assert found.keys() == {region.id for region in place.ingredients.regions}
-    assert evaluator.own_errors(-1.0) is None
+    errors, twins = found
+    assert errors.keys() == {region.id for region in place.ingredients.regions}
+    known = place.ingredients.known_twins()
+    assert all(twins[region].items() >= alike.items() for region, alike in known.items())
+    assert twins != known, "entropy takes the extremes of one region here"
+    assert evaluator.errors_and_twins(-1.0) is None
 
 
 def test_the_other_process_takes_profiles(place: Place, evaluator: IsolatedEvaluator) -> None:

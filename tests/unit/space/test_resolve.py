@@ -8,7 +8,7 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.space import SpaceDefinition, SpaceRule
-from autoquant.space.resolve import emptied, resolve, twins, unmatched
+from autoquant.space.resolve import emptied, resolve, unmatched
 
 NAMES = ("all-a", "all-b", "linear")
 OP_TYPES = ("Conv", "Add", "Softmax", "MaxPool")
@@ -183,11 +183,3 @@ def test_a_static_scheme_is_a_choice_where_it_changes_a_node() -> None:
     neither = replace(behind, static=())
     found = [resolve(space, [one]).choices[one.id] for one in (linear, behind, neither)]
     assert found == [(FLOAT, *NAMES, "dynamic"), (FLOAT, "all-a", "all-b", "dynamic"), (FLOAT, "dynamic")]
-
-
-def test_a_linear_scheme_is_the_twin_of_one_for_all_operators_where_it_changes_nothing() -> None:
-    space = resolve(definition(), [region(conv="Conv")])
-    assert twins(space, {RegionId("r")}) == {"r": {"all-b": "all-a", "linear": "all-a"}}
-    assert twins(space, set()) == {}
-    without = resolve(definition(rule("linear", op_types=["Conv"])), [region(conv="Conv")])
-    assert twins(without, {RegionId("r")}) == {}

@@ -12,6 +12,7 @@ from autoquant.api.resumption import Earlier
 from autoquant.domain.accuracy import Form
 from autoquant.domain.rewrite import Rewrites
 from autoquant.qdq.own_errors import OwnErrors
+from autoquant.qdq.twins import Twins
 from autoquant.rewrites.filled import Filling
 
 FACTS = BenchFacts(float_s={"cpu-1t": 1e-3}, n_samples=6, opening_s=0.0)
@@ -42,7 +43,7 @@ class Evaluating:
     loaded: list[Ingredients] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     is_settled: bool = False
-    errors: OwnErrors | Exception | None = None
+    errors: tuple[OwnErrors, Twins] | Exception | None = None
 
     def load(self, ingredients: Ingredients, *, rewrites: Rewrites) -> None:
         assert rewrites is self.rewrites
@@ -60,7 +61,7 @@ class Evaluating:
     def settle(self) -> None:
         self.is_settled = True
 
-    def own_errors(self, seconds: float) -> OwnErrors | None:
+    def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
         assert seconds > 0
         if isinstance(self.errors, Exception):
             raise self.errors

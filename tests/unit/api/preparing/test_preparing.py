@@ -80,8 +80,10 @@ def test_a_resumed_run_rounds_the_same_weights_whatever_its_time(make: Make) -> 
 def test_the_search_goes_on_with_the_errors_of_what_regions_quantize(make: Make) -> None:
     preparing = make()
     plain = preparing.ingredients()
-    errors = {plain.regions[0].id: {"any": 1e-3}}
-    assert preparing.with_own_errors(plain, Evaluating([], errors=errors).real).own_errors == errors
+    region = plain.regions[0].id
+    found = {region: {"any": 1e-3}}, {region: {"other": "any"}}
+    chosen = preparing.with_own_errors(plain, Evaluating([], errors=found).real)
+    assert (chosen.own_errors, chosen.known_twins()) == found
     assert not preparing.notes
 
 
@@ -89,7 +91,7 @@ def test_the_search_goes_on_with_the_errors_of_what_regions_quantize(make: Make)
 def test_a_search_goes_on_without_them(errors: Exception | None, reason: str, make: Make) -> None:
     preparing = make()
     plain, evaluating = preparing.ingredients(), Evaluating([], errors=errors)
-    assert preparing.with_own_errors(plain, evaluating.real).own_errors is None
+    assert preparing.with_own_errors(plain, evaluating.real) is plain
     assert evaluating.loaded == ([plain] if errors else [])  # another process has nothing
     assert preparing.notes == [f"noise is expected from each region's share of the arithmetic alone: {reason}"]
 

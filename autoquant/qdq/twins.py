@@ -1,0 +1,109 @@
+"""Schemes that quantize a region alike: as one of them is known, so is the other."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.scheme import FLOAT, Scheme
+from autoquant.domain.space import SearchSpace
+from autoquant.model.graph import Node
+from autoquant.model.ops import Kind, activations, kind_of
+from autoquant.qdq.plan import QuantKey
+from autoquant.qdq.planner import Planner, is_clipped
+
+__all__ = ["Twins", "exactly", "find_twins", "unseen"]
+
+Twins = Mapping[RegionId, Mapping[str, str]]
+"""By region, schemes that quantize it as another one of its choices does, with the name of that one."""
+
+
+def find_twins(
+    planner: Planner, regions: Sequence[Region], space: SearchSpace, told: Callable[[QuantKey], Hashable]
+) -> Twins:
+    """Schemes that differ in nothing that a region has, or leave it float, in whatever assignment of the others.
+
+    Only linear operators may be there where a scheme quantizes these alone, no weights where it is in their format that
+    two differ, and two ways to choose ranges may choose the same.
+
+    Args:
+        planner: Says what is quantized.
+        regions: The partition.
+        space: Which schemes each may take.
+        told: What two keys have in common where they are written alike: ``exactly`` or ``unseen``.
+    """
+    home = {node: region.id for region in regions for node in region.nodes}
+    written = _Written(planner, home, told)
+    found: dict[RegionId, dict[str, str]] = {}
+    for region in regions:
+        inside = set(region.nodes)
+        nodes = [node for node in planner.graph.nodes if node.name in inside]
+        firsts: dict[Hashable, str] = {None: FLOAT}
+        for name in space.choices[region.id]:
+            if name != FLOAT:
+                first = firsts.setdefault(written.under(space.schemes[name], nodes), name)
+                if first != name:
+                    found.setdefault(region.id, {})[name] = first
+    return found
+
+
+def exactly(planner: Planner) -> Callable[[QuantKey], Hashable]:
+    """By scale and zero point, where calibration ranges are known."""
+
+    def told(key: QuantKey) -> Hashable:
+        params = planner.params(key)
+        return float(params.scale), int(params.zero_point)
+
+    return told
+
+
+def unseen(key: QuantKey) -> Hashable:
+    """By the way in which the range is chosen, where calibration ranges are not known."""
+    return key.ranges
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What schemes write of a region."""
+
+    planner: Planner
+    home: Mapping[NodeName, RegionId]
+    told: Callable[[QuantKey], Hashable]
+
+    def under(self, scheme: Scheme, nodes: Sequence[Node]) -> Hashable:
+        """Equal for schemes that write the same of these nodes; None where one writes them as floats."""
+        taken = [node for node in nodes if self.planner.takes(node, scheme)]
+        if not taken:
+            return None
+        has_constants = any(self.planner.graph.is_constant(name) for node in taken for name in node.inputs)
+        of_constants = (scheme.weight, scheme.bias, scheme.rounding) if has_constants else ()
+        keys = () if scheme.is_dynamic else self._keys(scheme, taken)
+        return (
+            tuple(node.index for node in taken),
+            (scheme.is_dynamic, scheme.activation, of_constants),
+            tuple(map(self.told, keys)),
+        )
+
+    def _keys(self, scheme: Scheme, nodes: Sequence[Node]) -> Iterator[QuantKey]:
+        graph = self.planner.graph
+        tensors = dict.fromkeys(name for node in nodes for name in self._own(node))
+        for name in tensors:
+            if not graph.is_constant(name) and not is_clipped(name, graph, self.home):
+                yield QuantKey(name, scheme.activation, scheme.ranges)
+
+    def _own(self, node: Node) -> Iterator[TensorName]:
+        """Activations whose ranges a node chooses: what moves values has those of others."""
+        kind = kind_of(node)
+        if kind is not Kind.SAME_RANGE:
+            yield node.outputs[0]
+        if kind not in (Kind.SAME_RANGE, Kind.CLIPPING):
+            for name in activations(node, self.planner.graph):
+                yield from self._behind(name)
+
+    def _behind(self, tensor: TensorName) -> Iterator[TensorName]:
+        """A tensor and those whose values it has through what moves them."""
+        graph = self.planner.graph
+        yield tensor
+        producer = graph.producer.get(tensor)
+        while producer is not None and kind_of(producer) is Kind.SAME_RANGE and self.planner.can_be_integer(producer):
+            yield producer.inputs[0]
+            producer = graph.producer.get(producer.inputs[0])
