@@ -105,7 +105,8 @@ def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
 def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
 
-    Those that a linear operator before them takes in are not for this.
+    Those that a linear operator before them takes in are not for this. Between Transposes that put channels second and
+    back they become a Mul and an Add instead of all, as that axis needs no move for these.
     """
     graph = Graph(model)
     edit = Edit(graph)
@@ -115,11 +116,20 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         nodes, factor, summand = _affine(graph, node, source)
         is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
-        if is_vector or any(each.op_type == "BatchNormalization" for each in nodes):
+        if not is_vector and all(each.op_type != "BatchNormalization" for each in nodes):
+            continue
+        rank, around = graph.rank(source), _transposes_around(graph, source, nodes[-1])
+        if around and edit.claim(*around):
+            chain = Chain(edit, node, around[0].inputs[0], around[1].outputs[0])
+            shape = (-1, *[1] * (rank - 1 - around[0].attributes["perm"][1]))
+            chain.add("Mul", {"factors": factor.reshape(shape)})
+            chain.add("Add", {"summands": summand.reshape(shape)}, part="shifted")
+            nodes.extend(around)
+        else:
             chain = Chain(edit, node, source, nodes[-1].outputs[0])
-            weight = {"weight": factor.reshape(-1, *[1] * (graph.rank(source) - 1)), "bias": summand}
+            weight = {"weight": factor.reshape(-1, *[1] * (rank - 1)), "bias": summand}
             chain.add("Conv", weight, group=len(factor))
-            edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
+        edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
     return edit.model()
 
 
@@ -172,6 +182,17 @@ def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], 
         tensor = node.outputs[0]
         node = graph.only_reader(tensor)
     return nodes, factor, summand
+
+
+def _transposes_around(graph: Graph, source: TensorName, last: Node) -> tuple[Node, Node] | None:
+    """The one that alone writes what nodes in a row read, and one behind the last of them that moves all back."""
+    before, behind = graph.producer.get(source), graph.only_reader(last.outputs[0])
+    if before is None or behind is None or graph.only_reader(source) is None:
+        return None
+    if {before.op_type, behind.op_type} != {"Transpose"} or not {"perm"} <= before.attributes.keys():
+        return None
+    is_inverse = tuple(behind.attributes.get("perm", ())) == tuple(np.argsort(before.attributes["perm"]))
+    return (before, behind) if is_inverse else None
 
 
 def _is_over_places(graph: Graph, node: Node) -> bool:

@@ -254,6 +254,48 @@ def test_what_scales_and_shifts_channels_of_lines_does_too(body: str) -> None:
     assert_becomes(lower_affine, model_with(body, size="2,4,6"), ["Conv"])
 
 
+LAST = "t = Transpose<perm=[0,3,1,2]>(x)", "y = Transpose<perm=[0,2,3,1]>(n)"
+"""Around what has its channels last."""
+
+
+@pytest.mark.parametrize(
+    ("body", "size", "expected"),
+    [
+        (" ".join((LAST[0], f"n = {NORMALISED.format('t')}", LAST[1])), "2,5,6,4", ["Mul", "Add"]),
+        (" ".join((LAST[0], "m = Mul(t, each) n = Add(m, other)", LAST[1])), "2,5,6,4", ["Mul", "Add"]),
+        (
+            f"t = Transpose<perm=[0,2,1]>(x) n = {NORMALISED.format('t')} y = Transpose<perm=[0,2,1]>(n)",
+            "2,6,4",
+            ["Mul", "Add"],
+        ),
+        (
+            f"t = Transpose<perm=[1,0,2]>(x) n = {NORMALISED.format('t')} y = Transpose<perm=[1,0,2]>(n)",
+            "4,2,6",
+            ["Mul", "Add"],
+        ),
+        (
+            f"t = Transpose<perm=[0,2,1]>(x) n = {NORMALISED.format('t')} u = Transpose<perm=[0,2,1]>(n)"
+            f" m = {NORMALISED.format('u')} y = Transpose<perm=[0,2,1]>(m)",
+            "2,4,4",
+            ["Mul", "Add", "Conv", "Transpose"],
+        ),
+        (
+            " ".join((LAST[0], f"n = {NORMALISED.format('t')}", "y = Transpose<perm=[0,3,1,2]>(n)")),
+            "2,5,6,4",
+            ["Transpose", "Conv", "Transpose"],
+        ),
+        (
+            " ".join((LAST[0], f"n = {NORMALISED.format('t')}", LAST[1], "r = Relu(t)")),
+            "2,5,6,4",
+            ["Transpose", "Conv", "Transpose", "Relu"],
+        ),
+    ],
+    ids=["images", "arithmetic", "lines", "another axis", "one behind another", "not moved back", "read beside"],
+)
+def test_channels_stay_last_between_transposes(body: str, size: str, expected: list[str]) -> None:
+    assert_becomes(lower_affine, model_with(body, size=size), expected)
+
+
 def test_what_is_read_between_ends_a_row() -> None:
     body = "t = Mul(x, each) u = Add(t, other) v = Mul(u, other) w = Sub(v, each) y = Relu(w)"
     assert_becomes(lower_affine, model_with(body, outputs="float[] y, float[] u"), ["Conv", "Conv", "Relu"])
