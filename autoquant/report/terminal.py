@@ -36,7 +36,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], console:
     if not cells:
         return
     columns = list(zip(*cells, strict=True))
-    folded = [(_folded(headings, columns, width), gap) for gap in _GAPS for width in _HEADINGS]
+    folded = [(_folded(headings, columns, width), gap) for width in _HEADINGS for gap in _GAPS]
     widths = [_least_width(found, columns, gap) for found, gap in folded]
     fitting = next((i for i, width in enumerate(widths) if width <= printed.width), len(folded) - 1)
     found, gap = folded[fitting]

@@ -87,6 +87,13 @@ def test_a_front_with_everything_is_whole() -> None:
     assert " ".join(line.split()) == " ".join(rows[0])
 
 
+def test_gaps_get_narrow_before_a_heading_is_broken() -> None:
+    headings = ("id", "SNR dB", "held out", "95 %", "agree, %", "ratio", "95 %", "ms", "regions")
+    row = ("t0054", "22.8", "22.7", "22.5 to 22.9", "100.00", "0.588", "0.538-0.644", "4.305", "19")
+    lines = whole(headings, [row]).splitlines()
+    assert lines[1].endswith("regions")
+
+
 def test_a_comparison_with_long_names_is_whole() -> None:
     numbers = ("0.483", "0.470-0.497", "1044.293", "1113.380", "132.4", "1244", "1060")
     rows = [("opennsfw_quantized_per_channel_by_somebody.onnx", *numbers), ("b.onnx", *numbers)]
