@@ -24,6 +24,9 @@ class Rewrite(StrEnum):
     TANH_GELUS = "tanh_gelus"
     """GELUs beside what is quantized are computed by their approximation by tanh, which differs by 0.0005 at most."""
 
+    FUSED_SILUS = "fused_silus"
+    """SiLUs behind what is quantized are onnxruntime's ``QuickGelu``, to which it fuses them itself in float."""
+
 
 IN_WORDS: Mapping[Rewrite, str] = {
     Rewrite.PLAIN_SUMS: "Add before LayerNormalization as Sum",
@@ -31,6 +34,7 @@ IN_WORDS: Mapping[Rewrite, str] = {
     Rewrite.TILED_CONVS: "Convs that are computed tile by tile",
     Rewrite.KEPT_BLOCKS: "channels that are kept in blocks",
     Rewrite.TANH_GELUS: "GELU by tanh",
+    Rewrite.FUSED_SILUS: "SiLU as one operator",
 }
 Rewrites = frozenset[Rewrite]
 LARGER: Rewrites = frozenset({Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS})

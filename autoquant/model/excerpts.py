@@ -1,17 +1,18 @@
 """A few nodes of a model as a model of their own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["Excerpt", "excerpt"]
+__all__ = ["Excerpt", "NewNode", "excerpt", "new_excerpt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,23 @@ class Excerpt:
 
     model: bytes
     shapes: Mapping[TensorName, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """One that the model does not have.
+
+    Attributes:
+        op_type: A domain may be before it, as in ``com.microsoft:QuickGelu``.
+        inputs: What it reads.
+        output: What it writes.
+        attributes: Of it.
+    """
+
+    op_type: str
+    inputs: tuple[str, ...]
+    output: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
@@ -73,6 +91,42 @@ def excerpt(
         ir_version=graph.model.ir_version,
     )
     return Excerpt(model.SerializeToString(deterministic=True), known)
+
+
+def new_excerpt(
+    graph: Graph,
+    source: TensorName,
+    shape: tuple[int, ...],
+    nodes: Sequence[NewNode],
+    constants: Mapping[str, np.generic],
+) -> Excerpt:
+    """New nodes alone, at the opset of a model.
+
+    Args:
+        graph: Of the model.
+        source: What is fed.
+        shape: Of it.
+        nodes: In topological order; what the last one writes is the output.
+        constants: Scalars that they read, by name.
+    """
+    protos = []
+    for node in nodes:
+        domain, _, op_type = node.op_type.rpartition(":")
+        protos.append(helper.make_node(op_type, node.inputs, [node.output], domain=domain, **node.attributes))
+    own = {known.domain for known in graph.model.opset_import}
+    others = {proto.domain for proto in protos} - {"", *own}
+    model = helper.make_model(
+        helper.make_graph(
+            protos,
+            "excerpt",
+            [helper.make_tensor_value_info(source, onnx.TensorProto.FLOAT, shape)],
+            [onnx.ValueInfoProto(name=nodes[-1].output)],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        ),
+        opset_imports=[*graph.model.opset_import, *(helper.make_opsetid(domain, 1) for domain in sorted(others))],
+        ir_version=graph.model.ir_version,
+    )
+    return Excerpt(model.SerializeToString(deterministic=True), {source: shape})
 
 
 def _is_read_outside(graph: Graph, name: TensorName, inside: set[int]) -> bool:

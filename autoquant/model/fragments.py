@@ -57,7 +57,7 @@ def opset_import(domain: str, version: int) -> bytes:
 
 
 def node(
-    op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: int | str | tuple[int, ...]
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str, **attributes: float | str | tuple[int, ...]
 ) -> bytes:
     """A new node; a domain may be before its operator, as in ``com.microsoft:MatMulNBits``."""
     domain, _, operator = op_type.rpartition(":")

@@ -37,6 +37,7 @@ from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.residuals import residual_adds
 from autoquant.qdq.shifts import Shifts, takes_bias
+from autoquant.qdq.silus import fused_silus, silus_of, write_silu
 from autoquant.qdq.tiled import TiledConvs
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, quantize_bias
 
@@ -68,6 +69,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
         self.gelus = exact_gelus(graph)
+        self.silus = silus_of(graph)
         self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
@@ -113,7 +115,7 @@ class Assembler:
         draft = _Draft(self, plan, shifts or {})
         needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
         for node in self.graph.nodes:
-            if node.index not in plan.absorbed and node.index not in needless:
+            if node.index not in plan.absorbed and node.index not in needless | set(draft.silus.values()):
                 draft.add(node)
         draft.add_pinned_constants()
         return draft.candidate()
@@ -139,6 +141,7 @@ class _Draft:
     parts: Parts = field(init=False)
     pairs: Pairs = field(init=False)
     kept: Kept = field(init=False)
+    silus: Mapping[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.home.pieces)
@@ -146,6 +149,8 @@ class _Draft:
         tiled = self.home.tiled.indices if Rewrite.TILED_CONVS in self.home.rewrites else ()
         is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
         self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
+        known = self.home.silus if Rewrite.FUSED_SILUS in self.home.rewrites else {}
+        self.silus = fused_silus(known, self.home.graph, self.plan)
 
     def candidate(self) -> Candidate:
         kernels = [n for n in self.home.graph.nodes if kind_of(n) in _KERNELS]
@@ -189,6 +194,11 @@ class _Draft:
         is_tiled = Rewrite.TILED_CONVS in self.home.rewrites and node.index in self.home.tiled.indices
         if is_tiled or node.index in self.kept.constants:
             self._add_otherwise(node, self.home.tiled if is_tiled else self.home.blocks)
+            return
+        if node.index in self.silus:
+            (read,) = self.home.graph.nodes[self.silus[node.index]].inputs
+            write_silu(self.parts, node, self.pairs.read(read, node), self.pairs.written(node.outputs[0]))
+            self.pairs.quantize_written(node.outputs[0])
             return
         inputs = [self._read_floats(name, node) for name in node.inputs]
         if needs_breaker(node, self.home.graph, self.plan):

@@ -18,6 +18,7 @@ from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.qdq.residuals import residual_excerpts
+from autoquant.qdq.silus import silu_excerpts
 
 __all__ = ["Builder"]
 
@@ -72,15 +73,18 @@ class Builder:
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
             Rewrite.KEPT_BLOCKS: self._assembler.blocks.has_parted,
             Rewrite.TANH_GELUS: bool(self._assembler.gelus),
+            Rewrite.FUSED_SILUS: bool(self._assembler.silus),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
 
     def excerpts(self, rewrite: Rewrite) -> tuple[Excerpt, Excerpt] | None:
         """Nodes by which a rewrite can be judged alone, as they are and rewritten; None where it takes candidates."""
-        graph, adds, gelus = self._assembler.graph, self._assembler.residual_adds, self._assembler.gelus
-        if rewrite is Rewrite.PLAIN_SUMS and adds:
-            return residual_excerpts(graph, adds)
-        return gelu_excerpts(graph, gelus) if rewrite is Rewrite.TANH_GELUS and gelus else None
+        own = self._assembler
+        if rewrite is Rewrite.PLAIN_SUMS and own.residual_adds:
+            return residual_excerpts(own.graph, own.residual_adds)
+        if rewrite is Rewrite.FUSED_SILUS and own.silus:
+            return silu_excerpts(own.graph, own.silus)
+        return gelu_excerpts(own.graph, own.gelus) if rewrite is Rewrite.TANH_GELUS and own.gelus else None
 
     @property
     def rewrites(self) -> Rewrites:

@@ -13,12 +13,11 @@ from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import channel_axis
 from autoquant.qdq.constants import centred, widened_for_pairs
 from autoquant.qdq.params import QuantParams, quantize, weight_params
-from autoquant.qdq.parts import Parts
+from autoquant.qdq.parts import CONTRIB, Parts
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector
 
 __all__ = ["INT8_LEVEL", "DynamicWriter", "in_blocks", "recurrent_params"]
 
-_DOMAIN = "com.microsoft"
 _N_LSTM_INPUTS = 8
 INT8_LEVEL = 4
 """The accuracy level of MatMulNBits at which it rounds what it reads to 8 bits; at others only its weight is."""
@@ -81,7 +80,7 @@ class DynamicWriter:
         References:
             https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
         """
-        self._import_domain(parts)
+        parts.import_contrib()
         weight, bias = self._blocks(node, weight_format), bias_vector(node, self.graph)
         free, base = parts.pieces.free, parts.base(node.inputs[1], weight.label)
         integers = parts.constant(free(f"{base}_quantized"), weight.values, weight.label)
@@ -89,7 +88,7 @@ class DynamicWriter:
         read = [source, integers, scale, *([] if bias is None else ["", "", _summand(parts, node, bias)])]
         n_inputs, n_outputs = _matrix_shape(node, self.graph)
         parts.node(
-            f"{_DOMAIN}:MatMulNBits",
+            f"{CONTRIB}:MatMulNBits",
             read,
             [target],
             node.name,
@@ -100,12 +99,8 @@ class DynamicWriter:
             accuracy_level=INT8_LEVEL,
         )
 
-    def _import_domain(self, parts: Parts) -> None:
-        if parts.is_new(_DOMAIN) and all(known.domain != _DOMAIN for known in self.graph.model.opset_import):
-            parts.add(_DOMAIN, lambda: fragments.opset_import(_DOMAIN, 1))
-
     def _write_lstm(self, parts: Parts, node: Node, inputs: list[str], weight_format: TensorFormat) -> None:
-        self._import_domain(parts)
+        parts.import_contrib()
         input_weight, recurrent_weight = (
             _weight(parts, weight, self._recurrent(weight, weight_format)) for weight in node.inputs[1:3]
         )
@@ -121,7 +116,7 @@ class DynamicWriter:
         proto = self.graph.model.graph.node[node.index]
         parts.add(
             ("lstm", node.index, tuple(read)),
-            lambda: fragments.converted(proto, read, node.outputs, "DynamicQuantizeLSTM", _DOMAIN, "layout"),
+            lambda: fragments.converted(proto, read, node.outputs, "DynamicQuantizeLSTM", CONTRIB, "layout"),
         )
 
     def _matrix(self, node: Node, weight_format: TensorFormat) -> QuantizedWeight:

@@ -10,8 +10,10 @@ from autoquant.domain.region import TensorName
 from autoquant.model import fragments
 from autoquant.model.graph import Graph
 
-__all__ = ["Parts", "Pieces"]
+__all__ = ["CONTRIB", "Parts", "Pieces"]
 
+CONTRIB = "com.microsoft"
+"""Domain of onnxruntime's own operators."""
 _INLINE_BYTES = 1024
 
 
@@ -80,11 +82,16 @@ class Parts:
         inputs: Sequence[str],
         outputs: Sequence[str],
         name: str,
-        **attributes: int | str | tuple[int, ...],
+        **attributes: float | str | tuple[int, ...],
     ) -> None:
         """Append a new node."""
         key = ("new", op_type, tuple(inputs), tuple(outputs), name, *attributes.items())
         self.add(key, lambda: fragments.node(op_type, inputs, outputs, name, **attributes))
+
+    def import_contrib(self) -> None:
+        """Let nodes be of onnxruntime's own domain."""
+        if self.is_new(CONTRIB) and all(known.domain != CONTRIB for known in self.pieces.graph.model.opset_import):
+            self.add(CONTRIB, lambda: fragments.opset_import(CONTRIB, 1))
 
     def base(self, name: TensorName, label: str) -> str:
         """A base name for a variant of a constant: the constant's own for the first one."""

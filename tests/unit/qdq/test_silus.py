@@ -1,0 +1,111 @@
+"""SiLUs behind what is quantized."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autoquant.domain.region import RegionId
+from autoquant.domain.rewrite import Rewrite
+from autoquant.model.dequantized import float_model
+from autoquant.model.fragments import inline_external
+from autoquant.qdq.silus import silu_excerpts, silus_of
+from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run
+from tests.models import Array, floats, model_of, saved
+
+FUSED = frozenset({Rewrite.FUSED_SILUS})
+CONSTANTS: Mapping[str, Array] = {"w": floats(8, 8, 1, 1, scale=0.3), "v": floats(8, 8, 1, 1, scale=0.3, seed=1)}
+SILU = "a = Conv(x, w) s = Sigmoid(a) m = Mul(a, s) y = Conv(m, v)"
+
+
+def a_case(body: str, sizes: str = "1,8,6,6") -> Case:
+    return case_of(model_of(f"(float[{sizes}] x) => (float[] y)", body, CONSTANTS), {"x": floats(1, 8, 6, 6)})
+
+
+def built(case: Case, quantized: str, rewrites: frozenset[Rewrite] = FUSED) -> onnx.ModelProto:
+    taken = exact(U8S8_CHANNEL)
+    assert taken is not None
+    builder = case.builder({taken.name: taken})
+    builder.write(rewrites)
+    candidate = builder.build({RegionId(name): taken.name for name in quantized})
+    return inline_external(candidate.skeleton, candidate.constants, {})
+
+
+def activations_of(model: onnx.ModelProto) -> list[tuple[str, str]]:
+    return [(n.op_type, n.name) for n in model.graph.node if n.op_type in ("Sigmoid", "Mul", "QuickGelu")]
+
+
+APART = [("Sigmoid", "s"), ("Mul", "m")]
+
+
+@pytest.mark.parametrize(
+    ("body", "quantized", "expected"),
+    [
+        (SILU, "ay", [("QuickGelu", "m")]),
+        (SILU, "a", [("QuickGelu", "m")]),
+        (SILU.replace("Mul(a, s)", "Mul(s, a)"), "ay", [("QuickGelu", "m")]),
+        ("a = Conv(x, w) r = MaxPool<kernel_shape=[1,1]>(a) s = Sigmoid(r) m = Mul(r, s) y = Conv(m, v)", "ary", None),
+        (SILU, "y", APART),
+        (SILU, "", APART),
+        (SILU, "asmy", APART),
+        (SILU, "asy", APART),
+        (SILU.replace("Mul(a, s)", "Mul(x, s)"), "ay", APART),
+        (f"{SILU.replace('y =', 'k =')} y = Add(k, s)", "ak", APART),
+    ],
+    ids=[
+        *("between", "behind", "the other way round", "behind what moves", "before", "float", "integers"),
+        *("half integers", "another factor", "a gate that is read otherwise"),
+    ],
+)
+def test_a_silu_behind_integers_is_one_operator(
+    body: str, quantized: str, expected: list[tuple[str, str]] | None, tmp_path: Path
+) -> None:
+    case = a_case(body)
+    plain, fused = built(case, quantized, frozenset()), built(case, quantized)
+    assert activations_of(plain) == APART
+    assert activations_of(fused) == (expected or [("QuickGelu", "m")])
+    first, second = (optimized(each, tmp_path).integer_nodes for each in (plain, fused))
+    assert first == second
+    np.testing.assert_allclose(run(fused, case.feed)[0], run(plain, case.feed)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_onnxruntime_runs_one_kernel_instead_of_two(tmp_path: Path) -> None:
+    models = (built(a_case(SILU), "ay", each) for each in (frozenset[Rewrite](), FUSED))
+    plain, fused = (Counter(k.rpartition(":")[2] for k in optimized(each, tmp_path).kernels) for each in models)
+    assert plain - fused == {"Sigmoid": 1, "Mul": 1, "DequantizeLinear": 1}
+    assert fused - plain == {"QuickGelu": 1}
+
+
+def test_the_file_imports_the_domain_once() -> None:
+    body = "a = Conv(x, w) s = Sigmoid(a) m = Mul(a, s) b = Conv(m, v) t = Sigmoid(b) y = Mul(b, t)"
+    found = built(a_case(body), "ab")
+    assert [each.domain for each in found.opset_import] == ["", "com.microsoft"]
+    assert activations_of(found) == [("QuickGelu", "m"), ("QuickGelu", "y")]
+
+
+def test_the_float_model_of_a_member_has_what_was_given(tmp_path: Path) -> None:
+    case = a_case(SILU)
+    member, prepared = saved(built(case, "ay"), tmp_path / "m.onnx"), saved(case.graph.model, tmp_path / "p.onnx")
+    assert [node.op_type for node in float_model(member, prepared).graph.node] == ["Conv", "Sigmoid", "Mul", "Conv"]
+
+
+def test_it_is_possible_where_sizes_are_known() -> None:
+    assert Rewrite.FUSED_SILUS in a_case(SILU).builder({}).possible
+    assert Rewrite.FUSED_SILUS not in a_case(SILU, "N,8,6,6").builder({}).possible
+    assert Rewrite.FUSED_SILUS not in a_case("y = Sigmoid(x)").builder({}).possible
+
+
+def test_the_largest_one_is_run_alone_between_integers_both_ways() -> None:
+    body = "p = GlobalAveragePool(x) t = Sigmoid(p) u = Mul(p, t) s = Sigmoid(x) m = Mul(x, s) y = Add(m, u)"
+    graph = a_case(body).graph
+    found = silu_excerpts(graph, silus_of(graph))
+    assert [dict(each.shapes) for each in found] == [{"x": (1, 8, 6, 6)}] * 2
+    models = [onnx.load_from_string(each.model) for each in found]
+    assert [[n.op_type for n in model.graph.node][2:-1] for model in models] == [["Sigmoid", "Mul"], ["QuickGelu"]]
+    apart, together = (run(model, {"x": 3 * floats(1, 8, 6, 6)})[0] for model in models)
+    np.testing.assert_array_equal(apart, together)
+    assert apart.dtype == np.uint8
+    assert np.ptp(apart) > 20
