@@ -33,6 +33,7 @@ from autoquant.rewrites.fusions import (
 from autoquant.rewrites.invariants import hoist_invariants
 from autoquant.rewrites.lines import lay_lines
 from autoquant.rewrites.masks import drop_idle_masks
+from autoquant.rewrites.matrices import keep_matrices
 from autoquant.rewrites.moments import fuse_moments
 from autoquant.rewrites.packed import pack_places
 from autoquant.rewrites.pads import concatenate_zeros, crop, drop_pads, fold_pads, spell_pads
@@ -116,7 +117,8 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         drop_views,
         *((multiply_outer, repeat_last) if is_for_cpu else ()),
         split_gemm,
-        lower_matmul,
+        _lower_matmul,
+        *((keep_matrices,) if is_for_cpu else ()),
     )
 
 
@@ -188,6 +190,10 @@ def _join_steps(model: Model) -> Model:
     while (found := _with_shapes(model, join_steps)) is not model:
         model = found
     return _with_shapes(model, restack)
+
+
+def _lower_matmul(model: Model) -> Model:
+    return _with_shapes(model, lower_matmul)
 
 
 def _transpose_first(model: Model) -> Model:

@@ -1,0 +1,178 @@
+"""Vectors in rows that stay a matrix."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoquant.rewrites.matrices import keep_matrices
+from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+
+CONSTANTS: Mapping[str, Array | float] = {
+    "w": floats(4, 4, scale=0.5),
+    "b": floats(4),
+    "rows": np.array([6, 4]),
+    "back": np.array([2, 3, 4]),
+    "heads": np.array([2, 3, 2, 2]),
+    "copied": np.array([0, 0, -1]),
+    "first": np.array([0]),
+    "each": floats(4, seed=1),
+    "wide": floats(1, 1, 4, seed=2),
+    "whole": floats(2, 3, 4, seed=3),
+    "some": floats(3, 4, seed=4),
+    "column": floats(3, 1, seed=5),
+    "one": 0.5,
+    "low": -0.5,
+}
+PRODUCT = "{r} = Reshape({x}, rows) {g} = Gemm({r}, w, b) {y} = Reshape({g}, back)"
+
+
+def product(x: str, y: str) -> str:
+    return PRODUCT.format(x=x, y=y, r=f"{y}r", g=f"{y}g")
+
+
+def a_model(body: str, sizes: str = "2,3,4", outputs: str = "float[] y") -> onnx.ModelProto:
+    return model_of(f"(float[{sizes}] x) => ({outputs})", body, CONSTANTS)
+
+
+def becomes(body: str, expected: list[str], **given: str) -> onnx.ModelProto:
+    model = a_model(body, **given)
+    before = model.SerializeToString(deterministic=True)
+    found = keep_matrices(model)
+    assert model.SerializeToString(deterministic=True) == before
+    assert op_types(found) == expected
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
+    feed = feed_of(model)
+    for one, other in zip(outputs_of(found, feed), outputs_of(model, feed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, strict=True)
+    return found
+
+
+BETWEEN = {
+    "an activation": "s = Relu(a)",
+    "several": "p = Gelu(a) q = Mul(p, each) r = Sub(one, q) s = Clip(r, low)",
+    "a vector of more dimensions": "s = Add(wide, a)",
+    "all values": "s = Mul(a, whole)",
+    "a norm": "s = LayerNormalization(a, each, b)",
+    "a norm by its place": "s = LayerNormalization<axis=2>(a, each)",
+    "twice the same": "s = Mul(a, a)",
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+def test_what_is_between_two_products_is_computed_of_matrices(between: str) -> None:
+    body = f"{product('x', 'a')} {between} {product('s', 'y')}"
+    operators = [node.op_type for node in a_model(body).graph.node][3:-3]
+    becomes(body, ["Reshape", "Gemm", *operators, "Gemm", "Reshape"])
+
+
+STAY = {
+    "constants of some rows": "s = Add(a, some)",
+    "a number for each row": "s = Mul(a, column)",
+    "along another axis": "s = Softmax<axis=1>(a)",
+    "a norm of more axes": "s = LayerNormalization<axis=1>(a, some)",
+    "a norm that tells means": "s, mean = LayerNormalization(a, each)",
+    "rows of another tensor": "m = ReduceMean(x, first) s = Add(a, m)",
+    "matrices": "s = MatMul(a, w)",
+}
+
+
+@pytest.mark.parametrize("between", STAY.values(), ids=STAY)
+def test_others_stay(between: str) -> None:
+    model = a_model(f"{product('x', 'a')} {between} {product('s', 'y')}")
+    assert keep_matrices(model) is model
+
+
+def test_a_residual_stream_is_a_matrix_and_heads_are_made_of_it() -> None:
+    body = (
+        f"n = LayerNormalization(x, each, b) {product('n', 'a')} h = Reshape(a, heads)"
+        " t = Transpose<perm=[0,2,1,3]>(h) u = Transpose<perm=[0,2,1,3]>(t) v = Reshape(u, copied)"
+        f" {product('v', 'o')} s = Add(o, x) m = LayerNormalization(s, each, b) {product('m', 'p')} y = Add(p, s)"
+    )
+    found = becomes(
+        body,
+        [
+            *("Reshape", "LayerNormalization", "Gemm", "Reshape", "Transpose", "Transpose", "Reshape", "Gemm", "Add"),
+            *("LayerNormalization", "Gemm", "Add", "Reshape"),
+        ],
+    )
+    assert [node.output[0] for node in found.graph.node][-1] == "y"
+
+
+def test_what_is_read_otherwise_keeps_its_name_and_shape() -> None:
+    body = f"{product('x', 'a')} s = Relu(a) y = ReduceSum(s, first) {product('s', 'p')} {product('s', 'q')}"
+    found = becomes(
+        f"{body} z = Add(p, q)",
+        ["Reshape", "Gemm", "Relu", "Reshape", "ReduceSum", "Gemm", "Gemm", "Add", "Reshape"],
+        outputs="float[] y, float[] z",
+    )
+    assert "s" in {name for node in found.graph.node for name in node.output}
+
+
+def test_outputs_of_the_graph_keep_their_names() -> None:
+    body = f"{product('x', 'a')} s = Relu(a) r = Reshape(s, rows) {product('s', 'p')} {product('s', 'y')}"
+    found = becomes(
+        body,
+        ["Reshape", "Gemm", "Reshape", "Relu", "Reshape", "Reshape", "Gemm", "Reshape", "Gemm", "Reshape"],
+        outputs="float[] y, float[] a, float[] s, float[] r, float[] p",
+    )
+    gemms = [node.input[0] for node in found.graph.node if node.op_type == "Gemm"]
+    assert gemms[1:] == ["s_rows", "s_rows"]
+
+
+def test_of_several_shapes_in_a_row_the_last_one_is_said() -> None:
+    becomes("t = Unsqueeze(x, first) u = Reshape(t, heads) y = Relu(u)", ["Reshape", "Relu"])
+    becomes(
+        "t = Unsqueeze(x, first) u = Reshape(t, heads) y = Relu(u) z = Neg(t)",
+        ["Unsqueeze", "Reshape", "Relu", "Neg"],
+        outputs="float[] y, float[] z",
+    )
+
+
+@pytest.mark.parametrize("body", ["s = Relu(x) y = Neg(s)", f"s = Relu(x) {product('s', 'y')}", "y = Neg(x)"])
+def test_nothing_is_changed_where_that_saves_no_reshape(body: str) -> None:
+    model = a_model(body)
+    assert keep_matrices(model) is model
+
+
+def test_sizes_have_to_be_known() -> None:
+    body = "a = Reshape(x, rows) g = Gemm(a, w) t = Reshape(g, back) s = Relu(t) u = Reshape(s, rows) y = Gemm(u, w)"
+    sizes = {"rows": np.array([-1, 4]), "back": np.array([-1, 3, 4])}
+    model = model_of("(float[N,3,4] x) => (float[] y)", body, {**CONSTANTS, **sizes})
+    assert keep_matrices(model) is model
+
+
+STEPS = [
+    *(
+        "{y} = Relu({x})",
+        "{y} = Add({x}, {z})",
+        "{y} = Mul({x}, each)",
+        "{y} = Add({x}, whole)",
+        "{y} = Add({x}, some)",
+    ),
+    *("{y} = LayerNormalization({x}, each, b)", "{y} = Softmax({x})", "{y} = Sub({z}, {x})", PRODUCT, PRODUCT),
+    "h{y} = Reshape({x}, heads) t{y} = Transpose<perm=[0,1,3,2]>(h{y}) {y} = Reshape(t{y}, copied)",
+    "f{y} = Flatten<axis=2>({x}) {y} = Reshape(f{y}, back)",
+    "{y} = Transpose<perm=[0,1,2]>({x})",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), min_size=2, max_size=10), st.data())
+def test_outputs_and_their_shapes_are_the_same(steps: list[str], data: st.DataObject) -> None:
+    tensors, body = ["x"], list[str]()
+    for i, step in enumerate(steps):
+        x, z = tensors[-1], data.draw(st.sampled_from(tensors))
+        body.append(step.format(x=x, z=z, y=f"t{i}", r=f"r{i}", g=f"g{i}"))
+        tensors.append(f"t{i}")
+    wanted = {tensors[-1], *data.draw(st.sets(st.sampled_from(tensors[1:]), max_size=2))}
+    model = a_model(" ".join(body), outputs=", ".join(f"float[] {name}" for name in sorted(wanted)))
+    found, feed = keep_matrices(model), feed_of(model)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
+    count = [sum(op_type in ("Reshape", "Flatten") for op_type in op_types(each)) for each in (found, model)]
+    assert count[0] <= count[1]
+    for one, other in zip(outputs_of(found, feed), outputs_of(model, feed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
