@@ -211,8 +211,9 @@ class Evaluator:
         assert found is not None
         planner = self._builder.planner
         errors = steps.own_errors(planner, found.regions, found.statistics, found.definition, seconds=seconds)
-        twins = steps.twins_of(found.prepared, found.regions, found.definition, planner)
-        return None if errors is None else (errors, twins)
+        if errors is None:
+            return None
+        return errors, steps.twins_of(found.prepared, found.regions, found.definition, planner)
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
         """See ``profiling.profiled_prior``."""

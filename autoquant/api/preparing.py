@@ -222,7 +222,7 @@ class Preparing:
                 reason = str(error)
         if found is None:
             self.notes.append(f"noise is expected from each region's share of the arithmetic alone: {reason}")
-            return chosen
+            return chosen  # schemes that are alike by their ranges stay apart, too: each graph is measured once anyway
         return replace(chosen, own_errors=found[0], twins=found[1])
 
     def _has_time_for(self, forms: Mapping[_Form, Ingredients], facts: BenchFacts) -> bool:

@@ -105,7 +105,7 @@ class Trials:
             what its borders cost, and says little of what it saves among others.
         least_ratios: What the latency ratios of an assignment can hardly be below, by target; empty where nothing is
             known of them.
-        twins: By region, schemes that quantize it as another one does, with the name of that one.
+        twins: By region, schemes that write the same of it as another one, maybe float, with the name of that one.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
     """

@@ -6,8 +6,10 @@ from enum import Enum, auto
 import numpy as np
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import clip_bounds, has_constant_bias, is_float_constant
+from autoquant.model.opsets import RESIZE_WITHOUT_REGION
 
 __all__ = ["ARITHMETIC", "POOLS", "Role", "constant_of", "gate_of", "images_of", "is_image", "role_of", "takes_blocks"]
 
@@ -79,6 +81,8 @@ def constant_of(node: Node, graph: Graph) -> TensorName:
 def gate_of(node: Node, graph: Graph) -> TensorName | None:
     """The one place that a product gives every place of an image, as in squeeze and excitation."""
     if node.op_type != "Mul" or not all(is_image(name, graph) for name in node.inputs):
+        return None
+    if opset_of(graph.model) < RESIZE_WITHOUT_REGION:  # by a Resize it is given
         return None
     written = graph.shape(node.outputs[0]) or ()
     images = [name for name in node.inputs if graph.shape(name) == written]

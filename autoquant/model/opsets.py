@@ -4,6 +4,7 @@ __all__ = [
     "CLIP_HAS_INPUTS",
     "CLIP_TAKES_INTEGERS",
     "GEMM_WITHOUT_BIAS",
+    "RESIZE_WITHOUT_REGION",
     "SLICE_HAS_INPUTS",
     "SOFTMAX_OF_ONE_AXIS",
 ]
@@ -15,5 +16,7 @@ CLIP_HAS_INPUTS = 11
 GEMM_WITHOUT_BIAS = 11
 """Before, there has to be one."""
 CLIP_TAKES_INTEGERS = 12
+RESIZE_WITHOUT_REGION = 13
+"""Before, there has to be one, though no mode but one reads it."""
 SOFTMAX_OF_ONE_AXIS = 13
 """The last one by default, and no other; before, it is of all axes from its own on."""

@@ -69,7 +69,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
         self.gelus = exact_gelus(graph)
-        self.silus = silus_of(graph)
+        self.silus = silus_of(graph, planner)
         self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
@@ -114,8 +114,9 @@ class Assembler:
         """
         draft = _Draft(self, plan, shifts or {})
         needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
+        needless |= plan.absorbed.keys() | set(draft.silus.values())
         for node in self.graph.nodes:
-            if node.index not in plan.absorbed and node.index not in needless | set(draft.silus.values()):
+            if node.index not in needless:
                 draft.add(node)
         draft.add_pinned_constants()
         return draft.candidate()

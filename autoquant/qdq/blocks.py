@@ -34,7 +34,8 @@ class Kept:
     Attributes:
         activations: Nodes behind such a Conv, by index.
         constants: Nodes that become such a Conv, by index.
-        joined: What a sum or product reads through such a Conv, behind its index, or through a Resize to every place.
+        joined: What a sum or product reads through such a Conv, behind its index, and gates, which are read through a
+            Resize to every place.
     """
 
     activations: frozenset[int] = frozenset()
@@ -137,7 +138,7 @@ class Blocks:
             role, missing = self._roles[node.index], set(images_of(node, self.graph)) - kept
             if role is Role.JOINING and not kept.isdisjoint(node.inputs) and self._can_be_entered(node, plan):
                 entries |= {name for name in missing if not comes_from_dq(name, self.graph, plan)}
-            if role is not Role.PASSING:
+            if role not in (Role.PASSING, Role.GATED):
                 missing -= entries
             if not missing or (role is Role.SOURCE and self._is_source(node, plan)):
                 kept.add(node.outputs[0])

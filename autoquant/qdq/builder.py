@@ -73,7 +73,7 @@ class Builder:
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
             Rewrite.KEPT_BLOCKS: self._assembler.blocks.has_parted,
             Rewrite.TANH_GELUS: bool(self._assembler.gelus),
-            Rewrite.FUSED_SILUS: bool(self._assembler.silus),
+            Rewrite.FUSED_SILUS: bool(self._assembler.silus) and any(not s.is_dynamic for s in self._schemes.values()),
         }
         return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
 

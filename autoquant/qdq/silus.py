@@ -8,9 +8,11 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.model.excerpts import Excerpt, NewNode, new_excerpt
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import Kind, kind_of
 from autoquant.qdq.breakers import comes_from_dq
 from autoquant.qdq.parts import CONTRIB, Parts
 from autoquant.qdq.plan import Plan
+from autoquant.qdq.planner import Planner
 
 __all__ = ["fused_silus", "silu_excerpts", "silus_of", "write_silu"]
 
@@ -25,14 +27,19 @@ _AGAIN = [NewNode("QuantizeLinear", ("product", "scale", "zero_point"), "y")]
 _NUMBERS: Mapping[str, np.generic] = {"scale": np.float32(1 / 32), "zero_point": np.uint8(128)}
 
 
-def silus_of(graph: Graph) -> Mapping[int, int]:
-    """Products ``x * Sigmoid(x)`` of known size, by index, with the index of the Sigmoid, which nothing else reads."""
-    found = {}
-    for node in graph.nodes:
-        gate = _gate(node, graph)
-        if gate is not None and graph.dtype(gate.inputs[0]) == "float32" and graph.shape(gate.inputs[0]) is not None:
-            found[node.index] = gate.index
-    return found
+def silus_of(graph: Graph, planner: Planner) -> Mapping[int, int]:
+    """Products ``x * Sigmoid(x)`` of known size, by index, with the index of the Sigmoid, which nothing else reads.
+
+    Integers may come before them.
+    """
+    gates = {node.index: gate for node in graph.nodes if (gate := _gate(node, graph)) is not None}
+    return {
+        product: gate.index
+        for product, gate in gates.items()
+        if graph.dtype(gate.inputs[0]) == "float32"
+        and graph.shape(gate.inputs[0]) is not None
+        and _may_be_quantized(gate.inputs[0], planner)
+    }
 
 
 def fused_silus(silus: Mapping[int, int], graph: Graph, plan: Plan) -> Mapping[int, int]:
@@ -63,6 +70,15 @@ def silu_excerpts(graph: Graph, silus: Mapping[int, int]) -> tuple[Excerpt, Exce
         for nodes in (_APART, _TOGETHER)
     )
     return apart, together
+
+
+def _may_be_quantized(tensor: TensorName, planner: Planner) -> bool:
+    """Whether a DequantizeLinear may write a tensor, as ``comes_from_dq`` says of one assignment."""
+    producer = planner.graph.producer.get(tensor)
+    if producer is None:
+        return False
+    passes = kind_of(producer) is Kind.SAME_RANGE
+    return _may_be_quantized(producer.inputs[0], planner) if passes else planner.can_be_integer(producer)
 
 
 def _gate(product: Node, graph: Graph) -> Node | None:

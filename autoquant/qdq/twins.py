@@ -1,4 +1,4 @@
-"""Schemes that quantize a region alike: as one of them is known, so is the other."""
+"""Schemes that quantize a region alike, or leave it float: as one of them is known, so is the other."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,27 @@ from autoquant.model.ops import Kind, activations, kind_of
 from autoquant.qdq.plan import QuantKey
 from autoquant.qdq.planner import Planner, is_clipped
 
-__all__ = ["Twins", "exactly", "find_twins", "unseen"]
+__all__ = ["Twins", "find_twins"]
 
 Twins = Mapping[RegionId, Mapping[str, str]]
-"""By region, schemes that quantize it as another one of its choices does, with the name of that one."""
+"""By region, schemes that write the same of it as another one of its choices, with the name of that: maybe float."""
 
 
-def find_twins(
-    planner: Planner, regions: Sequence[Region], space: SearchSpace, told: Callable[[QuantKey], Hashable]
-) -> Twins:
+def find_twins(planner: Planner, regions: Sequence[Region], space: SearchSpace, *, has_ranges: bool) -> Twins:
     """Schemes that differ in nothing that a region has, or leave it float, in whatever assignment of the others.
 
     Only linear operators may be there where a scheme quantizes these alone, no weights where it is in their format that
-    two differ, and two ways to choose ranges may choose the same.
+    two differ, and two ways to choose ranges may choose the same. The last is looked at where all activations have one
+    type: what is converted to another one takes its range from where the values come from, which others decide.
 
     Args:
         planner: Says what is quantized.
         regions: The partition.
         space: Which schemes each may take.
-        told: What two keys have in common where they are written alike: ``exactly`` or ``unseen``.
+        has_ranges: Whether the planner can choose them.
     """
+    dtypes = {scheme.activation.dtype for scheme in space.schemes.values() if not scheme.is_dynamic}
+    told = _numbers(planner) if has_ranges and len(dtypes) == 1 else _way
     home = {node: region.id for region in regions for node in region.nodes}
     written = _Written(planner, home, told)
     found: dict[RegionId, dict[str, str]] = {}
@@ -46,8 +47,8 @@ def find_twins(
     return found
 
 
-def exactly(planner: Planner) -> Callable[[QuantKey], Hashable]:
-    """By scale and zero point, where calibration ranges are known."""
+def _numbers(planner: Planner) -> Callable[[QuantKey], Hashable]:
+    """Two keys are written alike where scale and zero point are the same."""
 
     def told(key: QuantKey) -> Hashable:
         params = planner.params(key)
@@ -56,8 +57,8 @@ def exactly(planner: Planner) -> Callable[[QuantKey], Hashable]:
     return told
 
 
-def unseen(key: QuantKey) -> Hashable:
-    """By the way in which the range is chosen, where calibration ranges are not known."""
+def _way(key: QuantKey) -> Hashable:
+    """They are where ranges are chosen in the same way."""
     return key.ranges
 
 

@@ -105,8 +105,8 @@ def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
 def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
 
-    Those that a linear operator before them takes in are not for this. Between Transposes that put channels second and
-    back they become a Mul and an Add instead of all, as that axis needs no move for these.
+    Those that a linear operator before them takes in are not for this. Between Transposes, of which the second takes
+    back what the first does, they and these become a Mul and an Add over the axis where channels are.
     """
     graph = Graph(model)
     edit = Edit(graph)

@@ -69,7 +69,8 @@ class Layout:
             work: Estimated share of the arithmetic.
             patterns: Without them every region has its own.
             own_errors: Relative squared errors.
-            twins: By region, schemes that quantize it as another one of its choices does, with that one's name.
+            twins: By region, schemes that write the same of it as another one of its choices, maybe float, with that
+                one's name.
         """
         regions = tuple(choices)
         names = (FLOAT, *schemes)
@@ -124,8 +125,8 @@ class Layout:
         return np.where(same >= 0, same, codes)
 
     def uniform(self, kind: int) -> Codes:
-        """Every region under the first scheme of a kind that it may take, float where there is none; shape (R,)."""
-        fits = (self.same >= 0) & (self.kinds == kind)
+        """Every region under the first scheme of a kind that quantizes it, float where there is none; shape (R,)."""
+        fits = (self.same > 0) & (self.kinds == kind)
         first = fits.argmax(axis=1)
         return np.where(fits.any(axis=1), self.same[np.arange(len(first)), first], 0)
 

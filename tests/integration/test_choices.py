@@ -18,7 +18,7 @@ from autoquant.model.optimized import read_optimized
 from autoquant.model.prepared import PreparedModel
 from autoquant.model.rewrite import infer_shapes
 from autoquant.qdq.builder import Builder
-from autoquant.qdq.twins import exactly, find_twins
+from autoquant.qdq.twins import find_twins
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.fusions import lower_matmul
 from autoquant.space.resolve import resolve
@@ -150,7 +150,7 @@ def test_schemes_that_quantize_a_region_alike_make_the_same_model_in_any_mix(
         return CalibrationRange(found.low * share, found.high * share)
 
     builder = Builder(case.graph, regions, space.schemes, LARGE.op_types, ranges)
-    twins = find_twins(builder.planner, regions, space, exactly(builder.planner))
+    twins = find_twins(builder.planner, regions, space, has_ranges=True)
     mix = {region: data.draw(st.sampled_from(names)) for region, names in space.choices.items()}
     same = {region: twins.get(region, {}).get(name, name) for region, name in mix.items()}
     assert builder.build(mix).digest == builder.build(same).digest

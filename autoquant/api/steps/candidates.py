@@ -21,7 +21,7 @@ from autoquant.qdq.masks import masked
 from autoquant.qdq.own_errors import OwnErrors, errors_of_regions
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
-from autoquant.qdq.twins import Twins, exactly, find_twins, unseen
+from autoquant.qdq.twins import Twins, find_twins
 from autoquant.space.resolve import resolve
 
 __all__ = [
@@ -94,10 +94,9 @@ def twins_of(
     """Schemes that quantize a region alike, see ``autoquant.qdq.twins``; without a planner no ranges are compared."""
     space = resolve(definition, found)
     if planner is not None:
-        return find_twins(planner, found, space, exactly(planner))
-    return find_twins(
-        Planner(prepared.graph, definition.op_types, ranges_of(_NOTHING, definition)), found, space, unseen
-    )
+        return find_twins(planner, found, space, has_ranges=True)
+    unseen = Planner(prepared.graph, definition.op_types, ranges_of(_NOTHING, definition))
+    return find_twins(unseen, found, space, has_ranges=False)
 
 
 def means_of(statistics: Statistics) -> Means:

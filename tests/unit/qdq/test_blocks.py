@@ -125,6 +125,39 @@ def test_a_gate_is_given_everywhere_once_for_each_size(tmp_path: Path) -> None:
     assert n_reordered(plain, tmp_path) > n_reordered(kept, tmp_path) == 2
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"r = Transpose<perm=[0,1,3,2]>(x) a = {CONV}(r, w) s = Add(a, r) {GATE} m = Mul(r, g) c = Conv(m, v)"
+        " b = Conv(s, v) t = Add(b, c) y = Conv(t, v)",
+        "a = Conv(x, v) p = GlobalAveragePool(a) e = Conv(p, v) h = ReduceMax(x, places) t = Add(e, h) f = Conv(t, v)"
+        " m = Mul(a, h) z = Conv(m, v) q = GlobalAveragePool(z) y = Add(q, f)",
+    ],
+    ids=["the image", "the gate"],
+)
+def test_what_a_sum_lets_in_is_in_no_blocks_for_a_gate(body: str) -> None:
+    _, kept = in_float(a_case(body))
+    assert "Resize" not in {node.op_type for node in kept.graph.node}
+    assert any(node.name.endswith("_in_blocks") for node in kept.graph.node)
+
+
+def test_a_gate_of_one_image_is_none_of_two() -> None:
+    body = f"{BESIDE} p = GlobalAveragePool(x) f = Conv(p, v) m = Mul(s, f) y = {CONV}(m, w)"
+    given = "(float[2,16,6,6] x, float[1,16,1,1] q) => (float[] y)"
+    assert Rewrite.KEPT_BLOCKS in a_case(body, given=given).builder({}).possible
+    assert Rewrite.KEPT_BLOCKS not in a_case(body.replace("Pool(x)", "Pool(q)"), given=given).builder({}).possible
+
+
+def test_a_gate_stays_below_the_opset_at_which_a_resize_gives_it() -> None:
+    body = f"{BESIDE} {GATE} m = Mul(s, g) l = LeakyRelu(s) t = Add(l, m) y = {CONV}(t, w)"
+    for opset in (12, 13):
+        given, used = "(float[1,16,6,6] x) => (float[] y)", {name: CONSTANTS[name] for name in ("w", "v")}
+        _, kept = in_float(case_of(model_of(given, body, used, opset=opset)))
+        assert ("Resize" in {node.op_type for node in kept.graph.node}) == (opset == 13)
+        assert "l_before" in {node.name for node in kept.graph.node}
+        opened(kept)
+
+
 @given(
     steps=st.lists(
         st.sampled_from(

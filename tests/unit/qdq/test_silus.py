@@ -9,15 +9,20 @@ import onnx
 import pytest
 
 from autoquant.domain.region import RegionId
-from autoquant.domain.rewrite import Rewrite
+from autoquant.domain.rewrite import Rewrite, Rewrites
+from autoquant.domain.scheme import Scheme
 from autoquant.model.dequantized import float_model
 from autoquant.model.fragments import inline_external
 from autoquant.qdq.silus import silu_excerpts, silus_of
-from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run
+from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run, scheme
 from tests.models import Array, floats, model_of, saved
 
 FUSED = frozenset({Rewrite.FUSED_SILUS})
-CONSTANTS: Mapping[str, Array] = {"w": floats(8, 8, 1, 1, scale=0.3), "v": floats(8, 8, 1, 1, scale=0.3, seed=1)}
+CONSTANTS: Mapping[str, Array] = {
+    "w": floats(8, 8, 1, 1, scale=0.3),
+    "v": floats(8, 8, 1, 1, scale=0.3, seed=1),
+    "flat": np.array([1, 8, 36]),
+}
 SILU = "a = Conv(x, w) s = Sigmoid(a) m = Mul(a, s) y = Conv(m, v)"
 
 
@@ -36,6 +41,10 @@ def built(case: Case, quantized: str, rewrites: frozenset[Rewrite] = FUSED) -> o
 
 def activations_of(model: onnx.ModelProto) -> list[tuple[str, str]]:
     return [(n.op_type, n.name) for n in model.graph.node if n.op_type in ("Sigmoid", "Mul", "QuickGelu")]
+
+
+def possible(body: str, taken: Scheme = U8S8_CHANNEL, sizes: str = "1,8,6,6") -> Rewrites:
+    return a_case(body, sizes).builder({taken.name: taken}).possible
 
 
 APART = [("Sigmoid", "s"), ("Mul", "m")]
@@ -93,15 +102,22 @@ def test_the_float_model_of_a_member_has_what_was_given(tmp_path: Path) -> None:
 
 
 def test_it_is_possible_where_sizes_are_known() -> None:
-    assert Rewrite.FUSED_SILUS in a_case(SILU).builder({}).possible
-    assert Rewrite.FUSED_SILUS not in a_case(SILU, "N,8,6,6").builder({}).possible
-    assert Rewrite.FUSED_SILUS not in a_case("y = Sigmoid(x)").builder({}).possible
+    assert Rewrite.FUSED_SILUS in possible(SILU)
+    assert Rewrite.FUSED_SILUS in possible("a = Conv(x, w) r = Reshape(a, flat) s = Sigmoid(r) y = Mul(r, s)")
+    assert Rewrite.FUSED_SILUS not in possible(SILU, sizes="N,8,6,6")
+    assert Rewrite.FUSED_SILUS not in possible("y = Sigmoid(x)")
+
+
+def test_it_is_possible_behind_what_a_scheme_may_quantize_with_a_range() -> None:
+    assert Rewrite.FUSED_SILUS not in possible("a = Erf(x) s = Sigmoid(a) y = Mul(a, s)")
+    assert Rewrite.FUSED_SILUS not in possible("s = Sigmoid(x) y = Mul(x, s)")
+    assert Rewrite.FUSED_SILUS not in possible(SILU, scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic"))
 
 
 def test_the_largest_one_is_run_alone_between_integers_both_ways() -> None:
     body = "p = GlobalAveragePool(x) t = Sigmoid(p) u = Mul(p, t) s = Sigmoid(x) m = Mul(x, s) y = Add(m, u)"
-    graph = a_case(body).graph
-    found = silu_excerpts(graph, silus_of(graph))
+    case = a_case(f"q = Conv(x, w) {body.replace('(x', '(q')}")
+    found = silu_excerpts(case.graph, silus_of(case.graph, case.builder({}).planner))
     assert [dict(each.shapes) for each in found] == [{"x": (1, 8, 6, 6)}] * 2
     models = [onnx.load_from_string(each.model) for each in found]
     assert [[n.op_type for n in model.graph.node][2:-1] for model in models] == [["Sigmoid", "Mul"], ["QuickGelu"]]

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
-from autoquant.domain.scheme import FLOAT, Operators, RangeMethod, Scheme, TensorFormat
+from autoquant.domain.scheme import FLOAT, BiasCorrection, Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import SearchSpace
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.qdq.planner import Planner
-from autoquant.qdq.twins import exactly, find_twins, unseen
-from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, Case, case_of, scheme
+from autoquant.qdq.twins import find_twins
+from tests.graphs import OP_TYPES, U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, case_of, scheme
 from tests.models import floats, model_of
 
 LINEAR = replace(U8S8_TENSOR, name="linear", operators=Operators.LINEAR)
@@ -38,7 +38,7 @@ def twins_of(
         choices={region: (FLOAT, *(each.name for each in schemes))}, schemes={each.name: each for each in schemes}
     )
     planner = Planner(case.graph, OP_TYPES, _Ranges(case, narrower.split()), set(map(TensorName, unbounded.split())))
-    return find_twins(planner, [found], space, exactly(planner) if is_seen else unseen).get(region, {})
+    return find_twins(planner, [found], space, has_ranges=is_seen).get(region, {})
 
 
 class _Ranges:
@@ -73,10 +73,37 @@ def test_ways_to_choose_ranges_are_one_where_they_choose_the_same(narrower: str,
     assert not twins_of(body, "m", schemes, narrower=narrower, is_seen=False)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(P99, name="other", activation=TensorFormat.parse("u8:tensor:sym")),
+        replace(P99, name="other", bias=BiasCorrection.MEAN),
+        replace(P99, name="other", rounding=Rounding.GPTQ),
+    ],
+    ids=["activations", "biases", "rounding"],
+)
+def test_what_else_differs_keeps_schemes_apart(other: Scheme) -> None:
+    assert not twins_of("m = MatMul(x, w) y = Sigmoid(m)", "m", [U8S8_TENSOR, other])
+
+
+def test_where_activations_have_two_types_ranges_are_not_compared() -> None:
+    body = "m = MatMul(x, w) y = Sigmoid(m)"
+    assert not twins_of(body, "m", [U8S8_TENSOR, P99, U16S8])
+    assert twins_of(body, "y", [U8S8_TENSOR, U8S8_CHANNEL, U16S8]) == {U8S8_CHANNEL.name: U8S8_TENSOR.name}
+
+
+def test_what_is_clipped_has_the_range_of_the_result() -> None:
+    body, expected = "m = MatMul(x, w) y = Relu(m)", {P99.name: U8S8_TENSOR.name}
+    assert twins_of(body, "m y", [U8S8_TENSOR, P99], narrower="m") == expected
+    assert not twins_of(body, "m y", [U8S8_TENSOR, P99], narrower="y")
+
+
 def test_the_range_of_what_is_moved_is_that_of_its_source() -> None:
     body = "t = Transpose(x) y = Sigmoid(t)"
     assert not twins_of(body, "y", [U8S8_TENSOR, P99], narrower="x")
     assert twins_of(body, "t", [U8S8_TENSOR, P99], narrower="x t") == {P99.name: U8S8_TENSOR.name}
+    body = "e = Erf(x) t = Transpose(e) y = Sigmoid(t)"
+    assert not twins_of(body, "y", [U8S8_TENSOR, P99], narrower="e")
 
 
 def test_what_no_range_covers_is_float_under_all_schemes_but_those_that_find_ranges_at_run_time() -> None:

@@ -79,6 +79,16 @@ def test_schemes_that_quantize_a_region_alike_have_one_number() -> None:
     assert layout.uniform(LINEAR).tolist() == [2, 1, 1, 2]
 
 
+def test_a_scheme_that_leaves_a_region_float_is_no_choice_of_it() -> None:
+    schemes = {"a": a_scheme("a"), "b": a_scheme("b")}
+    regions, choices = REGIONS[:3], dict.fromkeys(REGIONS[:3], ("float", "a", "b"))
+    twins = {regions[1]: {"a": "float"}, regions[2]: {"a": "float", "b": "float"}}
+    layout = Layout.of(choices, schemes, [], dict.fromkeys(regions, 0.3), twins=twins)
+    assert layout.allowed.tolist() == [[True] * 3, [True, False, True], [True, False, False]]
+    assert layout.encode(dict.fromkeys(regions, "a")).tolist() == [1, 0, 0]
+    assert layout.uniform(ALL).tolist() == [1, 2, 0], "the first one that quantizes a region"
+
+
 def test_of_a_table_is_picked_what_regions_have_under_their_schemes() -> None:
     table = np.arange(6.0).reshape(2, 3)
     assert pick(table, np.array([[0, 0], [2, 1]])).tolist() == [[0.0, 3.0], [2.0, 4.0]]
