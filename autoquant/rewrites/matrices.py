@@ -13,6 +13,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
 from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.sources import with_sources
 from autoquant.rewrites.unread import drop_unread
 
@@ -26,6 +27,7 @@ _ELEMENTWISE = frozenset(
         *("Sub", "Sum", "Tanh"),
     }
 )
+_REDUCING = frozenset({"ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"})
 _LEAST_RANK = 3
 Shape = tuple[int, ...]
 
@@ -47,7 +49,7 @@ def keep_matrices(model: Model) -> Model:
 
 
 def _groups(graph: Graph) -> list[list[Node]]:
-    """Operators of one shape that read each other's results, or the same."""
+    """Operators of the same rows that read each other's results, or the same."""
     found: dict[TensorName, list[Node]] = {}
     for node in (node for node in graph.nodes if _is_by_rows(graph, node)):
         joined = [node]
@@ -61,17 +63,22 @@ def _groups(graph: Graph) -> list[list[Node]]:
 def _is_by_rows(graph: Graph, node: Node) -> bool:
     """Whether an operator computes each number, or each vector along the last axis, from those at its place alone."""
     shape = graph.shape(node.outputs[0]) if node.outputs else None
-    if shape is None or len(shape) < _LEAST_RANK or 0 in shape or node.outputs[0] not in graph.float_tensors:
-        return False
-    if node.op_type == "LayerNormalization":
-        is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
-        return is_last and len(node.outputs) == 1 and all(map(graph.is_constant, node.inputs[1:]))
-    if node.op_type not in _ELEMENTWISE:
+    if shape is None or len(shape) < _LEAST_RANK or 0 in shape:
         return False
     constants = [name for name in node.inputs if graph.is_constant(name)]
     others = [name for name in node.inputs if name and name not in constants]
-    is_whole = all(graph.shape(name) == shape and name in graph.float_tensors for name in others)
-    return bool(others) and is_whole and all(_by_rows(graph, name, shape) is not None for name in constants)
+    for name in (*others, node.outputs[0]):
+        own = graph.shape(name)
+        if own is None or own[:-1] != shape[:-1] or name not in graph.float_tensors:
+            return False
+    if node.op_type == "LayerNormalization":
+        is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
+        return is_last and len(node.outputs) == 1 and others == [*node.inputs[:1]]
+    if node.op_type in _REDUCING:
+        is_last = axes_of(graph, node, len(shape)) == (len(shape) - 1,)
+        return is_last and node.attributes.get("keepdims", 1) == 1 and others == [*node.inputs[:1]]
+    is_broadcast = all(_by_rows(graph, name, shape) is not None for name in constants)
+    return node.op_type in _ELEMENTWISE and bool(others) and is_broadcast
 
 
 def _by_rows(graph: Graph, name: TensorName, shape: Shape) -> npt.NDArray[np.generic] | None:
@@ -106,7 +113,6 @@ class _Rows:
         """How many Reshapes fewer there are if a group is written so and nothing else is."""
         inside = {node.index for node in group}
         made = {node.outputs[0] for node in group}
-        shape = self._matrix(group[0].outputs[0])
         read = dict.fromkeys(name for node in group for name in node.inputs if name and name not in made)
         gain = 0
         for name in (name for name in read if not self.graph.is_constant(name)):
@@ -114,13 +120,13 @@ class _Rows:
                 reader.index in inside for reader in self.graph.consumers[name]
             )
             root = self._root(name)
-            is_matrix = shape == (self._matrix(root) if self._is_kept(root) else self.graph.shape(root))
+            is_matrix = self._matrix(name) == (self._matrix(root) if self._is_kept(root) else self.graph.shape(root))
             gain += int(is_matrix) + int(is_alone and root != name) - 1
         for name in made:
             readers = [reader for reader in self.graph.consumers.get(name, ()) if reader.index not in inside]
             views = [reader for reader in readers if self._is_view(reader)]
             written = {view.outputs[0] for view in views} - self.graph.pinned
-            gain += sum(self.graph.shape(view) == shape for view in written)
+            gain += sum(self.graph.shape(view) == self._matrix(name) for view in written)
             gain -= len(views) < len(readers) or name in self.graph.pinned
         return gain
 
@@ -142,7 +148,9 @@ class _Rows:
         proto = graph.copy_of(node)
         for position, name in enumerate(node.inputs):
             if name and not graph.is_constant(name):
-                proto.input[position] = self._as_matrix(name, self._matrix(target), before)
+                proto.input[position] = self._as_matrix(name, self._matrix(name), before)
+            elif node.op_type in _REDUCING:
+                proto.input[position] = self._edit.constant(f"{name}_of_rows", np.array([-1], np.int64))
             elif name and graph.constant(name).ndim > 1:
                 values = _by_rows(graph, name, shape)
                 assert values is not None
@@ -150,6 +158,8 @@ class _Rows:
         for attribute in proto.attribute:
             if attribute.name == "axis":
                 attribute.i = -1
+            elif attribute.name == "axes":
+                attribute.ints[:] = [-1]
         proto.output[0] = self._name(target)
         self._edit.replaced[node.index] = [*before, proto, *self._read_otherwise(node)]
 

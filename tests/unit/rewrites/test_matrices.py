@@ -19,6 +19,8 @@ CONSTANTS: Mapping[str, Array | float] = {
     "heads": np.array([2, 3, 2, 2]),
     "copied": np.array([0, 0, -1]),
     "first": np.array([0]),
+    "last": np.array([-1]),
+    "two": 2.0,
     "each": floats(4, seed=1),
     "wide": floats(1, 1, 4, seed=2),
     "whole": floats(2, 3, 4, seed=3),
@@ -34,12 +36,12 @@ def product(x: str, y: str) -> str:
     return PRODUCT.format(x=x, y=y, r=f"{y}r", g=f"{y}g")
 
 
-def a_model(body: str, sizes: str = "2,3,4", outputs: str = "float[] y") -> onnx.ModelProto:
-    return model_of(f"(float[{sizes}] x) => ({outputs})", body, CONSTANTS)
+def a_model(body: str, outputs: str = "float[] y", opset: int = 21) -> onnx.ModelProto:
+    return model_of(f"(float[2,3,4] x) => ({outputs})", body, CONSTANTS, opset=opset)
 
 
-def becomes(body: str, expected: list[str], **given: str) -> onnx.ModelProto:
-    model = a_model(body, **given)
+def becomes(body: str, expected: list[str], outputs: str = "float[] y", opset: int = 21) -> onnx.ModelProto:
+    model = a_model(body, outputs, opset)
     before = model.SerializeToString(deterministic=True)
     found = keep_matrices(model)
     assert model.SerializeToString(deterministic=True) == before
@@ -59,14 +61,17 @@ BETWEEN = {
     "a norm": "s = LayerNormalization(a, each, b)",
     "a norm by its place": "s = LayerNormalization<axis=2>(a, each)",
     "twice the same": "s = Mul(a, a)",
+    "a norm that is written out": "p = Pow(a, two) m = ReduceMean(p, last) q = Sqrt(m) r = Div(a, q) s = Mul(r, each)",
+    "a norm by an attribute": "m = ReduceL2<axes=[2]>(a) s = Div(a, m)",
 }
 
 
 @pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
 def test_what_is_between_two_products_is_computed_of_matrices(between: str) -> None:
     body = f"{product('x', 'a')} {between} {product('s', 'y')}"
-    operators = [node.op_type for node in a_model(body).graph.node][3:-3]
-    becomes(body, ["Reshape", "Gemm", *operators, "Gemm", "Reshape"])
+    opset = 13 if "axes=" in between else 21
+    operators = [node.op_type for node in a_model(body, opset=opset).graph.node][3:-3]
+    becomes(body, ["Reshape", "Gemm", *operators, "Gemm", "Reshape"], opset=opset)
 
 
 STAY = {
@@ -152,6 +157,7 @@ STEPS = [
         "{y} = Mul({x}, each)",
         "{y} = Add({x}, whole)",
         "{y} = Add({x}, some)",
+        "m{y} = ReduceMax({x}, last) {y} = Sub({x}, m{y})",
     ),
     *("{y} = LayerNormalization({x}, each, b)", "{y} = Softmax({x})", "{y} = Sub({z}, {x})", PRODUCT, PRODUCT),
     "h{y} = Reshape({x}, heads) t{y} = Transpose<perm=[0,1,3,2]>(h{y}) {y} = Reshape(t{y}, copied)",
