@@ -114,7 +114,11 @@ class Parts:
 
 
 def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same object without initializers that nothing reads."""
+    """The same object without initializers that nothing reads, and types of tensors that are gone."""
+    made = {name for node in model.graph.node for name in node.output} | {t.name for t in model.graph.initializer}
+    for i in reversed(range(len(model.graph.value_info))):
+        if model.graph.value_info[i].name not in made:
+            del model.graph.value_info[i]
     used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
     for i in reversed(range(len(model.graph.initializer))):  # each that is kept anew would be copied
         if model.graph.initializer[i].name not in used:

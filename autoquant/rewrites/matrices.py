@@ -1,7 +1,8 @@
 """Vectors in rows, which stay a matrix from product to product."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,54 +36,64 @@ Shape = tuple[int, ...]
 def keep_matrices(model: Model) -> Model:
     """What is computed of each number or each vector alone between products is computed of the rows of a matrix.
 
-    A Gemm reads and writes matrices, and layers around it three dimensions or more, so that a Reshape is before and
-    behind it. Each takes as long as a small operator. Where that saves some, groups of operators that do not mind are
-    written for matrices, and other shapes are said where others are wanted; of several in a row the last one is said.
-    Sizes have to be known.
+    A Gemm reads and writes matrices, and layers around it three dimensions or more, so that there are Reshapes before
+    and behind it. Each takes as long as a small operator. Where that saves some, groups of operators to which it is all
+    the same how rows are arranged are written for matrices, and Reshapes are where something needs another shape. Of
+    several shapes in a row that are known the last one alone is kept, in any model.
     """
     graph = Graph(model)
     rows = _Rows(graph)
     for group in _groups(graph):
         if rows.gain(group) > 0:
-            rows.kept.update(dict.fromkeys(node.index for node in group))
+            rows.kept.update(node.index for node in group)
     return rows.written()
 
 
-def _groups(graph: Graph) -> list[list[Node]]:
+def _groups(graph: Graph) -> Iterable[list[Node]]:
     """Operators of the same rows that read each other's results, or the same."""
-    found: dict[TensorName, list[Node]] = {}
-    for node in (node for node in graph.nodes if _is_by_rows(graph, node)):
-        joined = [node]
-        for group in {id(found[name]): found[name] for name in node.inputs if name in found}.values():
-            joined += group
-        names = (name for each in joined for name in (*each.inputs, each.outputs[0]))
-        found.update(dict.fromkeys((name for name in names if name and not graph.is_constant(name)), joined))
-    return list({id(group): group for group in found.values()}.values())
+    nodes = [node for node in graph.nodes if _is_by_rows(graph, node)]
+    firsts: dict[TensorName, TensorName] = {}
+
+    def first(tensor: TensorName) -> TensorName:
+        while firsts.setdefault(tensor, tensor) != tensor:
+            firsts[tensor] = tensor = firsts[firsts[tensor]]
+        return tensor
+
+    for node in nodes:
+        for name in node.inputs:
+            if name and not graph.is_constant(name):
+                firsts[first(name)] = first(node.outputs[0])
+    groups = defaultdict[TensorName, list[Node]](list)
+    for node in nodes:
+        groups[first(node.outputs[0])].append(node)
+    return groups.values()
 
 
 def _is_by_rows(graph: Graph, node: Node) -> bool:
     """Whether an operator computes each number, or each vector along the last axis, from those at its place alone."""
     shape = graph.shape(node.outputs[0]) if node.outputs else None
-    if shape is None or len(shape) < _LEAST_RANK or 0 in shape:
+    if shape is None or len(shape) < _LEAST_RANK:
         return False
     constants = [name for name in node.inputs if graph.is_constant(name)]
     others = [name for name in node.inputs if name and name not in constants]
     for name in (*others, node.outputs[0]):
         own = graph.shape(name)
-        if own is None or own[:-1] != shape[:-1] or name not in graph.float_tensors:
+        if own is None or 0 in own or own[:-1] != shape[:-1] or name not in graph.float_tensors:
             return False
-    if node.op_type == "LayerNormalization":
-        is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
-        return is_last and len(node.outputs) == 1 and others == [*node.inputs[:1]]
+    is_first_alone = others == [*node.inputs[:1]]
     if node.op_type in _REDUCING:
         is_last = axes_of(graph, node, len(shape)) == (len(shape) - 1,)
-        return is_last and node.attributes.get("keepdims", 1) == 1 and others == [*node.inputs[:1]]
-    is_broadcast = all(_by_rows(graph, name, shape) is not None for name in constants)
-    return node.op_type in _ELEMENTWISE and bool(others) and is_broadcast
+        return is_last and node.attributes.get("keepdims", 1) == 1 and is_first_alone
+    if not others or any(_by_rows(graph, name, shape) is None for name in constants):
+        return False
+    if node.op_type == "LayerNormalization":
+        is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
+        return is_last and len(node.outputs) == 1 and is_first_alone
+    return node.op_type in _ELEMENTWISE
 
 
 def _by_rows(graph: Graph, name: TensorName, shape: Shape) -> npt.NDArray[np.generic] | None:
-    """A constant as it is broadcast to a matrix; None where it is one of some rows."""
+    """A constant as it is broadcast to a matrix; None where it differs between some rows and repeats over others."""
     values = graph.constant(name)
     if values.ndim > len(shape):
         return None
@@ -97,47 +108,59 @@ class _Rows:
 
     Attributes:
         graph: With shapes.
-        kept: Indices of these operators.
+        kept: Indices of operators that are written so.
     """
 
     graph: Graph
-    kept: dict[int, None] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
     _edit: Edit = field(init=False)
-    _matrices: dict[tuple[TensorName, Shape], TensorName] = field(default_factory=dict)
+    _roots: dict[TensorName, TensorName] = field(default_factory=dict)
+    _twins: Counter[tuple[TensorName, Shape | None]] = field(default_factory=Counter)
+    _names: dict[tuple[TensorName, Shape], TensorName] = field(default_factory=dict)
     _sources: dict[TensorName, TensorName] = field(default_factory=dict)
+    _node_names: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._edit = Edit(self.graph)
+        self._edit, self._node_names = Edit(self.graph), {str(node.name) for node in self.graph.nodes}
+        for node in filter(self._is_view, self.graph.nodes):
+            root = self._roots[node.outputs[0]] = self._root(node.inputs[0])
+            self._twins[root, self.graph.shape(node.outputs[0])] += 1
 
     def gain(self, group: list[Node]) -> int:
-        """How many Reshapes fewer there are if a group is written so and nothing else is."""
-        inside = {node.index for node in group}
-        made = {node.outputs[0] for node in group}
+        """How many Reshapes fewer onnxruntime runs if a group is written so, beside those that are kept already.
+
+        It merges Reshapes that write the same.
+        """
+        inside, made = {node.index for node in group}, dict.fromkeys(node.outputs[0] for node in group)
         read = dict.fromkeys(name for node in group for name in node.inputs if name and name not in made)
-        gain = 0
+        sources = defaultdict[tuple[TensorName, Shape], list[TensorName]](list)
         for name in (name for name in read if not self.graph.is_constant(name)):
-            is_alone = name not in self.graph.pinned and all(
-                reader.index in inside for reader in self.graph.consumers[name]
-            )
-            root = self._root(name)
-            is_matrix = self._matrix(name) == (self._matrix(root) if self._is_kept(root) else self.graph.shape(root))
-            gain += int(is_matrix) + int(is_alone and root != name) - 1
-        for name in made:
-            readers = [reader for reader in self.graph.consumers.get(name, ()) if reader.index not in inside]
-            views = [reader for reader in readers if self._is_view(reader)]
-            written = {view.outputs[0] for view in views} - self.graph.pinned
-            gain += sum(self.graph.shape(view) == self._matrix(name) for view in written)
-            gain -= len(views) < len(readers) or name in self.graph.pinned
-        return gain
+            sources[self._root(name), self._matrix(name)].append(name)
+        gain = sum(self._gain_before(root, shape, names, inside) for (root, shape), names in sources.items())
+        return gain + sum(self._gain_behind(name, inside) for name in made)
+
+    def _gain_before(self, root: TensorName, shape: Shape, names: list[TensorName], inside: set[int]) -> int:
+        """Where a group reads a tensor in shapes of which each is the same matrix."""
+        readers = (reader for name in names for reader in self.graph.consumers[name])
+        is_gone = root not in names and self.graph.pinned.isdisjoint(names)
+        is_gone = is_gone and all(reader.index in inside or self._is_view(reader) for reader in readers)
+        is_matrix = shape == (self._matrix(root) if self._is_kept(root) else self.graph.shape(root))
+        return is_gone - int(not is_matrix and not self._twins[root, shape])
+
+    def _gain_behind(self, name: TensorName, inside: set[int]) -> int:
+        """Where a tensor of a group is read by others."""
+        readers = [reader for reader in self.graph.consumers.get(name, ()) if reader.index not in inside]
+        views = [reader for reader in readers if self._is_view(reader)]
+        matrices = [v for v in views if self.graph.shape(v.outputs[0]) == self._matrix(name)]
+        is_gone = any(view.outputs[0] not in self.graph.pinned for view in matrices)
+        return is_gone - int(len(views) < len(readers) or name in self.graph.pinned)
 
     def written(self) -> Model:
         """The model."""
         for node in self.graph.nodes:
             if node.index in self.kept:
                 self._write(node)
-            elif self._is_view(node) and (
-                self._root(node.inputs[0]) != node.inputs[0] or self._is_kept(node.inputs[0])
-            ):
+            elif self._is_view(node) and (self._is_kept(node.inputs[0]) or node.inputs[0] in self._roots):
                 self._write_view(node)
         return drop_unread(with_sources(self._edit.model(), self._sources)) if self._edit.replaced else self.graph.model
 
@@ -152,9 +175,7 @@ class _Rows:
             elif node.op_type in _REDUCING:
                 proto.input[position] = self._edit.constant(f"{name}_of_rows", np.array([-1], np.int64))
             elif name and graph.constant(name).ndim > 1:
-                values = _by_rows(graph, name, shape)
-                assert values is not None
-                proto.input[position] = self._edit.constant(f"{name}_by_rows", values)
+                proto.input[position] = self._constant(name, shape)
         for attribute in proto.attribute:
             if attribute.name == "axis":
                 attribute.i = -1
@@ -176,9 +197,9 @@ class _Rows:
         target = node.outputs[0]
         root, shape = self._root(target), self.graph.shape(target) or ()
         is_kept = self._is_kept(root)
-        if is_kept and shape == self._matrix(root) and target not in self.graph.pinned:
-            self._sources[target] = self._name(root)
         source = self._name(root) if is_kept else root
+        if shape == (self._matrix(root) if is_kept else self.graph.shape(root)) and target not in self.graph.pinned:
+            self._sources[target] = source
         self._edit.replaced[node.index] = [self._reshape(source, target, shape, str(node.name))]
 
     def _as_matrix(self, name: TensorName, shape: Shape, before: list[onnx.NodeProto]) -> TensorName:
@@ -188,22 +209,33 @@ class _Rows:
             return self._name(root)
         if self.graph.shape(root) == shape:
             return root
-        if (root, shape) not in self._matrices:
+        if (root, shape) not in self._names:
             source = self._name(root) if self._is_kept(root) else root
-            found = self._matrices[root, shape] = self._edit.names.new(f"{name}_rows")
+            found = self._names[root, shape] = self._edit.names.new(f"{name}_rows")
             before.append(self._reshape(source, found, shape))
-        return self._matrices[root, shape]
+        return self._names[root, shape]
+
+    def _constant(self, name: TensorName, shape: Shape) -> TensorName:
+        """The name of a constant as it is broadcast to a matrix of so many rows."""
+        values = _by_rows(self.graph, name, shape)
+        assert values is not None
+        if (name, values.shape) not in self._names:
+            self._names[name, values.shape] = self._edit.constant(f"{name}_by_rows", values)
+        return self._names[name, values.shape]
 
     def _reshape(self, source: str, target: str, shape: Shape, name: str = "") -> onnx.NodeProto:
         sizes = self._edit.constant(f"{target}_sizes", np.array(shape, np.int64))
-        return helper.make_node("Reshape", [source, sizes], [target], name=name or f"{target}_shape")
+        if not name:
+            name = f"{target}_shape"
+            while name in self._node_names:
+                name += "_"
+        return helper.make_node("Reshape", [source, sizes], [target], name=name)
 
     def _name(self, tensor: TensorName) -> TensorName:
         """Of what is a matrix now."""
-        key = tensor, ()
-        if key not in self._matrices:
-            self._matrices[key] = self._edit.names.new(f"{tensor}_rows")
-        return self._matrices[key]
+        if (tensor, ()) not in self._names:
+            self._names[tensor, ()] = self._edit.names.new(f"{tensor}_rows")
+        return self._names[tensor, ()]
 
     def _matrix(self, tensor: TensorName) -> Shape:
         *rows, n_columns = self.graph.shape(tensor) or (1,)
@@ -211,11 +243,7 @@ class _Rows:
 
     def _root(self, tensor: TensorName) -> TensorName:
         """What a tensor is another shape of."""
-        producer = self.graph.producer.get(tensor)
-        while producer is not None and self._is_view(producer):
-            tensor = producer.inputs[0]
-            producer = self.graph.producer.get(tensor)
-        return tensor
+        return self._roots.get(tensor, tensor)
 
     def _is_view(self, node: Node) -> bool:
         """Whether it gives what is no constant another shape that is known."""

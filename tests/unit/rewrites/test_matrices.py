@@ -1,5 +1,6 @@
 """Vectors in rows that stay a matrix."""
 
+import cProfile
 from collections.abc import Mapping
 
 import numpy as np
@@ -79,6 +80,7 @@ STAY = {
     "a number for each row": "s = Mul(a, column)",
     "along another axis": "s = Softmax<axis=1>(a)",
     "a norm of more axes": "s = LayerNormalization<axis=1>(a, some)",
+    "a norm with factors for some rows": "s = LayerNormalization(a, some, b)",
     "a norm that tells means": "s, mean = LayerNormalization(a, each)",
     "rows of another tensor": "m = ReduceMean(x, first) s = Add(a, m)",
     "matrices": "s = MatMul(a, w)",
@@ -118,14 +120,49 @@ def test_what_is_read_otherwise_keeps_its_name_and_shape() -> None:
 
 
 def test_outputs_of_the_graph_keep_their_names() -> None:
-    body = f"{product('x', 'a')} s = Relu(a) r = Reshape(s, rows) {product('s', 'p')} {product('s', 'y')}"
+    body = f"{product('x', 'a')} s = Relu(a) r = Reshape(s, rows) t = Neg(s) {product('t', 'y')}"
     found = becomes(
         body,
-        ["Reshape", "Gemm", "Reshape", "Relu", "Reshape", "Reshape", "Gemm", "Reshape", "Gemm", "Reshape"],
-        outputs="float[] y, float[] a, float[] s, float[] r, float[] p",
+        ["Reshape", "Gemm", "Relu", "Reshape", "Reshape", "Neg", "Gemm", "Reshape"],
+        outputs="float[] y, float[] s, float[] r",
     )
-    gemms = [node.input[0] for node in found.graph.node if node.op_type == "Gemm"]
-    assert gemms[1:] == ["s_rows", "s_rows"]
+    assert found.graph.node[5].input[0] == "s_rows"
+
+
+def test_a_constant_of_all_rows_is_written_once() -> None:
+    body = f"{product('x', 'a')} r = Add(a, whole) s = Mul(r, whole) {product('s', 'y')}"
+    found = becomes(body, ["Reshape", "Gemm", "Add", "Mul", "Gemm", "Reshape"])
+    assert [tensor.name for tensor in found.graph.initializer if "whole" in tensor.name] == ["whole_by_rows"]
+
+
+def test_reshapes_that_write_the_same_count_once() -> None:
+    norm = "n = LayerNormalization(x, each, b)"
+    three = " ".join(f"r{i} = Reshape(n, rows) g{i} = Gemm(r{i}, w, b)" for i in range(3))
+    model = a_model(f"{norm} {three} s = Softmax<axis=1>(n) t = Add(g0, g1) y = Add(t, g2)", "float[] y, float[] s")
+    assert keep_matrices(model) is model, "onnxruntime runs one of the three"
+
+
+def test_a_new_reshape_takes_no_name_of_a_node() -> None:
+    body = f"{product('x', 'a')} s = Relu(a) t = Neg(s) {product('t', 'p')} {product('s', 'q')} y = Add(p, q)"
+    model = a_model(body.replace("Neg(s)", "Softmax<axis=1>(s)"), "float[] y, float[] s")
+    next(node for node in model.graph.node if node.op_type == "Softmax").name = "s_shape"
+    found = keep_matrices(model)
+    names = [node.name for node in found.graph.node]
+    assert len(set(names)) == len(names)
+    assert {"s_shape", "s_shape_"} <= set(names)
+
+
+def test_long_chains_take_no_time_that_grows_with_their_square() -> None:
+    def calls(n: int) -> int:
+        steps = [f"t{i + 1} = Add(t{i}, t{i})" for i in range(n)]
+        views = [f"v{i + 1} = Reshape(v{i}, {'heads' if i % 2 else 'back'})" for i in range(n)]
+        body = " ".join([product("x", "t0"), *steps, product(f"t{n}", "v0"), *views, f"y = Neg(v{n})"])
+        profile = cProfile.Profile()
+        model = a_model(body)
+        profile.runcall(keep_matrices, model)
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(200) < 3 * calls(100)
 
 
 def test_of_several_shapes_in_a_row_the_last_one_is_said() -> None:
