@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
@@ -98,7 +99,7 @@ def new_excerpt(
     source: TensorName,
     shape: tuple[int, ...],
     nodes: Sequence[NewNode],
-    constants: Mapping[str, np.generic],
+    constants: Mapping[str, npt.ArrayLike],
 ) -> Excerpt:
     """New nodes alone, at the opset of a model.
 
@@ -107,7 +108,7 @@ def new_excerpt(
         source: What is fed.
         shape: Of it.
         nodes: In topological order; what the last one writes is the output.
-        constants: Scalars that they read, by name.
+        constants: What they read beside it, by name.
     """
     protos = []
     for node in nodes:

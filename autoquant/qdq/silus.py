@@ -1,9 +1,10 @@
 """SiLUs behind what is quantized, which onnxruntime does not fuse as it does in float: decision 0070."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from autoquant.domain.region import TensorName
 from autoquant.model.excerpts import Excerpt, NewNode, new_excerpt
@@ -17,14 +18,7 @@ from autoquant.qdq.planner import Planner
 __all__ = ["fused_silus", "silu_excerpts", "silus_of", "write_silu"]
 
 _FUSED, _FACTOR = f"{CONTRIB}:QuickGelu", {"alpha": 1.0}
-_QUANTIZED = [
-    NewNode("QuantizeLinear", ("x", "scale", "zero_point"), "integers"),
-    NewNode("DequantizeLinear", ("integers", "scale", "zero_point"), "floats"),
-]
-_APART = [NewNode("Sigmoid", ("floats",), "gate"), NewNode("Mul", ("floats", "gate"), "product")]
-_TOGETHER = [NewNode(_FUSED, ("floats",), "product", _FACTOR)]
-_AGAIN = [NewNode("QuantizeLinear", ("product", "scale", "zero_point"), "y")]
-_NUMBERS: Mapping[str, np.generic] = {"scale": np.float32(1 / 32), "zero_point": np.uint8(128)}
+_RANK_OF_IMAGES = 4
 
 
 def silus_of(graph: Graph, planner: Planner) -> Mapping[int, int]:
@@ -62,14 +56,48 @@ def write_silu(parts: Parts, product: Node, source: str, target: str) -> None:
 
 
 def silu_excerpts(graph: Graph, silus: Mapping[int, int]) -> tuple[Excerpt, Excerpt]:
-    """The largest of these SiLUs between integers, as two operators and as one."""
+    """The largest of these SiLUs between integers, as two operators and as one.
+
+    Of images it is between Convs, whose kernels want channels last: not all versions of onnxruntime move that through
+    either form. These have the fewest products that there can be.
+    """
     shapes = [graph.shape(graph.nodes[gate].inputs[0]) or () for gate in silus.values()]
     shape = max(shapes, key=math.prod)
-    apart, together = (
-        new_excerpt(graph, TensorName("x"), shape, [*_QUANTIZED, *nodes, *_AGAIN], _NUMBERS)
-        for nodes in (_APART, _TOGETHER)
-    )
+    apart, together = (_between_integers(graph, shape, silu) for silu in (_apart, _together))
     return apart, together
+
+
+def _between_integers(graph: Graph, shape: tuple[int, ...], silu: Callable[[str], list[NewNode]]) -> Excerpt:
+    """What ``silu`` makes of a tensor, called ``product``, behind and before what is rounded."""
+    constants: dict[str, npt.ArrayLike] = {"scale": np.float32(1 / 32), "zero_point": np.uint8(128)}
+    if len(shape) == _RANK_OF_IMAGES:
+        constants |= {"weight": np.full((shape[1], 1, 1, 1), 32, np.int8), "zero": np.int8(0)}
+        before = [*_rounded("x"), *_conv("x_read", "before", shape[1]), *_rounded("before")]
+        behind = [*_rounded("product"), *_conv("product_read", "behind", shape[1]), *_rounded("behind")]
+        nodes = [*before, *silu("before_read"), *behind]
+    else:
+        nodes = [*_rounded("x"), *silu("x_read"), *_rounded("product")]
+    return new_excerpt(graph, TensorName("x"), shape, nodes[:-1], constants)
+
+
+def _apart(source: str) -> list[NewNode]:
+    return [NewNode("Sigmoid", (source,), "gate"), NewNode("Mul", (source, "gate"), "product")]
+
+
+def _together(source: str) -> list[NewNode]:
+    return [NewNode(_FUSED, (source,), "product", _FACTOR)]
+
+
+def _rounded(tensor: str) -> list[NewNode]:
+    """To integers, and back for readers."""
+    quantized = NewNode("QuantizeLinear", (tensor, "scale", "zero_point"), f"{tensor}_integers")
+    return [quantized, NewNode("DequantizeLinear", (quantized.output, "scale", "zero_point"), f"{tensor}_read")]
+
+
+def _conv(source: str, target: str, n_channels: int) -> list[NewNode]:
+    """A Conv of each channel alone that multiplies with one."""
+    weight = NewNode("DequantizeLinear", ("weight", "scale", "zero"), f"{target}_weight")
+    return [weight, NewNode("Conv", (source, weight.output), target, {"group": n_channels})]
 
 
 def _may_be_quantized(tensor: TensorName, planner: Planner) -> bool:

@@ -84,8 +84,9 @@ def test_a_silu_behind_integers_is_one_operator(
 def test_onnxruntime_runs_one_kernel_instead_of_two(tmp_path: Path) -> None:
     models = (built(a_case(SILU), "ay", each) for each in (frozenset[Rewrite](), FUSED))
     plain, fused = (Counter(k.rpartition(":")[2] for k in optimized(each, tmp_path).kernels) for each in models)
-    assert plain - fused == {"Sigmoid": 1, "Mul": 1, "DequantizeLinear": 1}
-    assert fused - plain == {"QuickGelu": 1}
+    counts = [[found[name] for name in ("Sigmoid", "Mul", "QuickGelu")] for found in (plain, fused)]
+    assert counts == [[1, 1, 0], [0, 0, 1]]
+    assert fused["DequantizeLinear"] == plain["DequantizeLinear"] - 1
 
 
 def test_the_file_imports_the_domain_once() -> None:
@@ -114,14 +115,24 @@ def test_it_is_possible_behind_what_a_scheme_may_quantize_with_a_range() -> None
     assert Rewrite.FUSED_SILUS not in possible(SILU, scheme("u8:tensor:asym", "s8:tensor:sym", ranges="dynamic"))
 
 
-def test_the_largest_one_is_run_alone_between_integers_both_ways() -> None:
-    body = "p = GlobalAveragePool(x) t = Sigmoid(p) u = Mul(p, t) s = Sigmoid(x) m = Mul(x, s) y = Add(m, u)"
-    case = a_case(f"q = Conv(x, w) {body.replace('(x', '(q')}")
+LARGEST = {
+    "between Convs": ("q = Conv(x, w) p = GlobalAveragePool(q)", "r = Relu(q)", (1, 8, 6, 6), 2),
+    "alone": ("q = Conv(x, w) p = GlobalAveragePool(q)", "r = Reshape(q, flat)", (1, 8, 36), 0),
+}
+
+
+@pytest.mark.parametrize(("before", "largest", "shape", "n_convs"), LARGEST.values(), ids=LARGEST)
+def test_the_largest_one_is_run_between_integers_both_ways(
+    before: str, largest: str, shape: tuple[int, ...], n_convs: int, tmp_path: Path
+) -> None:
+    case = a_case(f"{before} t = Sigmoid(p) u = Mul(p, t) {largest} s = Sigmoid(r) m = Mul(r, s) y = Mul(m, m)")
     found = silu_excerpts(case.graph, silus_of(case.graph, case.builder({}).planner))
-    assert [dict(each.shapes) for each in found] == [{"x": (1, 8, 6, 6)}] * 2
+    assert [dict(each.shapes) for each in found] == [{"x": shape}] * 2
     models = [onnx.load_from_string(each.model) for each in found]
-    assert [[n.op_type for n in model.graph.node][2:-1] for model in models] == [["Sigmoid", "Mul"], ["QuickGelu"]]
-    apart, together = (run(model, {"x": 3 * floats(1, 8, 6, 6)})[0] for model in models)
+    kernels = [Counter(k.rpartition(":")[2] for k in optimized(model, tmp_path).kernels) for model in models]
+    wanted = ("QLinearConv", "Sigmoid", "Mul", "QuickGelu")
+    assert [[each[name] for name in wanted] for each in kernels] == [[n_convs, 1, 1, 0], [n_convs, 0, 0, 1]]
+    apart, together = (run(model, {"x": 3 * floats(*shape)})[0] for model in models)
     np.testing.assert_array_equal(apart, together)
     assert apart.dtype == np.uint8
     assert np.ptp(apart) > 20
