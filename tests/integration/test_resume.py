@@ -60,7 +60,7 @@ def test_a_front_that_the_next_one_does_not_match_is_kept(command: Command, digi
 @pytest.mark.usefixtures("digits", "all_finalists")
 def test_models_have_the_sums_that_the_first_search_found_to_be_faster(command: Command) -> None:
     document = json.loads(Path("digits/run.json").read_text())
-    assert document["rewrites"] == []
+    assert "plain_sums" not in document["rewrites"]
     Path("digits/run.json").write_text(json.dumps({**document, "rewrites": ["plain_sums"]}))
     again = ("search", "example:digits", "--space", "quick", "--regions", "4", "--trials", "1", "--resume")
     result = command(*again, "--out", "digits")
