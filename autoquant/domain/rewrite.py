@@ -23,9 +23,10 @@ class Rewrite(StrEnum):
     """Float images keep their channels in blocks from Conv to Conv, by Convs of each channel alone between them."""
     TANH_GELUS = "tanh_gelus"
     """GELUs beside what is quantized are computed by their approximation by tanh, which differs by 0.0005 at most."""
-
     FUSED_SILUS = "fused_silus"
     """SiLUs behind what is quantized are onnxruntime's ``QuickGelu``, to which it fuses them itself in float."""
+    FUSED_HARD_SWISHES = "fused_hard_swishes"
+    """Hard swishes behind what is quantized are ONNX's ``HardSwish``."""
 
 
 IN_WORDS: Mapping[Rewrite, str] = {
@@ -35,6 +36,7 @@ IN_WORDS: Mapping[Rewrite, str] = {
     Rewrite.KEPT_BLOCKS: "channels that are kept in blocks",
     Rewrite.TANH_GELUS: "GELU by tanh",
     Rewrite.FUSED_SILUS: "SiLU as one operator",
+    Rewrite.FUSED_HARD_SWISHES: "hard swish as one operator",
 }
 Rewrites = frozenset[Rewrite]
 LARGER: Rewrites = frozenset({Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS})

@@ -4,6 +4,7 @@ __all__ = [
     "CLIP_HAS_INPUTS",
     "CLIP_TAKES_INTEGERS",
     "GEMM_WITHOUT_BIAS",
+    "HARD_SWISH",
     "RESIZE_WITHOUT_REGION",
     "SLICE_HAS_INPUTS",
     "SOFTMAX_OF_ONE_AXIS",
@@ -16,6 +17,8 @@ CLIP_HAS_INPUTS = 11
 GEMM_WITHOUT_BIAS = 11
 """Before, there has to be one."""
 CLIP_TAKES_INTEGERS = 12
+HARD_SWISH = 14
+"""It is an operator."""
 RESIZE_WITHOUT_REGION = 13
 """Before, there has to be one, though no mode but one reads it."""
 SOFTMAX_OF_ONE_AXIS = 13

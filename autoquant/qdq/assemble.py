@@ -37,7 +37,7 @@ from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Rounder
 from autoquant.qdq.residuals import residual_adds
 from autoquant.qdq.shifts import Shifts, takes_bias
-from autoquant.qdq.silus import fused_silus, silus_of, write_silu
+from autoquant.qdq.swishes import Swish, fused_swishes, swishes_of, write_swish
 from autoquant.qdq.tiled import TiledConvs
 from autoquant.qdq.weights import QuantizedWeight, Weights, bias_vector, quantize_bias
 
@@ -69,7 +69,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
         self.gelus = exact_gelus(graph)
-        self.silus = silus_of(graph, planner)
+        self.swishes = swishes_of(graph, planner)
         self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
         self.tiled = TiledConvs(graph, unbounded)
@@ -114,7 +114,7 @@ class Assembler:
         """
         draft = _Draft(self, plan, shifts or {})
         needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
-        needless |= plan.absorbed.keys() | set(draft.silus.values())
+        needless |= plan.absorbed.keys() | {swish.gate.index for swish in draft.swishes.values()}
         for node in self.graph.nodes:
             if node.index not in needless:
                 draft.add(node)
@@ -142,7 +142,7 @@ class _Draft:
     parts: Parts = field(init=False)
     pairs: Pairs = field(init=False)
     kept: Kept = field(init=False)
-    silus: Mapping[int, int] = field(init=False)
+    swishes: Mapping[int, Swish] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.home.pieces)
@@ -150,8 +150,7 @@ class _Draft:
         tiled = self.home.tiled.indices if Rewrite.TILED_CONVS in self.home.rewrites else ()
         is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
         self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
-        known = self.home.silus if Rewrite.FUSED_SILUS in self.home.rewrites else {}
-        self.silus = fused_silus(known, self.home.graph, self.plan)
+        self.swishes = fused_swishes(self.home.swishes, self.home.rewrites, self.home.graph, self.plan)
 
     def candidate(self) -> Candidate:
         kernels = [n for n in self.home.graph.nodes if kind_of(n) in _KERNELS]
@@ -196,9 +195,10 @@ class _Draft:
         if is_tiled or node.index in self.kept.constants:
             self._add_otherwise(node, self.home.tiled if is_tiled else self.home.blocks)
             return
-        if node.index in self.silus:
-            (read,) = self.home.graph.nodes[self.silus[node.index]].inputs
-            write_silu(self.parts, node, self.pairs.read(read, node), self.pairs.written(node.outputs[0]))
+        if node.index in self.swishes:
+            swish = self.swishes[node.index]
+            source, target = self.pairs.read(swish.gate.inputs[0], node), self.pairs.written(node.outputs[0])
+            write_swish(self.parts, node, swish.rewrite, source, target)
             self.pairs.quantize_written(node.outputs[0])
             return
         inputs = [self._read_floats(name, node) for name in node.inputs]

@@ -18,7 +18,7 @@ from autoquant.qdq.plan import Plan
 from autoquant.qdq.planner import Planner
 from autoquant.qdq.ports import Means, Ranges, Rounder
 from autoquant.qdq.residuals import residual_excerpts
-from autoquant.qdq.silus import silu_excerpts
+from autoquant.qdq.swishes import swish_excerpts
 
 __all__ = ["Builder"]
 
@@ -73,18 +73,19 @@ class Builder:
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
             Rewrite.KEPT_BLOCKS: self._assembler.blocks.has_parted,
             Rewrite.TANH_GELUS: bool(self._assembler.gelus),
-            Rewrite.FUSED_SILUS: bool(self._assembler.silus) and any(not s.is_dynamic for s in self._schemes.values()),
         }
-        return frozenset(rewrite for rewrite in Rewrite if has[rewrite])
+        is_behind_integers = any(not scheme.is_dynamic for scheme in self._schemes.values())
+        fused = {swish.rewrite for swish in self._assembler.swishes.values()} if is_behind_integers else set()
+        return frozenset(fused.union(rewrite for rewrite, is_possible in has.items() if is_possible))
 
     def excerpts(self, rewrite: Rewrite) -> tuple[Excerpt, Excerpt] | None:
         """Nodes by which a rewrite can be judged alone, as they are and rewritten; None where it takes candidates."""
         own = self._assembler
         if rewrite is Rewrite.PLAIN_SUMS and own.residual_adds:
             return residual_excerpts(own.graph, own.residual_adds)
-        if rewrite is Rewrite.FUSED_SILUS and own.silus:
-            return silu_excerpts(own.graph, own.silus)
-        return gelu_excerpts(own.graph, own.gelus) if rewrite is Rewrite.TANH_GELUS and own.gelus else None
+        if rewrite is Rewrite.TANH_GELUS and own.gelus:
+            return gelu_excerpts(own.graph, own.gelus)
+        return swish_excerpts(own.graph, own.swishes, rewrite)
 
     @property
     def rewrites(self) -> Rewrites:

@@ -24,7 +24,7 @@ _PROBE_SECONDS = 2.0
 _N_COMPARED = 4
 """Samples on which outputs are compared."""
 _ENOUGH_DB = 90.0
-_OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS)
+_OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS, Rewrite.FUSED_HARD_SWISHES)
 """They change nothing in float."""
 _OF_FLOAT = (Rewrite.TILED_CONVS, Rewrite.KEPT_BLOCKS)
 """They change how float convolutions are computed."""
@@ -147,6 +147,8 @@ def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:
             return f"channels of float images are kept in blocks: float takes {ratio:.3f} of what it took"
         case Rewrite.FUSED_SILUS:
             return f"SiLU behind what is quantized is one operator: one alone takes {ratio:.3f} of what two do"
+        case Rewrite.FUSED_HARD_SWISHES:
+            return f"hard swish behind what is quantized is one operator: one alone takes {ratio:.3f} of what two do"
         case Rewrite.TANH_GELUS:
             what = "one alone takes" if is_alone else "8 bits take"
             return (

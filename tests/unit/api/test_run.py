@@ -17,13 +17,15 @@ def a_run(elapsed_s: float, *, counts_size: bool = False) -> Run:
     return Run(configuration, checked, Deadline(60.0, spent_s=elapsed_s), lambda _: None, Interrupts())
 
 
-ALL, ALONE = frozenset(Rewrite), frozenset({Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS})
-BLOCKS, GROUPS, SUMS, GELUS, SILUS, TILES = (
+ALL = frozenset(Rewrite)
+ALONE = frozenset({Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS, Rewrite.FUSED_HARD_SWISHES})
+BLOCKS, GROUPS, SUMS, GELUS, SILUS, SWISHES, TILES = (
     "channels that are kept in blocks",
     "groups of Convs that are joined",
     "Add before LayerNormalization as Sum",
     "GELU by tanh",
     "SiLU as one operator",
+    "hard swish as one operator",
     "Convs that are computed tile by tile",
 )
 
@@ -42,7 +44,7 @@ def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
     [
         (5.0, 0.1, ALL, False, ALL, []),
         (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
-        (50.0, 0.1, ALL, False, set(), [SILUS, GROUPS, BLOCKS, SUMS, GELUS, TILES]),
+        (50.0, 0.1, ALL, False, set(), [SWISHES, SILUS, GROUPS, BLOCKS, SUMS, GELUS, TILES]),
         (50.0, 0.2, ALL, True, ALONE, [GROUPS, BLOCKS, TILES]),
         (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],
