@@ -27,6 +27,8 @@ class Rewrite(StrEnum):
     """SiLUs behind what is quantized are onnxruntime's ``QuickGelu``, to which it fuses them itself in float."""
     FUSED_HARD_SWISHES = "fused_hard_swishes"
     """Hard swishes behind what is quantized are ONNX's ``HardSwish``."""
+    FUSED_ATTENTIONS = "fused_attentions"
+    """Attention that is float between projections is ONNX's ``Attention``, for which no heads are moved."""
 
 
 IN_WORDS: Mapping[Rewrite, str] = {
@@ -37,6 +39,7 @@ IN_WORDS: Mapping[Rewrite, str] = {
     Rewrite.TANH_GELUS: "GELU by tanh",
     Rewrite.FUSED_SILUS: "SiLU as one operator",
     Rewrite.FUSED_HARD_SWISHES: "hard swish as one operator",
+    Rewrite.FUSED_ATTENTIONS: "attention as one operator",
 }
 Rewrites = frozenset[Rewrite]
 LARGER: Rewrites = frozenset({Rewrite.JOINED_GROUPS, Rewrite.TILED_CONVS})

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.fragments import at_least
 from autoquant.model.graph import Graph, Node
 
 __all__ = ["Excerpt", "NewNode", "excerpt", "new_excerpt"]
@@ -96,19 +97,19 @@ def excerpt(
 
 def new_excerpt(
     graph: Graph,
-    source: TensorName,
-    shape: tuple[int, ...],
+    shapes: Mapping[TensorName, tuple[int, ...]],
     nodes: Sequence[NewNode],
     constants: Mapping[str, npt.ArrayLike],
+    opset: int = 0,
 ) -> Excerpt:
     """New nodes alone, at the opset of a model.
 
     Args:
         graph: Of the model.
-        source: What is fed.
-        shape: Of it.
+        shapes: Of what is fed, float32, by name.
         nodes: In topological order; what the last one writes is the output.
         constants: What they read beside it, by name.
+        opset: Which ONNX's own operators are to be of at least.
     """
     protos = []
     for node in nodes:
@@ -120,14 +121,17 @@ def new_excerpt(
         helper.make_graph(
             protos,
             "excerpt",
-            [helper.make_tensor_value_info(source, onnx.TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()],
             [onnx.ValueInfoProto(name=nodes[-1].output)],
             [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
         ),
-        opset_imports=[*graph.model.opset_import, *(helper.make_opsetid(domain, 1) for domain in sorted(others))],
+        opset_imports=[
+            *at_least(graph.model.opset_import, opset),
+            *(helper.make_opsetid(domain, 1) for domain in sorted(others)),
+        ],
         ir_version=graph.model.ir_version,
     )
-    return Excerpt(model.SerializeToString(deterministic=True), {source: shape})
+    return Excerpt(model.SerializeToString(deterministic=True), shapes)
 
 
 def _is_read_outside(graph: Graph, name: TensorName, inside: set[int]) -> bool:

@@ -4,7 +4,7 @@ Protobuf merges concatenated messages: a model is the concatenation of its fragm
 Source: https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from autoquant.model.copies import mark_external
 
 __all__ = [
     "FLOAT32",
+    "at_least",
     "converted",
     "external",
     "head",
@@ -34,8 +35,13 @@ def _graph_fragment(graph: onnx.GraphProto) -> bytes:
     return onnx.ModelProto(graph=graph).SerializeToString(deterministic=True)
 
 
-def head(model: onnx.ModelProto) -> bytes:
-    """The model without nodes and initializers; what it says of itself, metadata too, is kept."""
+def head(model: onnx.ModelProto, opset: int = 0) -> bytes:
+    """The model without nodes and initializers; what it says of itself, metadata too, is kept.
+
+    Args:
+        model: Whose head it is.
+        opset: Which ONNX's own operators are to be of at least; nodes are taken to mean the same there.
+    """
     graph = onnx.GraphProto(name=model.graph.name or "graph", input=model.graph.input, output=model.graph.output)
     start = onnx.ModelProto(
         ir_version=max(model.ir_version, 10),
@@ -44,11 +50,19 @@ def head(model: onnx.ModelProto) -> bytes:
         model_version=model.model_version,
         doc_string=model.doc_string,
         metadata_props=model.metadata_props,
-        opset_import=model.opset_import,
+        opset_import=at_least(model.opset_import, opset),
         functions=model.functions,
         graph=graph,
     )
     return start.SerializeToString(deterministic=True)
+
+
+def at_least(imports: Iterable[onnx.OperatorSetIdProto], opset: int) -> list[onnx.OperatorSetIdProto]:
+    """Imported domains, ONNX's own in a version or a later one."""
+    return [
+        helper.make_opsetid(each.domain, max(each.version, opset)) if each.domain in ("", "ai.onnx") else each
+        for each in imports
+    ]
 
 
 def opset_import(domain: str, version: int) -> bytes:

@@ -1,10 +1,12 @@
 """Opsets of ONNX from which on operators are what rewrites take them for."""
 
 __all__ = [
+    "ATTENTION",
     "CLIP_HAS_INPUTS",
     "CLIP_TAKES_INTEGERS",
     "GEMM_WITHOUT_BIAS",
     "HARD_SWISH",
+    "LIKE_ATTENTION",
     "RESIZE_WITHOUT_REGION",
     "SLICE_HAS_INPUTS",
     "SOFTMAX_OF_ONE_AXIS",
@@ -23,3 +25,7 @@ RESIZE_WITHOUT_REGION = 13
 """Before, there has to be one, though no mode but one reads it."""
 SOFTMAX_OF_ONE_AXIS = 13
 """The last one by default, and no other; before, it is of all axes from its own on."""
+LIKE_ATTENTION = 21
+"""From here to the next all that changes of other operators are types that they may take."""
+ATTENTION = 23
+"""It is an operator."""

@@ -22,6 +22,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
+from autoquant.qdq.attentions import Attention, attentions_of, write_attention
 from autoquant.qdq.blocks import Blocks, Kept
 from autoquant.qdq.breakers import comes_from_dq, needs_breaker
 from autoquant.qdq.candidate import Candidate
@@ -69,6 +70,7 @@ class Assembler:
         self.pieces = Pieces(graph)
         self.residual_adds = residual_adds(graph)
         self.gelus = exact_gelus(graph)
+        self.attentions = attentions_of(graph)
         self.swishes = swishes_of(graph, planner)
         self.norm_sources = frozenset(norm.source for norm in graph.norms)
         self.groups = JoinedGroups(graph)
@@ -115,6 +117,7 @@ class Assembler:
         draft = _Draft(self, plan, shifts or {})
         needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
         needless |= plan.absorbed.keys() | {swish.gate.index for swish in draft.swishes.values()}
+        needless |= {index for last, each in draft.attentions.items() for index in each.indices - {last}}
         for node in self.graph.nodes:
             if node.index not in needless:
                 draft.add(node)
@@ -143,6 +146,7 @@ class _Draft:
     pairs: Pairs = field(init=False)
     kept: Kept = field(init=False)
     swishes: Mapping[int, Swish] = field(init=False)
+    attentions: Mapping[int, Attention] = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = Parts(self.home.pieces)
@@ -151,6 +155,9 @@ class _Draft:
         is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
         self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
         self.swishes = fused_swishes(self.home.swishes, self.home.rewrites, self.home.graph, self.plan)
+        taken = self.plan.integer | self.plan.dynamic
+        known = self.home.attentions if Rewrite.FUSED_ATTENTIONS in self.home.rewrites else {}
+        self.attentions = {last: each for last, each in known.items() if each.indices.isdisjoint(taken)}
 
     def candidate(self) -> Candidate:
         kernels = [n for n in self.home.graph.nodes if kind_of(n) in _KERNELS]
@@ -199,6 +206,11 @@ class _Draft:
             swish = self.swishes[node.index]
             source, target = self.pairs.read(swish.gate.inputs[0], node), self.pairs.written(node.outputs[0])
             write_swish(self.parts, node, swish.rewrite, source, target)
+            self.pairs.quantize_written(node.outputs[0])
+            return
+        if node.index in self.attentions:
+            target = self.pairs.written(node.outputs[0])
+            write_attention(self.parts, self.home.graph, self.attentions[node.index], self.pairs.read, target)
             self.pairs.quantize_written(node.outputs[0])
             return
         inputs = [self._read_floats(name, node) for name in node.inputs]

@@ -12,6 +12,7 @@ from autoquant.errors import UsageError
 from autoquant.model.excerpts import Excerpt
 from autoquant.model.graph import Graph
 from autoquant.qdq.assemble import Assembler
+from autoquant.qdq.attentions import attention_excerpts
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.gelus import gelu_excerpts
 from autoquant.qdq.plan import Plan
@@ -73,6 +74,7 @@ class Builder:
             Rewrite.TILED_CONVS: bool(self._assembler.tiled.indices),
             Rewrite.KEPT_BLOCKS: self._assembler.blocks.has_parted,
             Rewrite.TANH_GELUS: bool(self._assembler.gelus),
+            Rewrite.FUSED_ATTENTIONS: bool(self._assembler.attentions),
         }
         is_behind_integers = any(not scheme.is_dynamic for scheme in self._schemes.values())
         fused = {swish.rewrite for swish in self._assembler.swishes.values()} if is_behind_integers else set()
@@ -85,6 +87,8 @@ class Builder:
             return residual_excerpts(own.graph, own.residual_adds)
         if rewrite is Rewrite.TANH_GELUS and own.gelus:
             return gelu_excerpts(own.graph, own.gelus)
+        if rewrite is Rewrite.FUSED_ATTENTIONS:
+            return attention_excerpts(own.graph, own.attentions)
         return swish_excerpts(own.graph, own.swishes, rewrite)
 
     @property

@@ -22,7 +22,6 @@ class Pieces:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.head = fragments.head(graph.model)
         self._known: dict[Hashable, bytes] = {}
         self._node_names = frozenset(str(node.name) for node in graph.nodes)
 
@@ -57,13 +56,16 @@ class Parts:
     pieces: Pieces
     constants: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     variants: dict[str, str] = field(default_factory=dict)
+    _opset: int = 0
     _fragments: list[bytes] = field(default_factory=list)
     _done: set[Hashable] = field(default_factory=set)
 
     @property
     def skeleton(self) -> bytes:
         """What was added, behind the head of the model."""
-        return b"".join((self.pieces.head, *self._fragments))
+        opset = self._opset
+        head = self.pieces.piece(("head", opset), lambda: fragments.head(self.pieces.graph.model, opset))
+        return b"".join((head, *self._fragments))
 
     def is_new(self, key: Hashable) -> bool:
         """Whether this is asked for the first time."""
@@ -87,6 +89,10 @@ class Parts:
         """Append a new node."""
         key = ("new", op_type, tuple(inputs), tuple(outputs), name, *attributes.items())
         self.add(key, lambda: fragments.node(op_type, inputs, outputs, name, **attributes))
+
+    def need_opset(self, version: int) -> None:
+        """Let nodes be of ONNX's operators up to a version."""
+        self._opset = max(self._opset, version)
 
     def import_contrib(self) -> None:
         """Let nodes be of onnxruntime's own domain."""

@@ -125,7 +125,7 @@ def _between_integers(graph: Graph, shape: tuple[int, ...], swish: Callable[[str
         nodes = [*before, *swish("before_read"), *behind]
     else:
         nodes = [*_rounded("x"), *swish("x_read"), *_rounded("product")]
-    return new_excerpt(graph, TensorName("x"), shape, nodes[:-1], constants)
+    return new_excerpt(graph, {TensorName("x"): shape}, nodes[:-1], constants)
 
 
 def _rounded(tensor: str) -> list[NewNode]:

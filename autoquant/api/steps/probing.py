@@ -28,6 +28,29 @@ _OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS,
 """They change nothing in float."""
 _OF_FLOAT = (Rewrite.TILED_CONVS, Rewrite.KEPT_BLOCKS)
 """They change how float convolutions are computed."""
+_SENTENCES: Mapping[Rewrite, tuple[str, str, str, str]] = {
+    Rewrite.PLAIN_SUMS: (
+        "Add before LayerNormalization is written as Sum",
+        *("the two alone take", "float takes", "the fused form takes"),
+    ),
+    Rewrite.JOINED_GROUPS: ("groups of Convs on integers are joined with zeros", "", "8 bits take", "they took"),
+    Rewrite.TILED_CONVS: ("float Convs of 3 x 3 are computed tile by tile", "", "float takes", "it took"),
+    Rewrite.KEPT_BLOCKS: ("channels of float images are kept in blocks", "", "float takes", "it took"),
+    Rewrite.TANH_GELUS: (
+        "GELU beside what is quantized is approximated by tanh",
+        *("one alone takes", "8 bits take", "the exact one does"),
+    ),
+    Rewrite.FUSED_SILUS: ("SiLU behind what is quantized is one operator", "one alone takes", "", "two do"),
+    Rewrite.FUSED_HARD_SWISHES: (
+        "hard swish behind what is quantized is one operator",
+        *("one alone takes", "", "two do"),
+    ),
+    Rewrite.FUSED_ATTENTIONS: (
+        "attention is one operator",
+        *("one alone takes", "float takes", "its products and moves do"),
+    ),
+}
+"""What is done, what takes less alone or in a whole candidate, and less than what."""
 
 
 def probe_rewrites(
@@ -135,22 +158,5 @@ def _keeps_outputs(bench: Bench, first: Opened, second: Opened) -> bool:
 
 
 def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:
-    match rewrite:
-        case Rewrite.PLAIN_SUMS:
-            what = "the two alone take" if is_alone else "float takes"
-            return f"Add before LayerNormalization is written as Sum: {what} {ratio:.3f} of what the fused form takes"
-        case Rewrite.JOINED_GROUPS:
-            return f"groups of Convs on integers are joined with zeros: 8 bits take {ratio:.3f} of what they took"
-        case Rewrite.TILED_CONVS:
-            return f"float Convs of 3 x 3 are computed tile by tile: float takes {ratio:.3f} of what it took"
-        case Rewrite.KEPT_BLOCKS:
-            return f"channels of float images are kept in blocks: float takes {ratio:.3f} of what it took"
-        case Rewrite.FUSED_SILUS:
-            return f"SiLU behind what is quantized is one operator: one alone takes {ratio:.3f} of what two do"
-        case Rewrite.FUSED_HARD_SWISHES:
-            return f"hard swish behind what is quantized is one operator: one alone takes {ratio:.3f} of what two do"
-        case Rewrite.TANH_GELUS:
-            what = "one alone takes" if is_alone else "8 bits take"
-            return (
-                f"GELU beside what is quantized is approximated by tanh: {what} {ratio:.3f} of what the exact one does"
-            )
+    what, alone, whole, before = _SENTENCES[rewrite]
+    return f"{what}: {alone if is_alone else whole} {ratio:.3f} of what {before}"

@@ -18,14 +18,20 @@ def a_run(elapsed_s: float, *, counts_size: bool = False) -> Run:
 
 
 ALL = frozenset(Rewrite)
-ALONE = frozenset({Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS, Rewrite.FUSED_HARD_SWISHES})
-BLOCKS, GROUPS, SUMS, GELUS, SILUS, SWISHES, TILES = (
+ALONE = frozenset(
+    {
+        *(Rewrite.PLAIN_SUMS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS, Rewrite.FUSED_HARD_SWISHES),
+        Rewrite.FUSED_ATTENTIONS,
+    }
+)
+BLOCKS, GROUPS, SUMS, GELUS, SILUS, SWISHES, HEADS, TILES = (
     "channels that are kept in blocks",
     "groups of Convs that are joined",
     "Add before LayerNormalization as Sum",
     "GELU by tanh",
     "SiLU as one operator",
     "hard swish as one operator",
+    "attention as one operator",
     "Convs that are computed tile by tile",
 )
 
@@ -44,7 +50,7 @@ def made_of(possible: Rewrites, is_told_alone: bool = False) -> Any:
     [
         (5.0, 0.1, ALL, False, ALL, []),
         (50.0, 0.01, {Rewrite.TILED_CONVS}, False, ALL, []),
-        (50.0, 0.1, ALL, False, set(), [SWISHES, SILUS, GROUPS, BLOCKS, SUMS, GELUS, TILES]),
+        (50.0, 0.1, ALL, False, set(), [HEADS, SWISHES, SILUS, GROUPS, BLOCKS, SUMS, GELUS, TILES]),
         (50.0, 0.2, ALL, True, ALONE, [GROUPS, BLOCKS, TILES]),
         (50.0, 0.1, {Rewrite.PLAIN_SUMS}, True, ALL, []),
     ],

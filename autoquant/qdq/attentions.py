@@ -1,0 +1,315 @@
+"""Attention between projections, which an operator of ONNX computes without moving heads: decision 0072."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from autoquant.domain.region import TensorName
+from autoquant.model.copies import opset_of
+from autoquant.model.excerpts import Excerpt, NewNode, excerpt, new_excerpt
+from autoquant.model.graph import Graph, Node
+from autoquant.model.opsets import ATTENTION, LIKE_ATTENTION
+from autoquant.qdq.parts import Parts
+
+__all__ = ["Attention", "attention_excerpts", "attentions_of", "write_attention"]
+
+Sizes = tuple[int, ...]
+_HEADS_FIRST, _TRANSPOSED = (0, 2, 1, 3), (0, 2, 3, 1)
+"""Axes of what has the shape (B, S, H, D), where products want them."""
+_RANK = 4
+_VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Queries, keys or values before their heads are moved.
+
+    Attributes:
+        tensor: Holds them in the order (B, S, H, D), whatever its shape.
+        shape: (B, S, H, D).
+        factor: By which they are multiplied.
+        nodes: From what reads the tensor on.
+    """
+
+    tensor: TensorName
+    shape: Sizes
+    factor: float
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """What a Softmax reads.
+
+    Attributes:
+        product: Of queries and keys.
+        factor: By which it is multiplied.
+        mask_sizes: Of what is added then.
+        mask: That, and the Add; it may be missing.
+        nodes: All of these.
+    """
+
+    product: Node
+    factor: float
+    mask_sizes: Sizes
+    mask: tuple[TensorName, Node] | None
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """``Softmax(scale * Q K^T + mask) V`` with the moves of heads around it.
+
+    Attributes:
+        operands: Queries, keys and values.
+        scores: What the Softmax reads.
+        nodes: All of it in order; the last one moves the heads back, the one before multiplies with the values.
+    """
+
+    operands: tuple[_Operand, _Operand, _Operand]
+    scores: _Scores
+    nodes: tuple[Node, ...]
+
+    @property
+    def scale(self) -> float:
+        """Of the scores."""
+        return math.prod(each.factor for each in self.operands) * self.scores.factor
+
+    @property
+    def shape(self) -> Sizes:
+        """Of the scores, (B, H, S, T)."""
+        (batch, n_queries, n_heads, _), (_, n_keys, _, _), _ = (each.shape for each in self.operands)
+        return batch, n_heads, n_queries, n_keys
+
+    @property
+    def read(self) -> tuple[tuple[TensorName, Node], ...]:
+        """Queries, keys, values and the mask that there may be, and what reads them."""
+        operands = ((each.tensor, each.nodes[0]) for each in self.operands)
+        return (*operands, *(() if self.scores.mask is None else (self.scores.mask,)))
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """Of its nodes."""
+        return frozenset(node.index for node in self.nodes)
+
+
+def attentions_of(graph: Graph) -> Mapping[int, Attention]:
+    """Those of several heads and known sizes between projections, by the index of the node that moves heads back."""
+    if opset_of(graph.model) < LIKE_ATTENTION:
+        return {}
+    found = (_attention(graph, node) for node in graph.nodes if node.op_type == "Softmax")
+    return {each.nodes[-1].index: each for each in found if each is not None}
+
+
+def write_attention(
+    parts: Parts, graph: Graph, found: Attention, read: Callable[[TensorName, Node], str], target: str
+) -> None:
+    """Add the operator under the name of the product with the values, and what gives its operands their shapes.
+
+    References:
+        https://onnx.ai/onnx/operators/onnx__Attention.html
+    """
+    parts.need_opset(ATTENTION)
+    nodes, sizes = _spelled(graph, found, [read(*each) for each in found.read], target)
+    for name, values in sizes.items():
+        parts.new_constant(name, np.array(values, np.int64))
+    for node in nodes:
+        if node.op_type != "Expand" or parts.is_new(("mask", node.output)):
+            is_it = node.op_type == "Attention"
+            name = found.nodes[-2].name if is_it else parts.pieces.free_node(f"{node.output}_{node.op_type}")
+            parts.node(node.op_type, node.inputs, [node.output], name, **node.attributes)
+
+
+def attention_excerpts(graph: Graph, attentions: Mapping[int, Attention]) -> tuple[Excerpt, Excerpt] | None:
+    """The one with most scores alone, as it is and as one operator; None where what it reads are no floats."""
+    if not attentions:
+        return None
+    largest = max(attentions.values(), key=lambda each: math.prod(each.shape))
+    plain = excerpt(graph, largest.nodes)
+    if plain is None:
+        return None
+    nodes, sizes = _spelled(graph, largest, [str(tensor) for tensor, _ in largest.read], largest.nodes[-1].outputs[0])
+    constants = {str(tensor): graph.constant(tensor) for tensor, _ in largest.read if graph.is_constant(tensor)}
+    constants |= {name: np.array(values, np.int64) for name, values in sizes.items()}
+    return plain, new_excerpt(graph, plain.shapes, nodes, constants, opset=ATTENTION)
+
+
+def _spelled(
+    graph: Graph, found: Attention, names: Sequence[str], target: str
+) -> tuple[list[NewNode], Mapping[str, Sizes]]:
+    """The operator, for which heads lie beside each other, between what gives tensors other shapes.
+
+    Args:
+        graph: Of the model.
+        found: What is computed.
+        names: Of what ``found.read`` names.
+        target: What is written.
+
+    Returns:
+        The nodes, and constants that they read.
+    """
+    nodes: list[NewNode] = []
+    sizes: dict[str, Sizes] = {}
+
+    def add(op_type: str, source: str, output: str, wanted: Sizes) -> str:
+        name = graph.free_name(f"{output}_sizes")
+        sizes[name] = wanted
+        nodes.append(NewNode(op_type, (source, name), output))
+        return output
+
+    base, (_, n_heads, n_queries, n_keys) = found.nodes[-1].name, found.shape
+    inputs = []
+    for role, name, operand in zip("QKV", names, found.operands, strict=False):
+        batch, length, _, size = operand.shape
+        joined = graph.free_name(f"{base}_{role}")
+        inputs.append(add("Reshape", name, joined, (batch, length, n_heads * size)))
+    for mask in names[len(inputs) :]:
+        whole = graph.free_name(f"{mask}_of_{n_queries}_{n_keys}")
+        is_whole = found.scores.mask_sizes[-_RANK:][2:] == (n_queries, n_keys)
+        inputs.append(mask if is_whole else add("Expand", mask, whole, (1, 1, n_queries, n_keys)))
+    joined = graph.free_name(f"{base}_joined")
+    attributes = {"q_num_heads": n_heads, "kv_num_heads": n_heads, "scale": found.scale}
+    nodes.append(NewNode("Attention", tuple(inputs), joined, attributes))
+    add("Reshape", joined, target, graph.shape(found.nodes[-1].outputs[0]) or ())
+    return nodes, sizes
+
+
+def _attention(graph: Graph, softmax: Node) -> Attention | None:
+    scores, behind = _scores(graph, softmax), _behind(graph, softmax)
+    if scores is None or behind is None:
+        return None
+    product = behind[-2]
+    wanted = zip((*scores.product.inputs, product.inputs[1]), (_HEADS_FIRST, _TRANSPOSED, _HEADS_FIRST), strict=True)
+    queries, keys, values = (_operand(graph, tensor, order) for tensor, order in wanted)
+    if queries is None or keys is None or values is None or not _fit(queries, keys, values):
+        return None
+    nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
+    nodes |= {node.index: node for node in (softmax, *behind)}
+    return Attention((queries, keys, values), scores, tuple(nodes[index] for index in sorted(nodes)))
+
+
+def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
+    batch, _, n_heads, size = queries.shape
+    _, n_keys, _, _ = keys.shape
+    is_one = keys.shape == (batch, n_keys, n_heads, size) and values.shape[:3] == keys.shape[:3]
+    return is_one and n_heads > 1 and values.factor == 1
+
+
+def _behind(graph: Graph, softmax: Node) -> list[Node] | None:
+    """What comes behind a Softmax of the last axis, up to where the heads are moved back."""
+    shape = graph.shape(softmax.outputs[0])
+    if shape is None or softmax.attributes.get("axis", -1) not in (-1, len(shape) - 1):
+        return None
+    nodes = [softmax]
+    while (reader := graph.only_reader(nodes[-1].outputs[0])) is not None and reader.op_type in _VIEWS:
+        nodes.append(reader)
+    probabilities = nodes[-1].outputs[0]
+    if reader is None or reader.op_type != "MatMul" or reader.inputs[0] != probabilities:
+        return None
+    product, back, sizes = reader.outputs[0], graph.only_reader(reader.outputs[0]), _wide(graph, reader.outputs[0])
+    if back is None or back.op_type != "Transpose" or sizes is None:
+        return None
+    moved, wanted = _moved(graph, product, [back]), _numbers(sizes).transpose(_HEADS_FIRST)
+    is_it = _last(graph, probabilities) == shape[-1:] and np.array_equal(moved.reshape(-1), wanted.reshape(-1))
+    return [*nodes[1:], reader, back] if is_it else None
+
+
+def _scores(graph: Graph, softmax: Node) -> _Scores | None:
+    """What leads from the product of queries and keys to a Softmax."""
+    tensor, nodes = softmax.inputs[0], []
+    while (node := _own(graph, tensor)) is not None and node.op_type in _VIEWS:
+        nodes.append(node)
+        tensor = node.inputs[0]
+    if node is None or _last(graph, tensor) != _last(graph, softmax.inputs[0]):
+        return None
+    if node.op_type != "Add":
+        return _product(graph, tensor, _Scores(node, 1.0, (), None, tuple(nodes)))
+    for source, mask in (node.inputs, node.inputs[::-1]):
+        sizes = graph.shape(mask)
+        if sizes is not None and graph.shape(source) == graph.shape(tensor) and graph.dtype(mask) == "float32":
+            found = _product(graph, source, _Scores(node, 1.0, sizes, (mask, node), (*nodes, node)))
+            if found is not None:
+                return found
+    return None
+
+
+def _last(graph: Graph, tensor: TensorName) -> Sizes:
+    return (graph.shape(tensor) or ())[-1:]
+
+
+def _product(graph: Graph, tensor: TensorName, scores: _Scores) -> _Scores | None:
+    """The scores with the product that leads to a tensor by factors alone."""
+    factor, nodes = scores.factor, scores.nodes
+    while (node := _own(graph, tensor)) is not None:
+        nodes = (*nodes, node)
+        if node.op_type == "MatMul":
+            return replace(scores, product=node, factor=factor, nodes=nodes)
+        scaled = _scaled(graph, node)
+        if scaled is None:
+            return None
+        tensor, factor = scaled[0], factor * scaled[1]
+    return None
+
+
+def _operand(graph: Graph, tensor: TensorName, wanted: Sizes) -> _Operand | None:
+    """What a product reads by axes in the order that is wanted, with factors and moves before it.
+
+    As far before it as that is so: what a Reshape reads does as well as what it writes, as the operator wants another
+    shape than either.
+    """
+    given = _wide(graph, tensor)
+    if given is None or graph.dtype(tensor) != "float32":
+        return None
+    shape, factor, nodes, found = tuple(given[wanted.index(axis)] for axis in range(_RANK)), 1.0, [], None
+    numbers = _numbers(shape).transpose(wanted).reshape(graph.shape(tensor) or ())
+    while (node := _own(graph, tensor)) is not None:
+        scaled = _scaled(graph, node)
+        if scaled is None and node.op_type not in (*_VIEWS, "Transpose"):
+            break
+        nodes.append(node)
+        tensor, factor = (node.inputs[0], factor) if scaled is None else (scaled[0], factor * scaled[1])
+        if np.array_equal(_moved(graph, tensor, nodes[::-1]), numbers):
+            found = _Operand(tensor, shape, factor, tuple(nodes[::-1]))
+    return found
+
+
+def _moved(graph: Graph, tensor: TensorName, nodes: Sequence[Node]) -> npt.NDArray[np.int32]:
+    """Where nodes that follow each other move the values of a tensor."""
+    numbers = _numbers(graph.shape(tensor) or ())
+    for node in nodes:
+        if node.op_type == "Transpose":
+            numbers = numbers.transpose(node.attributes.get("perm", range(numbers.ndim)[::-1]))
+        else:
+            numbers = numbers.reshape(graph.shape(node.outputs[0]) or ())
+    return numbers
+
+
+def _numbers(shape: Sizes) -> npt.NDArray[np.int32]:
+    return np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+
+
+def _wide(graph: Graph, tensor: TensorName) -> Sizes | None:
+    """The shape of a tensor of matrices by batch and head; there may be no axis for a batch of one."""
+    shape = graph.shape(tensor)
+    return None if shape is None or len(shape) not in (_RANK - 1, _RANK) else (1,) * (_RANK - len(shape)) + shape
+
+
+def _own(graph: Graph, tensor: TensorName) -> Node | None:
+    """What writes a tensor that one node alone reads."""
+    return None if graph.only_reader(tensor) is None else graph.producer.get(tensor)
+
+
+def _scaled(graph: Graph, node: Node) -> tuple[TensorName, float] | None:
+    """What a node multiplies with a number other than 0, and the number."""
+    if node.op_type not in ("Mul", "Div"):
+        return None
+    for source, number in (node.inputs, node.inputs[::-1])[: 1 if node.op_type == "Div" else 2]:
+        if graph.is_constant(number) and graph.shape(source) == graph.shape(node.outputs[0]):
+            values = graph.constant(number)
+            if values.size == 1 and values.any():
+                value = float(values.reshape(-1)[0])
+                return source, value if node.op_type == "Mul" else 1 / value
+    return None
