@@ -7,12 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from autoquant.domain.counted import enumerated
-from autoquant.domain.feed import Feed, sample_name
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.feed import Feed
 from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import ModelError
 from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likeness_of, reference_of
+from autoquant.graph.refusals import random_notes, refuse_no_numbers, refuse_types
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
 from autoquant.model.graph import Graph
@@ -33,14 +33,14 @@ from autoquant.model.rewrite import (
     open_dimensions,
     spell_onesided,
     with_outputs,
+    with_own_dimensions,
     with_types,
 )
 from autoquant.model.subgraphs import bodies_of
 from autoquant.rewrites.halves import has_halves, narrow_ends, widen_halves
 from autoquant.rewrites.pools import spell_ceiled
 from autoquant.rewrites.unread import drop_unread
-from autoquant.runtime.samples import refuse_non_finite, run_sample
-from autoquant.runtime.session import Session, open_parts, open_session, optimize_basic
+from autoquant.runtime.session import open_parts, open_session, optimize_basic
 
 __all__ = ["compared", "prepare"]
 
@@ -92,18 +92,6 @@ class _Given:
             raise ModelError(f"outputs differ ({found.difference_db:.1f} dB)")
         return model, found
 
-    def refuse_random(self, path: Path, session: Session) -> None:
-        drawing = Graph(without_weights(self.plain, name_nodes)).drawing
-        if not drawing or not self.reference.feeds:
-            return
-        meter = QualityMeter([value.name for value in self.plain.graph.output])
-        meter.add(self.reference.outputs[0], run_sample(session, self.reference.feeds[0], sample_name((), 0)))
-        if not keeps_outputs(self.plain, meter.quality().worst_db, from_halves=self.has_halves):
-            raise ModelError(
-                f"{path}: node '{drawing[0]}' draws other numbers at every inference, so that no outputs can be"
-                " compared; make them an input of the model, or export it without"
-            )
-
 
 def prepare(
     path: Path,
@@ -133,13 +121,12 @@ def prepare(
     if unknown:
         known = ", ".join(sorted(free_dimensions(original))) or "none"
         raise ModelError(f"{path}: there is no dynamic dimension '{unknown[0]}' to give a size, the model has: {known}")
+    refuse_types(path, original)
     session = open_session(path, Target())
     shapes, reference = _common_shapes(feeds), reference_of(session, feeds, sample_names)
-    for i, outputs in enumerate(reference.outputs):
-        names = (value.name for value in original.graph.output)
-        refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
+    refuse_no_numbers(path, original, reference, sample_names)
     given = _Given(_plain(original), reference)
-    given.refuse_random(path, session)
+    notes_of_random = random_notes(path, given.plain, reference, session, from_halves=given.has_halves)
     del session
     rewrites, reasons = fast_kernels(is_for_cpu=set(eps) <= {CPU}), dict[_Attempt, str]()
     for attempt in _ATTEMPTS if given.has_halves else [attempt for attempt in _ATTEMPTS if attempt.widened]:
@@ -156,7 +143,9 @@ def prepare(
             *_notes(model, attempt, found.difference_db, reasons),
             *(f"{name} is left out of preprocessing: {reason}" for name, reason in left_out.items()),
             *_varying_notes(model, reference),
+            *notes_of_random,
         )
+        model = with_own_dimensions(model, original)
         return _prepared(path, model, found, notes, from_halves=given.has_halves)
     reason = reasons[_ATTEMPTS[0]]
     raise ModelError(f"{path}: the model cannot be preprocessed: {reason}; export it again with a newer opset")

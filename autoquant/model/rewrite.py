@@ -3,7 +3,7 @@
 Each leaves its argument untouched. Most give it back where there is nothing to do: weights take long to be copied.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -32,11 +32,14 @@ __all__ = [
     "spell_onesided",
     "with_constants",
     "with_outputs",
+    "with_own_dimensions",
     "with_types",
 ]
 
 _HARDMAX_IS_OF_ONE_AXIS = 13
 """Opset from which on Hardmax does not flatten the axes behind its own."""
+_UNKNOWN = "autoquant.unknown"
+"""Domain of what the converter must not look up."""
 _RESIZE_HAS_MODES = 11
 """Opset from which on Resize says how it finds positions and rounds them."""
 
@@ -55,11 +58,29 @@ def convert_opset(model: Model, version: int) -> Model:
     ):
         raise ModelError(f"conversion to opset {version} fails: ONNX would make Hardmax one along the last axis alone")
     try:
-        converted = without_weights(model, lambda skeleton: version_converter.convert_version(skeleton, version))
+        converted = without_weights(model, lambda skeleton: _converted(skeleton, version))
     except Exception as error:  # the converter raises RuntimeError, its C++ base classes and others
-        raise ModelError(f"conversion to opset {version} fails: {one_line(error)}") from error
+        reason = one_line(error).rpartition("` failed: ")[2]  # behind the place in ONNX's own source
+        raise ModelError(f"conversion to opset {version} fails: {reason}") from error
     if opset_of(model) < _RESIZE_HAS_MODES <= version:
         _resize_as_before(converted)
+    return converted
+
+
+def _converted(model: Model, version: int) -> Model:
+    """Operators that ONNX does not know are left as they are: onnxruntime has some of its own in ONNX's domain."""
+    copy = copy_of(model)
+    for node in (node for graph in graphs_of(copy.graph) for node in graph.node):
+        if node.domain in ("", "ai.onnx") and not onnx.defs.has(node.op_type):
+            node.domain = _UNKNOWN
+    copy.opset_import.append(helper.make_opsetid(_UNKNOWN, 1))
+    converted = version_converter.convert_version(copy, version)
+    for node in (node for graph in graphs_of(converted.graph) for node in graph.node):
+        if node.domain == _UNKNOWN:
+            node.domain = ""
+    imports = [each for each in converted.opset_import if each.domain != _UNKNOWN]
+    del converted.opset_import[:]
+    converted.opset_import.extend(imports)
     return converted
 
 
@@ -187,6 +208,25 @@ def drop_inferable_types(model: Model) -> Model:
 def free_dimensions(model: Model) -> frozenset[str]:
     """Names of dynamic dimensions of the inputs."""
     return frozenset(d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param)
+
+
+def with_own_dimensions(model: Model, original: Model) -> Model:
+    """The model, changed in place: dimensions that shape inference gave names to have none.
+
+    Args:
+        model: From the other one.
+        original: As the user knows it.
+    """
+    own = {dimension.dim_param for dimension in _dimensions(original)}
+    for dimension in _dimensions(model):
+        if dimension.dim_param and dimension.dim_param not in own:
+            dimension.Clear()
+    return model
+
+
+def _dimensions(model: Model) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    for value in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        yield from value.type.tensor_type.shape.dim
 
 
 def freeze(model: Model, shapes: Mapping[str, tuple[int | None, ...]], dims: Mapping[str, int]) -> Model:

@@ -22,8 +22,18 @@ _Saying = onnx.AttributeProto | onnx.TensorProto | onnx.TypeProto.Tensor
 
 
 def has_halves(model: Model) -> bool:
-    """Whether there is float16 anywhere, in bodies too."""
-    return next(_halves(model.graph), None) is not None
+    """Whether an operator other than a Cast reads or writes float16, in bodies too, or may do so."""
+    if next(_halves(model.graph), None) is None:
+        return False
+    types = dict[str, int]()
+    for graph in graphs_of(infer_shapes(model).graph):
+        values = (*graph.input, *graph.value_info, *graph.output)
+        types |= {value.name: value.type.tensor_type.elem_type for value in values}
+        types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+        others = [node for node in graph.node if node.op_type != "Cast"]
+        if any(types.get(name, _HALF) in (0, _HALF) for node in others for name in (*node.input, *node.output) if name):
+            return True
+    return False
 
 
 def widen_halves(model: Model) -> Model:

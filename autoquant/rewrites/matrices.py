@@ -86,7 +86,7 @@ def _is_by_rows(graph: Graph, node: Node) -> bool:
         return is_last and node.attributes.get("keepdims", 1) == 1 and is_first_alone
     if not others or any(_by_rows(graph, name, shape) is None for name in constants):
         return False
-    if node.op_type == "LayerNormalization":
+    if node.op_type in ("LayerNormalization", "RMSNormalization"):
         is_last = node.attributes.get("axis", -1) in (-1, len(shape) - 1)
         return is_last and len(node.outputs) == 1 and is_first_alone
     return node.op_type in _ELEMENTWISE

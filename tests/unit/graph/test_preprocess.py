@@ -278,3 +278,13 @@ def test_layers_that_are_loops_over_cells_of_an_lstm_can_be_quantized(path: Path
     assert [can_be_dynamic(node, prepared.graph) for node in layers_found] == [True, True]
     assert "Loop" not in op_types(prepared.graph.model)
     assert_equals_original(prepared, feeds)
+
+
+def test_dimensions_that_have_no_name_get_none(path: Path) -> None:
+    model = model_of("(float[n,4] x) => (int64[2,?] y, float[n,4] z)", "y = NonZero(x) z = Relu(x)")
+    model.graph.output[0].type.tensor_type.shape.dim[1].Clear()
+    prepared = prepare(saved(model, path), [{"x": floats(n, 4)} for n in (2, 3)])
+    sizes = [
+        [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in prepared.graph.model.graph.output
+    ]
+    assert sizes == [[2, 0], ["n", 4]]

@@ -73,12 +73,20 @@ def test_constants_of_bodies_are_widened() -> None:
         assert_equal_outputs(model, {"c": np.array(is_first), "i": np.array([3, 4])})
 
 
+def test_a_model_that_only_casts_to_float16_is_one_of_float32() -> None:
+    signature = "(float[3] x) => (float[3] y, float16[3] h)"
+    model = model_of(signature, "y = Relu(x) h = Cast<to=10>(y)")
+    assert not has_halves(model)
+    assert widen_halves(model) is model
+    assert has_halves(model_of(signature, "y = Relu(x) c = Cast<to=10>(x) h = Relu(c)"))
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("h = Cast<to=10>(i) y = Cast<to=7>(h)", ["Cast", "Cast"]),
-        ("d = Cast<to=11>(i) h = Cast<to=10>(d) y = Cast<to=7>(h)", ["Cast", "Cast", "Cast"]),
-        ("f = Cast<to=1>(i) h = Cast<to=10>(f) y = Cast<to=7>(h)", ["Cast", "Identity", "Cast"]),
+        ("h = Cast<to=10>(i) n = Neg(h) y = Cast<to=7>(n)", ["Cast", "Neg", "Cast"]),
+        ("d = Cast<to=11>(i) h = Cast<to=10>(d) n = Neg(h) y = Cast<to=7>(n)", ["Cast", "Cast", "Neg", "Cast"]),
+        ("f = Cast<to=1>(i) h = Cast<to=10>(f) n = Neg(h) y = Cast<to=7>(n)", ["Cast", "Identity", "Neg", "Cast"]),
     ],
     ids=["of integers", "of doubles", "of floats"],
 )

@@ -61,6 +61,7 @@ BETWEEN = {
     "all values": "s = Mul(a, whole)",
     "a norm": "s = LayerNormalization(a, each, b)",
     "a norm by its place": "s = LayerNormalization<axis=2>(a, each)",
+    "a norm without means": "s = RMSNormalization(a, each)",
     "twice the same": "s = Mul(a, a)",
     "a norm that is written out": "p = Pow(a, two) m = ReduceMean(p, last) q = Sqrt(m) r = Div(a, q) s = Mul(r, each)",
     "a norm by an attribute": "m = ReduceL2<axes=[2]>(a) s = Div(a, m)",
@@ -70,7 +71,7 @@ BETWEEN = {
 @pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
 def test_what_is_between_two_products_is_computed_of_matrices(between: str) -> None:
     body = f"{product('x', 'a')} {between} {product('s', 'y')}"
-    opset = 13 if "axes=" in between else 21
+    opset = 13 if "axes=" in between else 23 if "RMS" in between else 21
     operators = [node.op_type for node in a_model(body, opset=opset).graph.node][3:-3]
     becomes(body, ["Reshape", "Gemm", *operators, "Gemm", "Reshape"], opset=opset)
 
