@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autoquant.domain.feed import sample_name
 from autoquant.domain.quality import QualityMeter
+from autoquant.domain.region import TensorName
 from autoquant.errors import DataError, ModelError
 from autoquant.graph.likeness import Reference, keeps_outputs
 from autoquant.model.copies import Model, without_weights
@@ -17,7 +18,12 @@ from autoquant.runtime.session import Session
 
 __all__ = ["random_notes", "refuse_no_numbers", "refuse_types"]
 
-_UNREADABLE = frozenset({"bfloat16", "float4_e2m1fn", "int2", "int4", "uint2", "uint4"})
+_UNREADABLE = frozenset(
+    {
+        *("bfloat16", "float4_e2m1fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        *("int2", "int4", "uint2", "uint4"),
+    }
+)
 
 
 def refuse_types(path: Path, original: Model) -> None:
@@ -51,19 +57,32 @@ def refuse_no_numbers(path: Path, original: Model, reference: Reference, sample_
         DataError: An output holds no number on a sample.
         ModelError: So it does, and a weight holds NaN.
     """
-    names = [value.name for value in original.graph.output]
+    names = [TensorName(value.name) for value in original.graph.output]
     for i, outputs in enumerate(reference.outputs):
-        try:
-            refuse_non_finite(zip(names, outputs, strict=True), sample_name(sample_names, i))
-        except DataError as error:
-            graph = Graph(original)
-            floats = (name for name in graph.constants if graph.dtype(name) in ("float32", "float16"))
-            broken = next((name for name in floats if math.isnan(graph.magnitude(name))), None)
-            if broken is None:
-                raise
-            raise ModelError(
-                f"{path}: its weight '{broken}' holds NaN, and an output nothing else; export the model again"
-            ) from error
+        for name, values in zip(names, outputs, strict=True):
+            try:
+                refuse_non_finite([(name, values)], sample_name(sample_names, i))
+            except DataError as error:
+                broken = _weight_without_numbers(original, name)
+                if broken is None:
+                    raise
+                raise ModelError(
+                    f"{path}: its weight '{broken}' holds NaN, and its output '{name}' nothing else; export the model"
+                    " again"
+                ) from error
+
+
+def _weight_without_numbers(original: Model, output: TensorName) -> TensorName | None:
+    """One that leads to an output and holds NaN."""
+    graph = Graph(original)
+    leading, waiting = {output}, [output]
+    while waiting:
+        node = graph.producer.get(waiting.pop())
+        new = set() if node is None else {*node.inputs} - leading
+        leading |= new
+        waiting += new
+    floats = (name for name in sorted(leading) if graph.is_constant(name) and (graph.dtype(name) or "")[:5] == "float")
+    return next((name for name in floats if math.isnan(graph.magnitude(name))), None)
 
 
 def random_notes(

@@ -68,10 +68,10 @@ def convert_opset(model: Model, version: int) -> Model:
 
 
 def _converted(model: Model, version: int) -> Model:
-    """Operators that ONNX does not know are left as they are: onnxruntime has some of its own in ONNX's domain."""
+    """Operators that ONNX does not know yet are left as they are: onnxruntime has some of its own in ONNX's domain."""
     copy = copy_of(model)
     for node in (node for graph in graphs_of(copy.graph) for node in graph.node):
-        if node.domain in ("", "ai.onnx") and not onnx.defs.has(node.op_type):
+        if node.domain in ("", "ai.onnx") and not onnx.defs.has(node.op_type, opset_of(model), ""):
             node.domain = _UNKNOWN
     copy.opset_import.append(helper.make_opsetid(_UNKNOWN, 1))
     converted = version_converter.convert_version(copy, version)

@@ -155,7 +155,9 @@ class _Draft:
         is_wanted = Rewrite.KEPT_BLOCKS in self.home.rewrites
         self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
         self.swishes = fused_swishes(self.home.swishes, self.home.rewrites, self.home.graph, self.plan)
+        flattened = self.home.flattened
         taken = self.plan.integer | self.plan.dynamic
+        taken |= {each.index for i in flattened.keys() & self.plan.dynamic for each in flattened[i]}
         known = self.home.attentions if Rewrite.FUSED_ATTENTIONS in self.home.rewrites else {}
         self.attentions = {last: each for last, each in known.items() if each.indices.isdisjoint(taken)}
 

@@ -20,6 +20,9 @@ Sizes = tuple[int, ...]
 _HEADS_FIRST, _TRANSPOSED = (0, 2, 1, 3), (0, 2, 3, 1)
 """Axes of what has the shape (B, S, H, D), where products want them."""
 _RANK = 4
+_LOWEST = np.float32(-3.4e38)
+"""Instead of what is lower in a mask: onnxruntime takes the least number for a place that is not there, though a row of
+which all are masked so is one in which all places are alike."""
 _VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
@@ -113,33 +116,33 @@ def write_attention(
         https://onnx.ai/onnx/operators/onnx__Attention.html
     """
     parts.need_opset(ATTENTION)
-    nodes, sizes = _spelled(graph, found, [read(*each) for each in found.read], target)
-    for name, values in sizes.items():
-        parts.new_constant(name, np.array(values, np.int64))
+    nodes, constants = _spelled(graph, found, [read(*each) for each in found.read], target)
+    for name, values in constants.items():
+        parts.new_constant(name, values)
     for node in nodes:
-        if node.op_type != "Expand" or parts.is_new(("mask", node.output)):
+        if node.op_type not in ("Expand", "Max") or parts.is_new(("mask", node.output)):
             is_it = node.op_type == "Attention"
             name = found.nodes[-2].name if is_it else parts.pieces.free_node(f"{node.output}_{node.op_type}")
             parts.node(node.op_type, node.inputs, [node.output], name, **node.attributes)
 
 
 def attention_excerpts(graph: Graph, attentions: Mapping[int, Attention]) -> tuple[Excerpt, Excerpt] | None:
-    """The one with most scores alone, as it is and as one operator; None where what it reads are no floats."""
+    """The one with most scores alone, as it is and as one operator; None without any, or where it reads no floats."""
     if not attentions:
         return None
     largest = max(attentions.values(), key=lambda each: math.prod(each.shape))
     plain = excerpt(graph, largest.nodes)
     if plain is None:
         return None
-    nodes, sizes = _spelled(graph, largest, [str(tensor) for tensor, _ in largest.read], largest.nodes[-1].outputs[0])
-    constants = {str(tensor): graph.constant(tensor) for tensor, _ in largest.read if graph.is_constant(tensor)}
-    constants |= {name: np.array(values, np.int64) for name, values in sizes.items()}
+    names = [str(tensor) for tensor, _ in largest.read]
+    nodes, constants = _spelled(graph, largest, names, largest.nodes[-1].outputs[0])
+    constants |= {str(tensor): graph.constant(tensor) for tensor, _ in largest.read if graph.is_constant(tensor)}
     return plain, new_excerpt(graph, plain.shapes, nodes, constants, opset=ATTENTION)
 
 
 def _spelled(
     graph: Graph, found: Attention, names: Sequence[str], target: str
-) -> tuple[list[NewNode], Mapping[str, Sizes]]:
+) -> tuple[list[NewNode], dict[str, npt.NDArray[np.generic]]]:
     """The operator, for which heads lie beside each other, between what gives tensors other shapes.
 
     Args:
@@ -152,29 +155,30 @@ def _spelled(
         The nodes, and constants that they read.
     """
     nodes: list[NewNode] = []
-    sizes: dict[str, Sizes] = {}
+    constants: dict[str, npt.NDArray[np.generic]] = {}
 
-    def add(op_type: str, source: str, output: str, wanted: Sizes) -> str:
-        name = graph.free_name(f"{output}_sizes")
-        sizes[name] = wanted
+    def add(op_type: str, source: str, output: str, operand: Sizes | np.float32) -> str:
+        name = graph.free_name(f"{output}_operand")
+        constants[name] = np.asarray(operand)
         nodes.append(NewNode(op_type, (source, name), output))
         return output
 
-    base, (_, n_heads, n_queries, n_keys) = found.nodes[-1].name, found.shape
+    base, (_, n_heads, n_queries, n_keys) = found.nodes[-2].name, found.shape
     inputs = []
     for role, name, operand in zip("QKV", names, found.operands, strict=False):
         batch, length, _, size = operand.shape
         joined = graph.free_name(f"{base}_{role}")
         inputs.append(add("Reshape", name, joined, (batch, length, n_heads * size)))
     for mask in names[len(inputs) :]:
+        finite = add("Max", mask, graph.free_name(f"{mask}_finite"), _LOWEST)
         whole = graph.free_name(f"{mask}_of_{n_queries}_{n_keys}")
-        is_whole = found.scores.mask_sizes[-_RANK:][2:] == (n_queries, n_keys)
-        inputs.append(mask if is_whole else add("Expand", mask, whole, (1, 1, n_queries, n_keys)))
+        is_whole = found.scores.mask_sizes[2:] == (n_queries, n_keys)
+        inputs.append(finite if is_whole else add("Expand", finite, whole, (1, 1, n_queries, n_keys)))
     joined = graph.free_name(f"{base}_joined")
     attributes = {"q_num_heads": n_heads, "kv_num_heads": n_heads, "scale": found.scale}
     nodes.append(NewNode("Attention", tuple(inputs), joined, attributes))
     add("Reshape", joined, target, graph.shape(found.nodes[-1].outputs[0]) or ())
-    return nodes, sizes
+    return nodes, constants
 
 
 def _attention(graph: Graph, softmax: Node) -> Attention | None:
@@ -185,6 +189,10 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     wanted = zip((*scores.product.inputs, product.inputs[1]), (_HEADS_FIRST, _TRANSPOSED, _HEADS_FIRST), strict=True)
     queries, keys, values = (_operand(graph, tensor, order) for tensor, order in wanted)
     if queries is None or keys is None or values is None or not _fit(queries, keys, values):
+        return None
+    scale = np.float32(math.prod((queries.factor, keys.factor, scores.factor)))
+    (batch, n_queries, n_heads, _), size = queries.shape, values.shape[3]
+    if not 0 < scale < np.inf or _wide(graph, product.outputs[0]) != (batch, n_heads, n_queries, size):
         return None
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
     nodes |= {node.index: node for node in (softmax, *behind)}
@@ -229,7 +237,8 @@ def _scores(graph: Graph, softmax: Node) -> _Scores | None:
         return _product(graph, tensor, _Scores(node, 1.0, (), None, tuple(nodes)))
     for source, mask in (node.inputs, node.inputs[::-1]):
         sizes = graph.shape(mask)
-        if sizes is not None and graph.shape(source) == graph.shape(tensor) and graph.dtype(mask) == "float32":
+        fits = source != mask and graph.shape(source) == graph.shape(tensor)
+        if sizes is not None and fits and graph.dtype(mask) == "float32":
             found = _product(graph, source, _Scores(node, 1.0, sizes, (mask, node), (*nodes, node)))
             if found is not None:
                 return found
@@ -267,7 +276,7 @@ def _operand(graph: Graph, tensor: TensorName, wanted: Sizes) -> _Operand | None
     numbers = _numbers(shape).transpose(wanted).reshape(graph.shape(tensor) or ())
     while (node := _own(graph, tensor)) is not None:
         scaled = _scaled(graph, node)
-        if scaled is None and node.op_type not in (*_VIEWS, "Transpose"):
+        if (scaled is None and node.op_type not in (*_VIEWS, "Transpose")) or graph.shape(node.inputs[0]) is None:
             break
         nodes.append(node)
         tensor, factor = (node.inputs[0], factor) if scaled is None else (scaled[0], factor * scaled[1])

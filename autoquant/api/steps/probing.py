@@ -28,6 +28,8 @@ _OF_QUANTIZED = (Rewrite.JOINED_GROUPS, Rewrite.TANH_GELUS, Rewrite.FUSED_SILUS,
 """They change nothing in float."""
 _OF_FLOAT = (Rewrite.TILED_CONVS, Rewrite.KEPT_BLOCKS)
 """They change how float convolutions are computed."""
+_COMPARED = (Rewrite.FUSED_ATTENTIONS,)
+"""They take another opset, where an operator elsewhere may have no kernel, and read what was masked otherwise."""
 _SENTENCES: Mapping[Rewrite, tuple[str, str, str, str]] = {
     Rewrite.PLAIN_SUMS: (
         "Add before LayerNormalization is written as Sum",
@@ -79,7 +81,11 @@ def probe_rewrites(
         ratio = None
         try:
             if excerpts is not None:
-                ratio = _gain_alone(excerpts, bench)
+                alone = _gain_alone(excerpts, bench)
+                is_used = alone is not None and (
+                    rewrite not in _COMPARED or _keeps_outputs(bench, *_both(builder, {}, rewrite, bench))
+                )
+                ratio = alone if is_used else None
             elif assignment is not None:
                 ratio = _gain(builder, assignment, rewrite, bench)
         except ModelError as error:
@@ -136,14 +142,19 @@ def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None
 
 def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
     """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all."""
+    opened, other = _both(builder, assignment, rewrite, bench)
+    if rewrite in _OF_FLOAT and not _keeps_outputs(bench, opened, other):
+        return None
+    return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
+
+
+def _both(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> tuple[Opened, Opened]:
+    """A candidate without a rewrite, and with it."""
     first = builder.build(assignment)
     builder.write(frozenset({rewrite}))
     second = builder.build(assignment)
     builder.write(frozenset())
-    opened, other = (_opened(bench, each) for each in (first, second))
-    if rewrite in _OF_FLOAT and not _keeps_outputs(bench, opened, other):
-        return None
-    return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
+    return _opened(bench, first), _opened(bench, second)
 
 
 def _shown(timings: Mapping[str, Timings]) -> float | None:

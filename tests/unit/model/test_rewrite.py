@@ -133,6 +133,14 @@ def test_an_operator_that_onnx_does_not_know_is_left_as_it_is() -> None:
     np.testing.assert_array_equal(outputs_of(model, feed)[0], outputs_of(converted, feed)[0])
 
 
+def test_an_operator_that_onnx_got_later_than_onnxruntime_is_converted() -> None:
+    model = model_of("(float[1,4] x) => (float[1,4] y)", "y = LayerNormalization(x, g)", {"g": floats(4)}, opset=13)
+    converted = convert_opset(model, 21)
+    assert opset_of(converted) == 21
+    feed = {"x": floats(1, 4)}
+    np.testing.assert_array_equal(outputs_of(model, feed)[0], outputs_of(converted, feed)[0])
+
+
 def test_a_hardmax_that_onnx_would_make_another_one_is_not_converted() -> None:
     model = model_of("(float[2,3,4] x) => (float[2,3,4] y)", "y = Hardmax<axis=1>(x)", opset=11)
     with pytest.raises(ModelError, match="conversion to opset 21 fails: ONNX would make Hardmax one along the last"):

@@ -13,7 +13,7 @@ from autoquant.domain.region import RegionId
 from autoquant.domain.rewrite import Rewrite
 from autoquant.model.fragments import inline_external
 from autoquant.qdq.attentions import attention_excerpts, attentions_of
-from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run
+from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run, scheme
 from tests.models import Array, floats, model_of
 
 FUSED = frozenset({Rewrite.FUSED_ATTENTIONS})
@@ -34,6 +34,17 @@ CONSTANTS: Mapping[str, Array | float] = {
     "as_batch": np.array([1, H, S, D]),
     "flat": np.array([H * S, S]),
     "scores": np.array([1, H, S, S]),
+    "matrix": np.array([B * S * H, D]),
+    "wh": floats(D, D, scale=0.4, seed=10),
+    "by_head": floats(1, H, 1, 1, seed=11),
+    "five_axes": np.ones((1, 1, 1, 1, 1), np.float32),
+    "negative": -0.3,
+    "nothing": 0.0,
+    "tiny": 1e-25,
+    "one": np.array([1]),
+    "two": np.array([2]),
+    "one_and_all": np.array([1, 1, H * S, S]),
+    "long": np.array([1, H, S * S // 2, 2]),
     "parts": np.array([1, 1, 1]),
     "first": np.array([0]),
     "third": np.array([2]),
@@ -92,6 +103,14 @@ def masked(mask: str, order: str = "s, {}") -> str:
 
 
 SIGNATURE = "(float[{b},6,32] x, float[{b},5,32] m, float[{b},1,1,6] mask) => (float[] y)"
+ALONG_FOUR_AXES = (
+    "x4 = Reshape(x, heads) f = Reshape(x4, matrix) q2 = MatMul(f, wh) q = Reshape(q2, heads)"
+    " g = Reshape(x4, matrix) k2 = MatMul(g, wh) k = Reshape(k2, heads)"
+    " h = Reshape(x4, matrix) v2 = MatMul(h, wh) v = Reshape(v2, heads)"
+    " qh = Transpose<perm=[0,2,1,3]>(q) kh = Transpose<perm=[0,2,3,1]>(k)"
+    " vh = Transpose<perm=[0,2,1,3]>(v) s = MatMul(qh, kh) p = Softmax(s) o = MatMul(p, vh)"
+    " y = Transpose<perm=[0,2,1,3]>(o)"
+)
 FUSIBLE = {
     "plain": PLAIN,
     "a mask": f"{SCALED} t = Add(a, mask) p = Softmax(t) {BACK}",
@@ -115,6 +134,23 @@ OTHERWISE = {
     "values that are scaled": PLAIN.replace("o = MatMul(p, vh)", "vs = Mul(vh, root) o = MatMul(p, vs)"),
     "heads that stay": PLAIN.replace("b = Transpose<perm=[0,2,1,3]>(o)", "b = Transpose<perm=[0,1,2,3]>(o)"),
     "heads in another order": PLAIN.replace("kh = Transpose<perm=[0,2,3,1]>(k4)", "kh = Reshape(k4, scrambled)"),
+    "factors of each head": PLAIN.replace("Div(s, root)", "Mul(s, by_head)"),
+    "factors that widen": PLAIN.replace("Div(s, root)", "Mul(s, five_axes)").replace(
+        "p = Softmax(a)", "z = Squeeze(a, first) p = Softmax(z)"
+    ),
+    "a negative factor": PLAIN.replace("Div(s, root)", "Mul(s, negative)"),
+    "a factor of 0": PLAIN.replace("Div(s, root)", "Mul(s, nothing)"),
+    "factors whose product is 0": PLAIN.replace("Div(s, root)", "Mul(s, tiny)")
+    .replace("MatMul(qh, kh)", "MatMul(qs, kh)")
+    .replace("s = MatMul", "qs = Mul(qh, tiny) s = MatMul"),
+    "scores beside themselves": f"{START} t = Add(s, s) p = Softmax(t) {BACK}",
+    "one head of keys": PLAIN.replace(
+        "k4 = Reshape(k, heads)", "kr = Reshape(k, heads) k4 = Slice(kr, first, one, two)"
+    ),
+    "probabilities of other heads": PLAIN.replace("p = Softmax(a)", "r = Softmax(a) p = Reshape(r, one_and_all)"),
+    "probabilities of other rows": PLAIN.replace(
+        "p = Softmax(a)", "f = Reshape(a, long) r = Softmax(f) p = Reshape(r, scores)"
+    ),
     "no Softmax": PLAIN.replace("Softmax(a)", "Relu(a)"),
 }
 
@@ -165,6 +201,36 @@ def test_it_needs_an_opset_that_means_the_same_and_known_sizes() -> None:
     assert not attentions_of(case_of(unknown, a_case(PLAIN).feed).graph)
 
 
+def test_a_product_without_its_reshape_is_read_behind_it() -> None:
+    taken = scheme("u8:tensor:asym", "s8:channel:sym", ranges="dynamic")
+    case = a_case(ALONG_FOUR_AXES)
+    builder = case.builder({taken.name: taken})
+    builder.write(FUSED)
+    for quantized in ([], ["q2"], ["q2", "k2", "v2"]):
+        candidate = builder.build({RegionId(name): taken.name for name in quantized})
+        model = inline_external(candidate.skeleton, candidate.constants, {})
+        onnx.checker.check_model(model)
+        assert counted(model, "Attention", "MatMulInteger") == [not quantized, len(quantized)]
+
+
+def test_shapes_may_be_known_behind_a_reshape_alone() -> None:
+    fixed = {**CONSTANTS, "heads": np.array([1, S, H, D])}
+    model = model_of(SIGNATURE.format(b="N"), PLAIN, fixed)
+    assert len(attentions_of(case_of(model, a_case(PLAIN).feed).graph)) == 1
+
+
+@pytest.mark.parametrize("low", [-np.inf, np.finfo(np.float32).min, -3.4e38, -1e4])
+@pytest.mark.parametrize("rows", [[2], range(S)])
+def test_rows_that_are_masked_throughout_are_those_of_the_products(low: float, rows: Sequence[int]) -> None:
+    mask = np.triu(np.full((S, S), low, np.float32), 1)
+    mask[rows] = low
+    model = model_of(SIGNATURE.format(b=1).replace("[1,1,1,6]", f"[1,1,{S},{S}]"), masked("mask"), CONSTANTS)
+    case = case_of(model, {**a_case(PLAIN).feed, "mask": np.maximum(mask, np.float32(-3.4e38))[None, None]})
+    expected = run(built(case, rewrites=frozenset()), case.feed)[0]
+    found = run(built(case), {**case.feed, "mask": mask[None, None]})[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_it_stays_where_a_part_runs_on_integers() -> None:
     case = a_case(PLAIN)
     assert counted(built(case, "qkv"), "Attention", "Softmax") == [1, 0]
@@ -188,7 +254,7 @@ def test_a_mask_is_expanded_once() -> None:
     layer = layer.replace("y =", "x2 =")
     case = a_case(f"{layer} {again}")
     fused = built(case)
-    assert counted(fused, "Attention", "Expand") == [2, 1]
+    assert counted(fused, "Attention", "Expand", "Max") == [2, 1, 1]
     plain = built(case, rewrites=frozenset())
     np.testing.assert_allclose(run(fused, case.feed)[0], run(plain, case.feed)[0], rtol=1e-5, atol=1e-6)
 
@@ -211,6 +277,17 @@ def test_the_largest_one_is_run_alone_both_ways() -> None:
         assert [counted(model, "Attention") for model in models] == [[0], [1]]
         first, second = (run(model, feed)[0] for model in models)
         np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+
+
+def test_of_two_the_one_with_more_scores_is_run() -> None:
+    cross = re.sub(r"\b(c|e|w|q4|qh|kh|vh|s|p|o|y)\b", r"\1_3", CROSS.partition(PROJECTED)[2])
+    body = f"{PLAIN.replace('y =', 'z =')} {cross.replace('y_3', 'n')} y = Add(z, z)"
+    graph = a_case(body).graph
+    found = attentions_of(graph)
+    assert sorted(each.shape for each in found.values()) == [(1, H, S, T), (1, H, S, S)]
+    excerpts = attention_excerpts(graph, found)
+    assert excerpts is not None
+    assert set(excerpts[0].shapes) == {"q", "k", "v"}
 
 
 def test_it_is_possible_in_float_alone() -> None:

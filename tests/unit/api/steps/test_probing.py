@@ -195,6 +195,42 @@ def test_channels_are_kept_in_blocks_where_float_is_faster_and_the_same(
     assert builder.rewrites == ({Rewrite.KEPT_BLOCKS} if notes else set())
 
 
+ATTENTION = """q = Reshape(x, heads) qh = Transpose<perm=[0,2,1,3]>(q) kh = Transpose<perm=[0,2,3,1]>(q)
+    vh = Transpose<perm=[0,2,1,3]>(q) s = MatMul(qh, kh) p = Softmax(s) o = MatMul(p, vh)
+    b = Transpose<perm=[0,2,1,3]>(o)"""
+ALONE = "attention is one operator: one alone takes 0.800 of what its products and moves do"
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_damaged", "notes"),
+    [
+        ("y = Reshape(b, rows)", False, [ALONE]),
+        ("y = Reshape(b, rows)", True, []),
+        (
+            "i = Reshape(b, image) y = RoiAlign<output_height=2, output_width=2>(i, boxes, batches)",
+            False,
+            ["attention as one operator: not tried, "],
+        ),
+    ],
+    ids=["the same", "others", "a model without kernels"],
+)
+def test_attention_is_one_operator_where_the_model_is_the_same_with_it(
+    behind: str, is_damaged: bool, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = {"heads": np.array([1, 6, 4, 8]), "rows": np.array([1, 6, 32]), "image": np.array([1, 4, 6, 8])}
+    boxes = {"boxes": np.array([[0, 0, 4, 4]], np.float32), "batches": np.array([0])}
+    given = model_of("(float[1,6,32] x) => (float[] y)", f"{ATTENTION} {behind}", {**constants, **boxes})
+    path = saved(given, tmp_path / "attention.onnx")
+    builder = case_of(given).builder({})
+    monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
+    if is_damaged:
+        monkeypatch.setattr("autoquant.qdq.attentions.Attention.scale", 0.5)
+    bench = open_bench(path, read_data(path, {"x": floats(3, 6, 32)}))
+    found = probe_rewrites(builder, None, bench, [Rewrite.FUSED_ATTENTIONS])
+    assert [note[: len(start)] for note, start in zip(found, notes, strict=True)] == notes
+    assert builder.rewrites == ({Rewrite.FUSED_ATTENTIONS} if notes == [ALONE] else set())
+
+
 def test_joined_groups_and_others_give_the_same_outputs(
     model: Path, samples: Samples, ingredients: Ingredients
 ) -> None:
