@@ -1,10 +1,12 @@
 """The structure sampler, made from what the steps give."""
 
-import logging
+import warnings
 from collections.abc import Mapping, Sequence
 
 from autoquant.api import steps
 from autoquant.api.configuration import Demands, check_seed
+from autoquant.api.steps.models import check_prepared_type
+from autoquant.domain.arguments import check_type
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
@@ -13,8 +15,6 @@ from autoquant.model.prepared import PreparedModel
 from autoquant.study import sampler
 
 __all__ = ["StructureSampler"]
-
-_LOG = logging.getLogger("autoquant")
 
 
 class StructureSampler(sampler.StructureSampler):
@@ -79,12 +79,17 @@ class StructureSampler(sampler.StructureSampler):
         Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, max_size_bytes=max_size_bytes)  # checks
         if seed is not None:
             check_seed(seed)
+        self._has_repeated = False
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
+        check_prepared_type(prepared)
+        for region in regions:
+            check_type("a region", region, Region, "what find_regions(prepared) gives")
         _refuse_others(prepared, regions)
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
         planner = own_errors = None
         if statistics is not None:
+            check_type("what was calibrated", statistics, Statistics, "what calibrate(prepared, samples) gives")
             planner = steps.planner_of(prepared, statistics, definition)
             own_errors = steps.own_errors(planner, regions, statistics, definition)
         twins = steps.twins_of(prepared, regions, definition, planner)
@@ -99,11 +104,14 @@ class StructureSampler(sampler.StructureSampler):
         )
 
     def repeats(self) -> None:
-        """Warn: what is proposed runs as an earlier trial did."""
-        _LOG.warning(
-            "StructureSampler repeats itself, as every other assignment was proposed already or runs as one that was;"
-            " end the study"
-        )
+        """Warn once: what is proposed runs as an earlier trial did."""
+        if not self._has_repeated:
+            self._has_repeated = True
+            warnings.warn(
+                "StructureSampler repeats itself, as every other assignment was proposed already or runs as one that"
+                " was; end the study",
+                stacklevel=2,
+            )
 
     @property
     def choices(self) -> Mapping[RegionId, tuple[str, ...]]:

@@ -24,7 +24,7 @@ from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError
+from autoquant.errors import DataError, MetricError, UsageError
 from autoquant.examples import example
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
@@ -105,9 +105,13 @@ def search(
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
     check_type("the sizes of dimensions", dims or {}, Mapping, "a dict")
     check_type("the run's folder", out, (str, os.PathLike), "its path")
-    for name, path_given in (("the file of labels", labels), ("the warm start", warm_start)):
+    for name, path_given in (("the file of labels", labels), ("the warm start", warm_start), ("the cache", cache)):
         check_type(name, path_given, (str, os.PathLike, type(None)), "its path")
-    check_several("metrics", metrics, str, "names, e.g. ['top1']")
+    if not callable(on_progress):
+        raise UsageError(
+            f"what is told of progress is of type '{type(on_progress).__name__}', give a function of a SearchProgress"
+        )
+    check_several("metrics", metrics, str, "names, e.g. ['top1'] or ['my_module:my_function']")
     check_several("objectives", objectives, str, "names, e.g. ['latency', 'snr']")
     check_several("targets", targets, Target, "targets, e.g. [Target('cpu')]")
     if budget.seconds is None and budget.trials is None:
@@ -174,7 +178,10 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
                 run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations, trials.missing_s))
             run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
             run.notes.extend(sentences.outlook_sentences(trials, asked.objectives))
-        return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)
+        try:
+            return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)
+        except MetricError as error:
+            raise MetricError(f"{error}; what was measured is kept, and the search can be resumed") from error
 
 
 def _with_example(

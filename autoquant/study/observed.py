@@ -78,7 +78,8 @@ class Reader:
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
-                user attributes; or what it says is no ratio or cannot be read.
+                user attributes; or what it says is no ratio or cannot be read. Where an earlier trial could be read, a
+                warning instead.
         """
         by_number = {trial.number: trial for trial in trials}
         for number, trial in by_number.items():
@@ -99,17 +100,26 @@ class Reader:
 
     def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:
         try:
+            row = self._read_row(trial, directions)
+        except UsageError as error:
+            if all(row is None or row.evaluated is None for row in self._rows.values()):
+                raise
+            row = None  # a study of which others can be read is not lost for one
+            warnings.warn(f"nothing is learned of a trial: {error}", stacklevel=2)
+        self._warn_of_missing(trial)
+        self._rows[trial.number] = row
+        self._started[trial.number] = trial.datetime_start
+
+    def _read_row(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> "_Row | None":
+        try:
             if trial.state is TrialState.COMPLETE:
                 _check_values(directions, trial)
-            row = _row(self._layout, trial) if self._is_whole(trial) else None
+            return _row(self._layout, trial) if self._is_whole(trial) else None
         except (TypeError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"trial {trial.number} has user attributes that cannot be read ({one_line(error)}); see"
                 " help(StructureSampler) for what they are"
             ) from error
-        self._warn_of_missing(trial)
-        self._rows[trial.number] = row
-        self._started[trial.number] = trial.datetime_start
 
     def _warn_of_missing(self, trial: FrozenTrial) -> None:
         """Where an objective leaves out regions."""
@@ -231,8 +241,12 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
 
 def _check_numbers(trial: FrozenTrial, ratios: Sequence[float]) -> None:
     """Whether ratios are some, and what others read are numbers."""
-    for name in ("size_bytes", "snr_error_db"):
-        float(trial.user_attrs.get(name, 0))
+    size_bytes, error_db = (float(trial.user_attrs.get(name, 1)) for name in ("size_bytes", "snr_error_db"))
+    if not 0 < size_bytes < np.inf or error_db < 0:
+        raise UsageError(
+            f"trial {trial.number} has {size_bytes:g} in 'size_bytes' and {error_db:g} in 'snr_error_db'; set them to"
+            " bytes above 0 and to a standard deviation, or to none"
+        )
     wrong = next((ratio for ratio in ratios if not 0 < ratio <= _LARGEST_RATIO), None)
     if wrong is not None:
         raise UsageError(

@@ -56,13 +56,13 @@ def made_by(step: str) -> str:
     return f"{metadata.version('autoquant')} {runtime_version()} {np.__version__} {step}"
 
 
-def memory_of(folder: Path) -> joblib.Memory:
+def memory_of(folder: str | os.PathLike[str]) -> joblib.Memory:
     """In a folder of its own below, as joblib takes much of what lies in one for its own and removes it.
 
     It keeps nothing where that cannot be written, or where ``~`` leads nowhere.
     """
     try:
-        own = folder.expanduser() / "autoquant"
+        own = Path(folder).expanduser() / "autoquant"
         own.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=own):  # of a folder that is there joblib says so when it is too late
             return joblib.Memory(own, verbose=0)
@@ -71,7 +71,7 @@ def memory_of(folder: Path) -> joblib.Memory:
         return joblib.Memory(None, verbose=0)
 
 
-def trim_cache(folder: Path, *, most_bytes: int = _MOST_BYTES) -> None:
+def trim_cache(folder: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> None:
     """Remove what was not read for longest, as far as the file system notes it, until no more than this is left."""
     memory_of(folder).reduce_size(bytes_limit=most_bytes)
 

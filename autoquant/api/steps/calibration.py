@@ -18,7 +18,7 @@ from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
 from autoquant.domain.target import DEFAULT_TARGET
-from autoquant.errors import DataError
+from autoquant.errors import DataError, UsageError
 from autoquant.model.copies import in_parts
 from autoquant.model.graph import Graph
 from autoquant.model.ops import activations, channel_axes, is_linear, is_quantizable, original_of
@@ -60,9 +60,17 @@ def calibrate(
         DataError: The samples are of another model, onnxruntime cannot run the float model on one, or an output of it
             holds NaN or infinity.
         SpaceError: The space cannot be read.
+        UsageError: There would be no sample, or the feeds of ``samples`` were replaced.
     """
     check_prepared_type(prepared)
     check_samples_type(samples)
+    if len(samples.feeds) != len(samples.feed_digests):
+        raise UsageError(
+            f"the samples hold {len(samples.feeds)} feeds, but {len(samples.feed_digests)} were read; give read_data"
+            " those that are wanted, or calibrate their number as n_samples"
+        )
+    if n_samples is not None and n_samples < 1:
+        raise UsageError(f"the number of samples is {n_samples}, give 1 or more")
     names = list(samples.feeds[0])
     if names and not set(names).intersection(prepared.graph.inputs):
         raise DataError(f"the samples are of another model, as this one has no input '{names[0]}'; read its own")
@@ -118,9 +126,10 @@ def _calibrated(
     cached = memory_of(cache_folder or user_cache()).cache(
         _statistics, ignore=["prepared", "feeds", "names", "on_sample"]
     )
-    is_whole = n_samples is None or n_samples == len(samples)
-    data_digest = samples.digest if is_whole else _part_digest(samples.digest, n_samples)
-    chosen = select(samples, spread_order(len(samples))[:n_samples], "calibration")
+    order = spread_order(len(samples))
+    chosen, data_digest = select(samples, order[:n_samples], "calibration"), select(samples, order, "all").digest
+    if n_samples is not None and n_samples < len(samples):
+        data_digest = _part_digest(data_digest, n_samples)
     found: Statistics = cached(
         (prepared.digest, data_digest, tensors, made_by(f"{N_BINS} channels finite masks both spread strided")),
         prepared=prepared,
@@ -131,7 +140,7 @@ def _calibrated(
     return found
 
 
-def _part_digest(digest: str, n_samples: int | None) -> str:
+def _part_digest(digest: str, n_samples: int) -> str:
     """Of some samples: statistics of different numbers of them are different ones."""
     return f"{digest}-{n_samples}"
 

@@ -1,14 +1,16 @@
 """Candidates from assignments."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.api.steps.models import check_prepared_type
 from autoquant.api.steps.preparation import definition_of
 from autoquant.calibration.methods import choose_range, relative_error
+from autoquant.domain.arguments import check_type
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
@@ -144,9 +146,14 @@ def build(
 
     Raises:
         SpaceError: The space cannot be read.
-        UsageError: The assignment names an unknown region or scheme, or a scheme of the space doesn't round to the
-            nearest integer and there is no rounder, or calibration did not observe what an operator reads or writes.
+        UsageError: An argument is of another type, the assignment names an unknown region or scheme, or a scheme of the
+            space doesn't round to the nearest integer and there is no rounder, or calibration did not observe what an
+            operator reads or writes.
     """
+    check_prepared_type(prepared)
+    check_type("what regions there are", found, Sequence, "what find_regions(prepared) gives")
+    check_type("what was calibrated", statistics, Statistics, "what calibrate(prepared, samples) gives")
+    check_type("the assignment", assignment, Mapping, "the name of a scheme for each region")
     definition = definition_of(space, ep)
     schemes = [FLOAT, *(scheme.name for scheme in definition.schemes)]
     regions_there = [region.id for region in found]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import optuna
 import pytest
@@ -95,8 +96,9 @@ def test_a_study_in_which_nothing_new_is_left_is_warned(
         suggested(sampler, trial := study.ask())
         study.tell(trial, state=TrialState.PRUNED)
     assert not caplog.records
+    with pytest.warns(UserWarning, match="StructureSampler repeats itself, as every other assignment was proposed"):
+        suggested(sampler, study.ask())
     suggested(sampler, study.ask())
-    assert "StructureSampler repeats itself, as every other assignment was proposed" in caplog.text
 
 
 @pytest.mark.parametrize("directions", [("minimize", "maximize"), ("minimize",), ("maximize", "minimize", "maximize")])
@@ -171,3 +173,18 @@ def test_demands_out_of_range_are_refused_as_those_of_a_search(
 ) -> None:
     with pytest.raises(UsageError, match=why):
         autoquant.StructureSampler(*found, space="quick", **said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("prepared", "regions", "options", "message"),
+    [
+        ("model.onnx", None, {}, "the model is of type 'str', give what prepare"),
+        (None, {"a": "b"}, {}, "a region is of type 'str', give what find_regions"),
+        (None, None, {"statistics": {}}, "what was calibrated is of type 'dict', give what calibrate"),
+    ],
+)
+def test_arguments_of_other_types_are_named(
+    found: tuple[PreparedModel, tuple[Region, ...]], prepared: Any, regions: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        autoquant.StructureSampler(prepared or found[0], regions or found[1], space="quick", **options)

@@ -252,3 +252,31 @@ def test_what_ended_before_all_regions_were_suggested_is_not_proposed_again(erro
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), seed=0))
     study.optimize(objective, n_trials=12, catch=(RuntimeError,))
     assert len(set(proposed)) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("ratios", [0.0], "trial 9 has 0 as a latency ratio"),
+        ("snr_db", None, "trial 9 has user attributes that cannot be read"),
+        ("size_bytes", 0, "trial 9 has 0 in 'size_bytes'"),
+        ("snr_error_db", -1, "-1 in 'snr_error_db'"),
+    ],
+)
+def test_nothing_is_learned_of_one_trial_that_cannot_be_read_after_others(
+    name: str, value: object, message: str
+) -> None:
+    sampler = StructureSampler(a_layout(), seed=0)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for number in range(12):
+        trial = study.ask()
+        if number == 10:
+            with pytest.warns(UserWarning, match=f"nothing is learned of a trial: .*{message}"):
+                snr_db, ratio = objectives(suggested(trial))
+        else:
+            snr_db, ratio = objectives(suggested(trial))
+        for key, found in {"snr_db": snr_db, "ratios": [ratio], **({name: value} if number == 9 else {})}.items():
+            trial.set_user_attr(key, found)
+        study.tell(trial, snr_db)
+    suggested(study.ask())
+    assert sampler.beliefs().keys() == set(range(12)) - {9}

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 from autoquant.api.steps import calibrate, prepare, read_data
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import TensorName
+from autoquant.errors import UsageError
 from tests.models import floats, model_of, saved
 
 
@@ -59,3 +61,16 @@ def test_activations_that_take_much_memory_are_observed_in_several_passes_over_t
     assert found.channels.keys() == at_once.channels.keys()
     for name, channels in at_once.channels.items():
         np.testing.assert_array_equal(found.channels[name].mean, channels.mean)
+
+
+def test_samples_whose_feeds_were_replaced_are_refused_and_leave_the_cache(tmp_path: Path) -> None:
+    path = saved(model_of("(float[1,4] x) => (float[1,4] y)", "y = Relu(x)"), tmp_path / "model.onnx")
+    samples = read_data(path, {"x": floats(6, 4)})
+    prepared = prepare(path, samples)
+    with pytest.raises(UsageError, match="the samples hold 2 feeds, but 6 were read; give read_data those"):
+        calibrate(prepared, replace(samples, feeds=samples.feeds[:2]), cache_folder=tmp_path)
+    parts = {name: getattr(samples, name)[:2] for name in ("feeds", "feed_digests", "names")}
+    assert calibrate(prepared, replace(samples, **parts), cache_folder=tmp_path).n_samples == 2
+    assert calibrate(prepared, samples, cache_folder=tmp_path).n_samples == 6
+    with pytest.raises(UsageError, match="the number of samples is 0, give 1 or more"):
+        calibrate(prepared, samples, cache_folder=tmp_path, n_samples=0)
