@@ -69,11 +69,14 @@ class Attention:
     Attributes:
         operands: Queries, keys and values.
         scores: What the Softmax reads.
+        has_empty_rows: Whether rows of which all places are masked by minus infinity give 0, as onnxruntime's operator
+            has it; they are alike otherwise.
         nodes: All of it in order; the last one moves the heads back, the one before multiplies with the values.
     """
 
     operands: tuple[_Operand, _Operand, _Operand]
     scores: _Scores
+    has_empty_rows: bool
     nodes: tuple[Node, ...]
 
     @property
@@ -170,7 +173,7 @@ def _spelled(
         joined = graph.free_name(f"{base}_{role}")
         inputs.append(add("Reshape", name, joined, (batch, length, n_heads * size)))
     for mask in names[len(inputs) :]:
-        finite = add("Max", mask, graph.free_name(f"{mask}_finite"), _LOWEST)
+        finite = mask if found.has_empty_rows else add("Max", mask, graph.free_name(f"{mask}_finite"), _LOWEST)
         whole = graph.free_name(f"{mask}_of_{n_queries}_{n_keys}")
         is_whole = found.scores.mask_sizes[2:] == (n_queries, n_keys)
         inputs.append(finite if is_whole else add("Expand", finite, whole, (1, 1, n_queries, n_keys)))
@@ -182,8 +185,9 @@ def _spelled(
 
 
 def _attention(graph: Graph, softmax: Node) -> Attention | None:
-    scores, behind = _scores(graph, softmax), _behind(graph, softmax)
-    if scores is None or behind is None:
+    scores, guard = _scores(graph, softmax), _guard(graph, softmax)
+    behind = _behind(graph, guard[-1] if guard else softmax)
+    if scores is None or behind is None or (guard and not _masks_by_infinity(graph, scores)):
         return None
     product = behind[-2]
     wanted = zip((*scores.product.inputs, product.inputs[1]), (_HEADS_FIRST, _TRANSPOSED, _HEADS_FIRST), strict=True)
@@ -195,8 +199,9 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     if not 0 < scale < np.inf or _wide(graph, product.outputs[0]) != (batch, n_heads, n_queries, size):
         return None
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
-    nodes |= {node.index: node for node in (softmax, *behind)}
-    return Attention((queries, keys, values), scores, tuple(nodes[index] for index in sorted(nodes)))
+    nodes |= {node.index: node for node in (softmax, *guard, *behind)}
+    ordered = tuple(nodes[index] for index in sorted(nodes))
+    return Attention((queries, keys, values), scores, bool(guard) and scores.mask is not None, ordered)
 
 
 def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
@@ -206,10 +211,36 @@ def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
     return is_one and n_heads > 1 and values.factor == 1
 
 
+def _guard(graph: Graph, softmax: Node) -> list[Node]:
+    """What puts 0 in place of NaN right behind a Softmax, as PyTorch's exporters write it for masks."""
+    probabilities = softmax.outputs[0]
+    readers = graph.consumers.get(probabilities, ())
+    if probabilities in graph.pinned or [node.op_type for node in readers] != ["IsNaN", "Where"]:
+        return []
+    is_nan, chosen = readers
+    condition, zero, other = chosen.inputs
+    is_it = condition == is_nan.outputs[0] and other == probabilities and graph.only_reader(condition) is chosen
+    if not is_it or not graph.is_constant(zero) or graph.constant(zero).any():
+        return []
+    return [is_nan, chosen] if graph.shape(chosen.outputs[0]) == graph.shape(probabilities) else []
+
+
+def _masks_by_infinity(graph: Graph, scores: _Scores) -> bool:
+    """Whether a mask, if there is one, holds minus infinity or numbers that onnxruntime does not take for that."""
+    if scores.mask is None:
+        return True
+    mask, _ = scores.mask
+    chosen = graph.producer.get(mask)
+    found = chosen.inputs[1:] if chosen is not None and chosen.op_type == "Where" else (mask,)
+    if not all(map(graph.is_constant, found)):
+        return False
+    return all(((values == -np.inf) | (values > _LOWEST)).all() for values in map(graph.constant, found))
+
+
 def _behind(graph: Graph, softmax: Node) -> list[Node] | None:
-    """What comes behind a Softmax of the last axis, up to where the heads are moved back."""
+    """What comes behind probabilities along the last axis, up to where the heads are moved back."""
     shape = graph.shape(softmax.outputs[0])
-    if shape is None or softmax.attributes.get("axis", -1) not in (-1, len(shape) - 1):
+    if shape is None:
         return None
     nodes = [softmax]
     while (reader := graph.only_reader(nodes[-1].outputs[0])) is not None and reader.op_type in _VIEWS:
@@ -226,8 +257,10 @@ def _behind(graph: Graph, softmax: Node) -> list[Node] | None:
 
 
 def _scores(graph: Graph, softmax: Node) -> _Scores | None:
-    """What leads from the product of queries and keys to a Softmax."""
+    """What leads from the product of queries and keys to a Softmax of the last axis."""
     tensor, nodes = softmax.inputs[0], []
+    if softmax.attributes.get("axis", -1) not in (-1, len(graph.shape(tensor) or ()) - 1):
+        return None
     while (node := _own(graph, tensor)) is not None and node.op_type in _VIEWS:
         nodes.append(node)
         tensor = node.inputs[0]

@@ -41,6 +41,10 @@ CONSTANTS: Mapping[str, Array | float] = {
     "negative": -0.3,
     "nothing": 0.0,
     "tiny": 1e-25,
+    "one_tenth": 0.1,
+    "infinite": -np.inf,
+    "holes": np.where(np.tri(S, dtype=bool), 0, -np.inf).astype(np.float32),
+    "lowest": np.where(np.tri(S, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32),
     "one": np.array([1]),
     "two": np.array([2]),
     "one_and_all": np.array([1, 1, H * S, S]),
@@ -111,7 +115,18 @@ ALONG_FOUR_AXES = (
     " vh = Transpose<perm=[0,2,1,3]>(v) s = MatMul(qh, kh) p = Softmax(s) o = MatMul(p, vh)"
     " y = Transpose<perm=[0,2,1,3]>(o)"
 )
+GUARD = "r = Softmax(t) n = IsNaN(r) p = Where(n, nothing, r)"
+CHOSEN = "b1 = Cast<to=9>(mask) w = Where(b1, nothing, infinite)"
+
+
+def guarded(mask: str, guard: str = GUARD, before: str = CHOSEN) -> str:
+    return f"{before} {START} t = Add(s, {mask}) {guard} {BACK}"
+
+
 FUSIBLE = {
+    "a guard against empty rows": guarded("w"),
+    "a guard without a mask": f"{SCALED} {GUARD.replace('(t)', '(a)')} {BACK}",
+    "a guard with a constant mask": guarded("holes"),
     "plain": PLAIN,
     "a mask": f"{SCALED} t = Add(a, mask) p = Softmax(t) {BACK}",
     "a mask before the scores": masked("mask", "{}, s"),
@@ -151,6 +166,11 @@ OTHERWISE = {
     "probabilities of other rows": PLAIN.replace(
         "p = Softmax(a)", "f = Reshape(a, long) r = Softmax(f) p = Reshape(r, scores)"
     ),
+    "a guard with a mask that may hold the least number": guarded("mask"),
+    "a guard with a mask of the least number": guarded("lowest"),
+    "a guard that puts something else": guarded("w", GUARD.replace("nothing", "one_tenth")),
+    "a guard that is turned round": guarded("w", GUARD.replace("nothing, r", "r, nothing")),
+    "a guard of something else": guarded("w", "r = Softmax(t) n = IsNaN(s) p = Where(n, nothing, r)"),
     "no Softmax": PLAIN.replace("Softmax(a)", "Relu(a)"),
 }
 
@@ -229,6 +249,17 @@ def test_rows_that_are_masked_throughout_are_those_of_the_products(low: float, r
     expected = run(built(case, rewrites=frozenset()), case.feed)[0]
     found = run(built(case), {**case.feed, "mask": mask[None, None]})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_kept", [0, 2, S])
+def test_rows_that_a_guard_makes_0_stay_0(n_kept: int) -> None:
+    case = a_case(guarded("w"))
+    feed = {**case.feed, "mask": (np.arange(S) < n_kept).astype(np.float32).reshape(1, 1, 1, S)}
+    plain, fused = built(case, rewrites=frozenset()), built(case)
+    assert counted(fused, "Attention", "IsNaN", "Where", "Max") == [1, 0, 1, 0]
+    expected = run(plain, feed)[0]
+    assert np.any(expected) == (n_kept > 0)
+    np.testing.assert_allclose(run(fused, feed)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_it_stays_where_a_part_runs_on_integers() -> None:
