@@ -187,7 +187,7 @@ def _spelled(
 def _attention(graph: Graph, softmax: Node) -> Attention | None:
     scores, guard = _scores(graph, softmax), _guard(graph, softmax)
     behind = _behind(graph, guard[-1] if guard else softmax)
-    if scores is None or behind is None or (guard and not _masks_by_infinity(graph, scores)):
+    if scores is None or behind is None or (guard and not _may_be_guarded(graph, scores)):
         return None
     product = behind[-2]
     wanted = zip((*scores.product.inputs, product.inputs[1]), (_HEADS_FIRST, _TRANSPOSED, _HEADS_FIRST), strict=True)
@@ -201,7 +201,8 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
     nodes |= {node.index: node for node in (softmax, *guard, *behind)}
     ordered = tuple(nodes[index] for index in sorted(nodes))
-    return Attention((queries, keys, values), scores, bool(guard) and scores.mask is not None, ordered)
+    has_empty_rows = bool(guard) and any((values == -np.inf).any() for values in _mask_values(graph, scores) or ())
+    return Attention((queries, keys, values), scores, has_empty_rows, ordered)
 
 
 def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
@@ -225,16 +226,26 @@ def _guard(graph: Graph, softmax: Node) -> list[Node]:
     return [is_nan, chosen] if graph.shape(chosen.outputs[0]) == graph.shape(probabilities) else []
 
 
-def _masks_by_infinity(graph: Graph, scores: _Scores) -> bool:
-    """Whether a mask, if there is one, holds minus infinity or numbers that onnxruntime does not take for that."""
+def _may_be_guarded(graph: Graph, scores: _Scores) -> bool:
+    """Whether a mask behind which NaN becomes 0 is known to hold no finite number that is taken for minus infinity.
+
+    Beside minus infinity, that is; where there is none no row is NaN, and the guard does nothing.
+    """
+    found = _mask_values(graph, scores)
+    if found is None:
+        return False
+    has_infinity = any((values == -np.inf).any() for values in found)
+    return not has_infinity or all(((values == -np.inf) | (values > _LOWEST)).all() for values in found)
+
+
+def _mask_values(graph: Graph, scores: _Scores) -> list[npt.NDArray[np.float32]] | None:
+    """What a mask may hold; none without one, None where that is not known."""
     if scores.mask is None:
-        return True
+        return []
     mask, _ = scores.mask
     chosen = graph.producer.get(mask)
     found = chosen.inputs[1:] if chosen is not None and chosen.op_type == "Where" else (mask,)
-    if not all(map(graph.is_constant, found)):
-        return False
-    return all(((values == -np.inf) | (values > _LOWEST)).all() for values in map(graph.constant, found))
+    return [graph.constant(name) for name in found] if all(map(graph.is_constant, found)) else None
 
 
 def _behind(graph: Graph, softmax: Node) -> list[Node] | None:

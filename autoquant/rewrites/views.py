@@ -1,4 +1,4 @@
-"""Nodes that only say another shape, one of which takes back what others before it said, and Slices of all there is."""
+"""Nodes that only say another shape, one of which takes back what others before it said, and copies of all there is."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,8 @@ def drop_views(model: Model) -> Model:
 
     A Squeeze between two Convs, such as there is where a layer is written for one sample, keeps onnxruntime from
     leaving images in its own layout from one to the other, although nothing is copied for it. A Slice that takes all
-    copies too: exporters write it where a network cuts off channels that are no more than are wanted.
+    copies too: exporters write it where a network cuts off channels that are no more than are wanted, and a Concat of one
+    tensor where nothing was kept of earlier steps.
     """
     graph = Graph(model)
     views = [node for node in graph.nodes if _is_view(graph, node) and node.outputs[0] not in graph.pinned]
@@ -34,7 +35,7 @@ def _before(graph: Graph, node: Node) -> TensorName | None:
     shape, found = graph.shape(node.outputs[0]), None
     for view in _behind_one_another(graph, node):
         source = view.inputs[0]
-        is_whole = view is node and node.op_type == "Slice"
+        is_whole = view is node and node.op_type in ("Concat", "Slice")
         if is_whole or (shape is not None and graph.shape(source) == shape) or _is_undone(graph, view, node):
             found = source
     return found
@@ -49,7 +50,8 @@ def _behind_one_another(graph: Graph, node: Node) -> Iterator[Node]:
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
-    return node.op_type in _VIEWS or (node.op_type == "Slice" and _takes_all(graph, node))
+    is_concat_of_one = node.op_type == "Concat" and len(node.inputs) == 1
+    return node.op_type in _VIEWS or is_concat_of_one or (node.op_type == "Slice" and _takes_all(graph, node))
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:

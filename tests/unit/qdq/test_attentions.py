@@ -43,6 +43,7 @@ CONSTANTS: Mapping[str, Array | float] = {
     "tiny": 1e-25,
     "one_tenth": 0.1,
     "infinite": -np.inf,
+    "least": float(np.finfo(np.float32).min),
     "holes": np.where(np.tri(S, dtype=bool), 0, -np.inf).astype(np.float32),
     "lowest": np.where(np.tri(S, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32),
     "one": np.array([1]),
@@ -127,6 +128,7 @@ FUSIBLE = {
     "a guard against empty rows": guarded("w"),
     "a guard without a mask": f"{SCALED} {GUARD.replace('(t)', '(a)')} {BACK}",
     "a guard with a constant mask": guarded("holes"),
+    "a guard with a mask of the least number": guarded("lowest"),
     "plain": PLAIN,
     "a mask": f"{SCALED} t = Add(a, mask) p = Softmax(t) {BACK}",
     "a mask before the scores": masked("mask", "{}, s"),
@@ -167,7 +169,7 @@ OTHERWISE = {
         "p = Softmax(a)", "f = Reshape(a, long) r = Softmax(f) p = Reshape(r, scores)"
     ),
     "a guard with a mask that may hold the least number": guarded("mask"),
-    "a guard with a mask of the least number": guarded("lowest"),
+    "a guard with both": guarded("w", before=CHOSEN.replace("nothing", "least")),
     "a guard that puts something else": guarded("w", GUARD.replace("nothing", "one_tenth")),
     "a guard that is turned round": guarded("w", GUARD.replace("nothing, r", "r, nothing")),
     "a guard of something else": guarded("w", "r = Softmax(t) n = IsNaN(s) p = Where(n, nothing, r)"),
@@ -249,6 +251,17 @@ def test_rows_that_are_masked_throughout_are_those_of_the_products(low: float, r
     expected = run(built(case, rewrites=frozenset()), case.feed)[0]
     found = run(built(case), {**case.feed, "mask": mask[None, None]})[0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_kept", [0, 2, S])
+def test_a_guard_does_nothing_behind_a_mask_without_infinity(n_kept: int) -> None:
+    case = a_case(guarded("w", before=CHOSEN.replace("infinite", "least")))
+    feed = {**case.feed, "mask": (np.arange(S) < n_kept).astype(np.float32).reshape(1, 1, 1, S)}
+    fused = built(case)
+    assert counted(fused, "Attention", "IsNaN", "Max") == [1, 0, 1]
+    np.testing.assert_allclose(
+        run(fused, feed)[0], run(built(case, rewrites=frozenset()), feed)[0], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("n_kept", [0, 2, S])

@@ -55,10 +55,13 @@ def check(body: str, expected: list[str], *, sizes: str = "2,1,12") -> None:
         ("s = Slice(a, nought, near, two) y = Relu(s)", ["Slice", "Relu"]),
         ("s = Slice(a, last, back, two, last) y = Relu(s)", ["Slice", "Relu"]),
         ("y = Slice(a, nought, far, two)", ["Slice"]),
+        ("s = Concat<axis=1>(a) y = Relu(s)", ["Relu"]),
+        ("s = Concat<axis=1>(a, a) y = Relu(s)", ["Concat", "Relu"]),
     ],
     ids=[
         "pair", "work between", "chain", "alone", "other operators", "another shape", "read beside", "output",
         "all channels", "in steps of one", "first axis", "between shapes", "not all", "turned", "output of all",
+        "joined with nothing", "joined",
     ],
 )  # fmt: skip
 def test_what_is_seen_as_before_is_read_as_it_was(body: str, expected: list[str]) -> None:
