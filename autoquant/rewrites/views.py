@@ -21,8 +21,8 @@ def drop_views(model: Model) -> Model:
 
     A Squeeze between two Convs, such as there is where a layer is written for one sample, keeps onnxruntime from
     leaving images in its own layout from one to the other, although nothing is copied for it. A Slice that takes all
-    copies too: exporters write it where a network cuts off channels that are no more than are wanted, and a Concat of one
-    tensor where nothing was kept of earlier steps.
+    copies too: exporters write it where a network cuts off channels that are no more than are wanted, and a Concat of
+    one tensor where nothing was kept of earlier steps.
     """
     graph = Graph(model)
     views = [node for node in graph.nodes if _is_view(graph, node) and node.outputs[0] not in graph.pinned]
