@@ -12,6 +12,7 @@ from autoquant.domain.region import NodeName, TensorName
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import BiasCorrection, Rounding
 from autoquant.model import fragments
+from autoquant.model.attentions import Attention, attentions_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import (
     Kind,
@@ -22,7 +23,7 @@ from autoquant.model.ops import (
     kind_of,
     weight_of,
 )
-from autoquant.qdq.attentions import Attention, attentions_of, write_attention
+from autoquant.qdq.attentions import write_attention
 from autoquant.qdq.blocks import Blocks, Kept
 from autoquant.qdq.breakers import comes_from_dq, needs_breaker
 from autoquant.qdq.candidate import Candidate

@@ -224,7 +224,7 @@ def test_attention_is_one_operator_where_the_model_is_the_same_with_it(
     builder = case_of(given).builder({})
     monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
     if is_damaged:
-        monkeypatch.setattr("autoquant.qdq.attentions.Attention.scale", 0.5)
+        monkeypatch.setattr("autoquant.model.attentions.Attention.scale", 0.5)
     bench = open_bench(path, read_data(path, {"x": floats(3, 6, 32)}))
     found = probe_rewrites(builder, None, bench, [Rewrite.FUSED_ATTENTIONS])
     assert [note[: len(start)] for note, start in zip(found, notes, strict=True)] == notes
