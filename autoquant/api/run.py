@@ -18,7 +18,7 @@ from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.preparing import Preparing
 from autoquant.api.resumption import Earlier, read_earlier
 from autoquant.api.setups import evaluator_setup
-from autoquant.api.steps.probing import probing_seconds
+from autoquant.api.steps.probing import probing_seconds, takes_candidates
 from autoquant.api.trial_times import Finish
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.accuracy import Accuracy
@@ -188,7 +188,7 @@ class Run:
         if not self.deadline.is_late:
             return wanted
         builder = ingredients.builder()
-        slow = [each for each in sorted(builder.possible & wanted) if builder.excerpts(each) is None]
+        slow = [each for each in sorted(builder.possible & wanted) if takes_candidates(each, builder)]
         expected_s = len(slow) * probing_seconds(facts.opening_s, sum(facts.float_s.values()))
         if expected_s <= _LATE_REWRITES_SHARE * self.deadline.limit_s:
             return wanted

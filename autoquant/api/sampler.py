@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from autoquant.api import steps
 from autoquant.api.configuration import Demands, check_seed
 from autoquant.api.steps.models import check_prepared_type
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
@@ -83,8 +83,7 @@ class StructureSampler(sampler.StructureSampler):
         if not regions:
             raise UsageError("there is no region that a sampler could propose a scheme for; leave the model float")
         check_prepared_type(prepared)
-        for region in regions:
-            check_type("a region", region, Region, "what find_regions(prepared) gives")
+        check_several("regions", regions, Region, "what find_regions(prepared) gives")
         _refuse_others(prepared, regions)
         definition = steps.expressible(steps.definition_of(space, ep), prepared)
         planner = own_errors = None

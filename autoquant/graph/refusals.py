@@ -10,7 +10,7 @@ from autoquant.domain.region import TensorName
 from autoquant.errors import DataError, ModelError
 from autoquant.graph.likeness import Reference, keeps_outputs
 from autoquant.model.copies import Model, without_weights
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, subgraph_reads
 from autoquant.model.io import output_dtypes
 from autoquant.model.names import name_nodes
 from autoquant.runtime.samples import refuse_non_finite, run_sample
@@ -78,7 +78,8 @@ def _weight_without_numbers(original: Model, output: TensorName) -> TensorName |
     leading, waiting = {output}, [output]
     while waiting:
         node = graph.producer.get(waiting.pop())
-        new = set() if node is None else {*node.inputs} - leading
+        read = () if node is None else (*node.inputs, *subgraph_reads(graph.model.graph.node[node.index]))
+        new = {TensorName(name) for name in read} - leading
         leading |= new
         waiting += new
     floats = (name for name in sorted(leading) if graph.is_constant(name) and (graph.dtype(name) or "")[:5] == "float")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,15 @@ class _Scores:
     nodes: tuple[Node, ...]
 
 
+class _Masked(Enum):
+    """Rows of which all places are masked."""
+
+    ALIKE = auto()
+    """All places count the same."""
+    EMPTY = auto()
+    """None counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """``Softmax(scale * Q K^T + mask) V`` with the moves of heads around it.
@@ -111,7 +121,8 @@ def attentions_of(graph: Graph) -> Mapping[int, Attention]:
 def _attention(graph: Graph, softmax: Node) -> Attention | None:
     scores, guard = _scores(graph, softmax), _guard(graph, softmax)
     behind = _behind(graph, guard[-1] if guard else softmax)
-    if scores is None or behind is None or (guard and not _may_be_guarded(graph, scores)):
+    masked = _masked(graph, scores) if scores is not None and guard else _Masked.ALIKE
+    if scores is None or behind is None or masked is None:
         return None
     product = behind[-2]
     wanted = zip((*scores.product.inputs, product.inputs[1]), (_HEADS_FIRST, _TRANSPOSED, _HEADS_FIRST), strict=True)
@@ -125,8 +136,7 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
     nodes |= {node.index: node for node in (softmax, *guard, *behind)}
     ordered = tuple(nodes[index] for index in sorted(nodes))
-    has_empty_rows = bool(guard) and any((values == -np.inf).any() for values in _mask_values(graph, scores) or ())
-    return Attention((queries, keys, values), scores, has_empty_rows, ordered)
+    return Attention((queries, keys, values), scores, masked is _Masked.EMPTY, ordered)
 
 
 def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
@@ -150,26 +160,22 @@ def _guard(graph: Graph, softmax: Node) -> list[Node]:
     return [is_nan, chosen] if graph.shape(chosen.outputs[0]) == graph.shape(probabilities) else []
 
 
-def _may_be_guarded(graph: Graph, scores: _Scores) -> bool:
-    """Whether a mask behind which NaN becomes 0 is known to hold no finite number that is taken for minus infinity.
+def _masked(graph: Graph, scores: _Scores) -> _Masked | None:
+    """What a guard makes of rows of which all places are masked; None where it is not known what the mask holds.
 
-    Beside minus infinity, that is; where there is none no row is NaN, and the guard does nothing.
+    Nor where that is minus infinity beside numbers that onnxruntime takes for it.
     """
-    found = _mask_values(graph, scores)
-    if found is None:
-        return False
-    has_infinity = any((values == -np.inf).any() for values in found)
-    return not has_infinity or all(((values == -np.inf) | (values > LOWEST)).all() for values in found)
-
-
-def _mask_values(graph: Graph, scores: _Scores) -> list[npt.NDArray[np.float32]] | None:
-    """What a mask may hold; none without one, None where that is not known."""
     if scores.mask is None:
-        return []
+        return _Masked.ALIKE
     mask, _ = scores.mask
     chosen = graph.producer.get(mask)
-    found = chosen.inputs[1:] if chosen is not None and chosen.op_type == "Where" else (mask,)
-    return [graph.constant(name) for name in found] if all(map(graph.is_constant, found)) else None
+    names = chosen.inputs[1:] if chosen is not None and chosen.op_type == "Where" else (mask,)
+    if not all(map(graph.is_constant, names)):
+        return None
+    values = np.concatenate([graph.constant(name).reshape(-1) for name in names])
+    if np.isfinite(values).all():
+        return _Masked.ALIKE
+    return _Masked.EMPTY if ((values == -np.inf) | ((values > LOWEST) & (values < np.inf))).all() else None
 
 
 def _behind(graph: Graph, softmax: Node) -> list[Node] | None:
@@ -284,7 +290,7 @@ def _scaled(graph: Graph, node: Node) -> tuple[TensorName, float] | None:
     if node.op_type not in ("Mul", "Div"):
         return None
     for source, number in (node.inputs, node.inputs[::-1])[: 1 if node.op_type == "Div" else 2]:
-        if graph.is_constant(number) and graph.shape(source) == graph.shape(node.outputs[0]):
+        if graph.is_constant(number) and None is not graph.shape(source) == graph.shape(node.outputs[0]):
             values = graph.constant(number)
             if values.size == 1 and values.any():
                 value = float(values.reshape(-1)[0])

@@ -82,7 +82,7 @@ def _spelled(
         inputs.append(add("Reshape", name, joined, (batch, length, n_heads * size)))
     for mask in names[len(inputs) :]:
         finite = mask if found.has_empty_rows else add("Max", mask, graph.free_name(f"{mask}_finite"), LOWEST)
-        whole = graph.free_name(f"{mask}_of_{n_queries}_{n_keys}")
+        whole = graph.free_name(f"{finite}_of_{n_queries}_{n_keys}")
         is_whole = found.scores.mask_sizes[2:] == (n_queries, n_keys)
         inputs.append(finite if is_whole else add("Expand", finite, whole, (1, 1, n_queries, n_keys)))
     joined = graph.free_name(f"{base}_joined")

@@ -65,6 +65,7 @@ class Reader:
         self._rows: dict[int, _Row | None] = {}
         self._started: dict[int, datetime | None] = {}
         self._has_warned = False
+        self._odd: set[int] = set()
 
     def knows(self, trials: Sequence[FrozenTrial]) -> bool:
         """Whether what was read is among these trials; those of another study of the same name began at other times."""
@@ -78,14 +79,14 @@ class Reader:
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
-                user attributes; or what it says is no ratio or cannot be read. Where an earlier trial could be read, a
+                user attributes; or what it says is no ratio or cannot be read. Where other trials could be read, a
                 warning instead.
         """
         by_number = {trial.number: trial for trial in trials}
-        for number, trial in by_number.items():
-            if number not in self._rows and trial.state.is_finished():
-                self._see(trial, directions)
-        pairs = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
+        new = [trial for n, trial in by_number.items() if n not in self._rows and trial.state.is_finished()]
+        self._see(new, directions)
+        known = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
+        pairs = self._alike(known)
         others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
@@ -98,17 +99,40 @@ class Reader:
             seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in others if x is not None)),
         )
 
-    def _see(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> None:
-        try:
-            row = self._read_row(trial, directions)
-        except UsageError as error:
-            if all(row is None or row.evaluated is None for row in self._rows.values()):
-                raise
-            row = None  # a study of which others can be read is not lost for one
-            warnings.warn(f"nothing is learned of a trial: {error}", stacklevel=2)
-        self._warn_of_missing(trial)
-        self._rows[trial.number] = row
-        self._started[trial.number] = trial.datetime_start
+    def _see(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> None:
+        """A study of which others can be read is not lost for one that cannot."""
+        wrong: list[tuple[FrozenTrial, UsageError]] = []
+        for trial in trials:
+            try:
+                row = self._read_row(trial, directions)
+            except UsageError as error:
+                wrong.append((trial, error))
+                continue
+            self._rows[trial.number], self._started[trial.number] = row, trial.datetime_start
+            self._warn_of_missing(trial)
+        if wrong and all(row is None or row.evaluated is None for row in self._rows.values()):
+            raise wrong[0][1]
+        for trial, _ in wrong:
+            self._rows[trial.number], self._started[trial.number] = None, trial.datetime_start
+        for trial, why in wrong:
+            warnings.warn(f"nothing is learned of trial {trial.number}: {why}", stacklevel=2)
+
+    def _alike(self, pairs: list[tuple[FrozenTrial, "_Row"]]) -> list[tuple[FrozenTrial, "_Row"]]:
+        """Without the few trials that have ratios on another number of targets than most."""
+        counts = {trial.number: len(row.evaluated.ratios) for trial, row in pairs if row.evaluated is not None}
+        timed = [count for count in counts.values() if count]
+        usual = max(timed, key=timed.count, default=0)
+        odd = {number for number, count in counts.items() if count not in (0, usual)}
+        if 2 * len(odd) >= len(timed):
+            return pairs
+        new, self._odd = odd - self._odd, self._odd | odd
+        for number in sorted(new):
+            warnings.warn(
+                f"nothing is learned of trial {number}: it has latency ratios on {counts[number]} targets, and others"
+                f" on {usual}",
+                stacklevel=2,
+            )
+        return [(trial, row) for trial, row in pairs if trial.number not in odd]
 
     def _read_row(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> "_Row | None":
         try:
@@ -245,7 +269,7 @@ def _check_numbers(trial: FrozenTrial, ratios: Sequence[float]) -> None:
     if not 0 < size_bytes < np.inf or error_db < 0:
         raise UsageError(
             f"trial {trial.number} has {size_bytes:g} in 'size_bytes' and {error_db:g} in 'snr_error_db'; set them to"
-            " bytes above 0 and to a standard deviation, or to none"
+            " bytes above 0 and to a standard deviation, or leave them out"
         )
     wrong = next((ratio for ratio in ratios if not 0 < ratio <= _LARGEST_RATIO), None)
     if wrong is not None:

@@ -13,7 +13,8 @@ from autoquant.calibration.batches import select
 from autoquant.calibration.collect import collect
 from autoquant.calibration.spread import spread_order
 from autoquant.calibration.timed import CutOffError, TimedFeeds
-from autoquant.domain.feed import Feed, Samples
+from autoquant.domain.arguments import check_type
+from autoquant.domain.feed import Feed, LazyFeeds, Samples
 from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import N_BINS, Statistics
@@ -64,11 +65,12 @@ def calibrate(
     """
     check_prepared_type(prepared)
     check_samples_type(samples)
-    if len(samples.feeds) != len(samples.feed_digests):
+    if not isinstance(samples.feeds, LazyFeeds) or not 0 < len(samples.feeds) == len(samples.feed_digests):
         raise UsageError(
-            f"the samples hold {len(samples.feeds)} feeds, but {len(samples.feed_digests)} were read; give read_data"
-            " those that are wanted, or calibrate their number as n_samples"
+            "the feeds of the samples are others than those that were read; give read_data those that are wanted, or"
+            " calibrate their number as n_samples"
         )
+    check_type("the number of samples", n_samples, (int, type(None)), "1 or more")
     if n_samples is not None and n_samples < 1:
         raise UsageError(f"the number of samples is {n_samples}, give 1 or more")
     names = list(samples.feeds[0])

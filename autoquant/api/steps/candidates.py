@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autoquant.api.steps.models import check_prepared_type
 from autoquant.api.steps.preparation import definition_of
 from autoquant.calibration.methods import choose_range, relative_error
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.region import Assignment, Region, TensorName
 from autoquant.domain.scheme import FLOAT, RangeMethod, TensorFormat
 from autoquant.domain.space import SpaceDefinition
@@ -151,7 +151,7 @@ def build(
             operator reads or writes.
     """
     check_prepared_type(prepared)
-    check_type("what regions there are", found, Sequence, "what find_regions(prepared) gives")
+    check_several("regions", found, Region, "what find_regions(prepared) gives")
     check_type("what was calibrated", statistics, Statistics, "what calibrate(prepared, samples) gives")
     check_type("the assignment", assignment, Mapping, "the name of a scheme for each region")
     definition = definition_of(space, ep)

@@ -15,7 +15,7 @@ from autoquant.model.excerpts import Excerpt
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 
-__all__ = ["LEAST_RACED", "probe_rewrites", "probing_seconds", "race"]
+__all__ = ["LEAST_RACED", "probe_rewrites", "probing_seconds", "race", "takes_candidates"]
 
 LEAST_RACED, _MOST_RACED = 5, 100
 """Rounds in which two candidates are compared: a median of few does not show a gain of 5 % beside other work."""
@@ -62,7 +62,8 @@ def probe_rewrites(
 
     Each is compared with the candidate that has none, so that they are independent of each other: float Adds do not
     matter to convolutions on integers. Where a few nodes tell it, these are compared alone: that takes no time, and
-    shows what would be too little of a whole model to be shown.
+    shows what would be too little of a whole model to be shown. Some are used only where the whole model opens with
+    them and writes what it wrote.
 
     Args:
         builder: Of candidates.
@@ -112,6 +113,11 @@ def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> M
     return _raced(bench, opened, other, seconds)
 
 
+def takes_candidates(rewrite: Rewrite, builder: Builder) -> bool:
+    """Whether whole models are opened to probe a rewrite, which takes time."""
+    return rewrite in _COMPARED or builder.excerpts(rewrite) is None
+
+
 def probing_seconds(opening_s: float, float_s: float) -> float:
     """What probing one rewrite takes at most.
 
@@ -143,7 +149,7 @@ def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None
 def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
     """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all."""
     opened, other = _both(builder, assignment, rewrite, bench)
-    if rewrite in _OF_FLOAT and not _keeps_outputs(bench, opened, other):
+    if rewrite in (*_OF_FLOAT, *_COMPARED) and not _keeps_outputs(bench, opened, other):
         return None
     return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
 

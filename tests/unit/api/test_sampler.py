@@ -179,7 +179,8 @@ def test_demands_out_of_range_are_refused_as_those_of_a_search(
     ("prepared", "regions", "options", "message"),
     [
         ("model.onnx", None, {}, "the model is of type 'str', give what prepare"),
-        (None, {"a": "b"}, {}, "a region is of type 'str', give what find_regions"),
+        (None, {"a": "b"}, {}, "one of the regions is of type 'str', give a list of what find_regions"),
+        (None, 3, {}, "regions are of type 'int'"),
         (None, None, {"statistics": {}}, "what was calibrated is of type 'dict', give what calibrate"),
     ],
 )

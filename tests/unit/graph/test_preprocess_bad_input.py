@@ -45,6 +45,18 @@ def test_a_weight_without_numbers_is_named(path: Path) -> None:
         prepare(saved(model, path), feeds_of(1, 2))
 
 
+def test_a_weight_without_numbers_that_a_body_reads_is_named(path: Path) -> None:
+    then, other = (f"{name} () => (float[1,2] t) {{ t = {op}(k, w) }}" for name, op in (("a", "Add"), ("b", "Sub")))
+    body = (
+        "k = Relu(x) s = ReduceSum<keepdims=0>(x) c = Greater(s, zero)"
+        f" y = If<then_branch = {then}, else_branch = {other}>(c)"
+    )
+    weight = np.full((1, 2), np.nan, np.float32)
+    model = model_of("(float[1,2] x) => (float[1,2] y)", body, {"w": weight, "zero": 0.0})
+    with pytest.raises(ModelError, match="its weight 'w' holds NaN, and its output 'y' nothing else"):
+        prepare(saved(model, path), feeds_of(1, 2))
+
+
 @pytest.mark.parametrize("value", [-np.inf, np.inf])
 def test_an_output_without_any_number_is_named(path: Path, value: float) -> None:
     body = "a = Relu(x) y = Add(a, mask)"

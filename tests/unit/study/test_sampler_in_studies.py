@@ -261,6 +261,7 @@ def test_what_ended_before_all_regions_were_suggested_is_not_proposed_again(erro
         ("snr_db", None, "trial 9 has user attributes that cannot be read"),
         ("size_bytes", 0, "trial 9 has 0 in 'size_bytes'"),
         ("snr_error_db", -1, "-1 in 'snr_error_db'"),
+        ("ratios", [0.5, 0.6], "it has latency ratios on 2 targets, and others on 1"),
     ],
 )
 def test_nothing_is_learned_of_one_trial_that_cannot_be_read_after_others(
@@ -271,7 +272,7 @@ def test_nothing_is_learned_of_one_trial_that_cannot_be_read_after_others(
     for number in range(12):
         trial = study.ask()
         if number == 10:
-            with pytest.warns(UserWarning, match=f"nothing is learned of a trial: .*{message}"):
+            with pytest.warns(UserWarning, match=f"nothing is learned of trial 9: .*{message}"):
                 snr_db, ratio = objectives(suggested(trial))
         else:
             snr_db, ratio = objectives(suggested(trial))
@@ -280,3 +281,22 @@ def test_nothing_is_learned_of_one_trial_that_cannot_be_read_after_others(
         study.tell(trial, snr_db)
     suggested(study.ask())
     assert sampler.beliefs().keys() == set(range(12)) - {9}
+
+
+@pytest.mark.parametrize("odd", [0, 5])
+def test_trials_that_were_there_before_are_read_whichever_of_them_is_odd(odd: int) -> None:
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    for number in range(9):
+        trial = study.ask()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            snr_db, ratio = objectives(suggested(trial))
+        trial.set_user_attr("snr_db", snr_db)
+        trial.set_user_attr("ratios", [-1.0 if number == odd else ratio])
+        study.tell(trial, snr_db)
+    sampler = StructureSampler(a_layout(), seed=0)
+    other = optuna.create_study(direction="maximize", sampler=sampler)
+    other.add_trials(study.trials)
+    with pytest.warns(UserWarning, match=f"nothing is learned of trial {odd}: trial {odd} has -1 as a latency ratio"):
+        suggested(other.ask())
+    assert sampler.beliefs().keys() == set(range(9)) - {odd}

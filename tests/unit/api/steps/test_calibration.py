@@ -1,5 +1,4 @@
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +31,10 @@ from autoquant.space.schema import read_space
 from tests.models import floats, model_of, saved
 
 
-def test_samples_of_another_model_are_refused(model: Path, samples: Samples) -> None:
-    feeds = tuple({"z": feed["x"]} for feed in samples.feeds)
+def test_samples_of_another_model_are_refused(model: Path, samples: Samples, tmp_path: Path) -> None:
+    other = saved(model_of("(float[1,4] z) => (float[1,4] y)", "y = Relu(z)"), tmp_path / "other.onnx")
     with pytest.raises(DataError, match="the samples are of another model, as this one has no input 'z'; read its own"):
-        calibrate(prepare(model, samples), replace(samples, feeds=feeds))
+        calibrate(prepare(model, samples), read_data(other, {"z": floats(2, 4)}))
 
 
 def test_what_a_rescaled_model_leaves_as_it_was_need_not_be_observed_again(

@@ -67,8 +67,12 @@ def test_samples_whose_feeds_were_replaced_are_refused_and_leave_the_cache(tmp_p
     path = saved(model_of("(float[1,4] x) => (float[1,4] y)", "y = Relu(x)"), tmp_path / "model.onnx")
     samples = read_data(path, {"x": floats(6, 4)})
     prepared = prepare(path, samples)
-    with pytest.raises(UsageError, match="the samples hold 2 feeds, but 6 were read; give read_data those"):
-        calibrate(prepared, replace(samples, feeds=samples.feeds[:2]), cache_folder=tmp_path)
+    larger = [{"x": 9 * feed["x"]} for feed in samples.feeds]
+    for feeds in (samples.feeds[:2], larger, []):
+        with pytest.raises(
+            UsageError, match="feeds of the samples are others than those that were read; give read_data"
+        ):
+            calibrate(prepared, replace(samples, feeds=feeds), cache_folder=tmp_path)
     parts = {name: getattr(samples, name)[:2] for name in ("feeds", "feed_digests", "names")}
     assert calibrate(prepared, replace(samples, **parts), cache_folder=tmp_path).n_samples == 2
     assert calibrate(prepared, samples, cache_folder=tmp_path).n_samples == 6
