@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 from autoquant.domain.feed import Feed
 from autoquant.domain.region import NodeName, Region, RegionId, TensorName
+from autoquant.domain.rewrite import Rewrites
 from autoquant.domain.scheme import DType, Operators, RangeMethod, Scheme, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.fragments import inline_external
@@ -92,6 +93,16 @@ def opened(
     if optimized_path:
         options.optimized_model_filepath = optimized_path
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def rewritten(case: "Case", quantized: Collection[str], rewrites: Rewrites) -> onnx.ModelProto:
+    """A candidate in which some regions are quantized, 8 bits a channel, and which is written in some way."""
+    taken = exact(U8S8_CHANNEL)
+    assert taken is not None
+    builder = case.builder({taken.name: taken})
+    builder.write(rewrites)
+    candidate = builder.build({RegionId(name): taken.name for name in quantized})
+    return inline_external(candidate.skeleton, candidate.constants, {})
 
 
 def optimized(model: onnx.ModelProto, folder: Path) -> OptimizedGraph:

@@ -35,19 +35,14 @@ from tests.attentions import (
     guarded,
     masked,
 )
-from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run, scheme
+from tests.graphs import Case, case_of, optimized, rewritten, run, scheme
 from tests.models import floats, model_of
 
 FUSED = frozenset({Rewrite.FUSED_ATTENTIONS})
 
 
 def built(case: Case, quantized: Sequence[str] = "", rewrites: frozenset[Rewrite] = FUSED) -> onnx.ModelProto:
-    taken = exact(U8S8_CHANNEL)
-    assert taken is not None
-    builder = case.builder({taken.name: taken})
-    builder.write(rewrites)
-    candidate = builder.build({RegionId(name): taken.name for name in quantized})
-    return inline_external(candidate.skeleton, candidate.constants, {})
+    return rewritten(case, quantized, rewrites)
 
 
 def counted(model: onnx.ModelProto, *op_types: str) -> list[int]:

@@ -8,13 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from autoquant.domain.region import RegionId
 from autoquant.domain.rewrite import Rewrite, Rewrites
 from autoquant.domain.scheme import Scheme
 from autoquant.model.dequantized import float_model
-from autoquant.model.fragments import inline_external
 from autoquant.qdq.swishes import swish_excerpts, swishes_of
-from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, optimized, run, scheme
+from tests.graphs import U8S8_CHANNEL, Case, case_of, optimized, rewritten, run, scheme
 from tests.models import Array, floats, model_of, saved
 
 FUSED = frozenset({Rewrite.FUSED_SILUS, Rewrite.FUSED_HARD_SWISHES})
@@ -33,12 +31,7 @@ def a_case(body: str, sizes: str = "1,8,6,6") -> Case:
 
 
 def built(case: Case, quantized: str, rewrites: frozenset[Rewrite] = FUSED) -> onnx.ModelProto:
-    taken = exact(U8S8_CHANNEL)
-    assert taken is not None
-    builder = case.builder({taken.name: taken})
-    builder.write(rewrites)
-    candidate = builder.build({RegionId(name): taken.name for name in quantized})
-    return inline_external(candidate.skeleton, candidate.constants, {})
+    return rewritten(case, quantized, rewrites)
 
 
 def activations_of(model: onnx.ModelProto) -> list[tuple[str, str]]:
