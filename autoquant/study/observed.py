@@ -265,11 +265,11 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
 
 def _check_numbers(trial: FrozenTrial, ratios: Sequence[float]) -> None:
     """Whether ratios are some, and what others read are numbers."""
-    size_bytes, error_db = (float(trial.user_attrs.get(name, 1)) for name in ("size_bytes", "snr_error_db"))
-    if not 0 < size_bytes < np.inf or error_db < 0:
+    size_bytes, error_db = (float(trial.user_attrs.get(name, 0)) for name in ("size_bytes", "snr_error_db"))
+    if not 0 <= size_bytes < np.inf or error_db < 0:
         raise UsageError(
             f"trial {trial.number} has {size_bytes:g} in 'size_bytes' and {error_db:g} in 'snr_error_db'; set them to"
-            " bytes above 0 and to a standard deviation, or leave them out"
+            " bytes, 0 where they are unknown, and to a standard deviation, or leave them out"
         )
     wrong = next((ratio for ratio in ratios if not 0 < ratio <= _LARGEST_RATIO), None)
     if wrong is not None:

@@ -64,7 +64,7 @@ class Steering:
         for i in range(len(self._holds), len(trials)):
             beyond = [value for name, value in trials[i].constraints.items() if name not in MODELLED_BOUNDS]
             self._holds.append(all(value <= 0 for value in beyond))
-            self._size_bytes.append(float(trials[i].user_attrs.get("size_bytes", np.nan)))
+            self._size_bytes.append(float(trials[i].user_attrs.get("size_bytes", 0)) or np.nan)
             if beyond and not (is_quick[i] and self._holds[i]):  # what was stopped early is not known to hold
                 self._has_metrics = True
                 self._threshold.learn(float(snr_db[i]), is_kept=self._holds[i])

@@ -259,7 +259,7 @@ def test_what_ended_before_all_regions_were_suggested_is_not_proposed_again(erro
     [
         ("ratios", [0.0], "trial 9 has 0 as a latency ratio"),
         ("snr_db", None, "trial 9 has user attributes that cannot be read"),
-        ("size_bytes", 0, "trial 9 has 0 in 'size_bytes'"),
+        ("size_bytes", -1, "trial 9 has -1 in 'size_bytes'"),
         ("snr_error_db", -1, "-1 in 'snr_error_db'"),
         ("ratios", [0.5, 0.6], "it has latency ratios on 2 targets, and others on 1"),
     ],
@@ -300,3 +300,15 @@ def test_trials_that_were_there_before_are_read_whichever_of_them_is_odd(odd: in
     with pytest.warns(UserWarning, match=f"nothing is learned of trial {odd}: trial {odd} has -1 as a latency ratio"):
         suggested(other.ask())
     assert sampler.beliefs().keys() == set(range(9)) - {odd}
+
+
+@pytest.mark.parametrize("n_known", [0, 6])
+def test_sizes_of_0_are_unknown(n_known: int) -> None:
+    sampler = StructureSampler(a_layout(), seed=0, max_size_bytes=5_000_000, has_size=True)
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    for number in range(10):
+        trial = study.ask()
+        snr_db, ratio = objectives(suggested(trial))
+        trial.set_user_attr("size_bytes", 4_000_000 if number < n_known else 0)
+        study.tell(trial, [snr_db, ratio])
+    assert len({tuple(trial.params.items()) for trial in study.trials}) == 10
