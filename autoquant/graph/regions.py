@@ -15,7 +15,7 @@ from itertools import pairwise
 from autoquant.domain.region import N_REGIONS, NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
+from autoquant.model.ops import VIEWS, Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
 
 __all__ = ["borders", "ends", "find_regions", "linear_alone"]
 
@@ -232,7 +232,7 @@ def _work(graph: Graph, node: Node) -> float:
     out = _size(graph.sizes(node.outputs[0]))
     moved = _MULTIPLICATIONS_PER_VALUE * out
     if kind_of(node) is not Kind.LINEAR:
-        return 0.0 if node.op_type in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") else moved
+        return 0.0 if node.op_type in VIEWS else moved
     weight = graph.shape(node.inputs[1]) or (1,)
     if node.op_type in ("Conv", "ConvTranspose"):
         return out * math.prod(weight[1:]) + moved

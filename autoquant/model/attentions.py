@@ -11,6 +11,7 @@ import numpy.typing as npt
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import VIEWS
 from autoquant.model.opsets import LIKE_ATTENTION
 
 __all__ = ["LOWEST", "Attention", "attentions_of"]
@@ -22,7 +23,6 @@ _RANK = 4
 LOWEST = np.float32(-3.4e38)
 """Instead of what is lower in a mask: onnxruntime takes the least number for a place that is not there, though a row of
 which all are masked so is one in which all places are alike."""
-_VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +129,12 @@ def _attention(graph: Graph, softmax: Node) -> Attention | None:
     queries, keys, values = (_operand(graph, tensor, order) for tensor, order in wanted)
     if queries is None or keys is None or values is None or not _fit(queries, keys, values):
         return None
-    scale = np.float32(math.prod((queries.factor, keys.factor, scores.factor)))
-    (batch, n_queries, n_heads, _), size = queries.shape, values.shape[3]
-    if not 0 < scale < np.inf or _wide(graph, product.outputs[0]) != (batch, n_heads, n_queries, size):
-        return None
     nodes = {node.index: node for each in (queries, keys, values, scores) for node in each.nodes}
     nodes |= {node.index: node for node in (softmax, *guard, *behind)}
     ordered = tuple(nodes[index] for index in sorted(nodes))
-    return Attention((queries, keys, values), scores, masked is _Masked.EMPTY, ordered)
+    found = Attention((queries, keys, values), scores, masked is _Masked.EMPTY, ordered)
+    is_whole = _wide(graph, product.outputs[0]) == (*found.shape[:3], values.shape[3])
+    return found if is_whole and 0 < np.float32(found.scale) < np.inf else None
 
 
 def _fit(queries: _Operand, keys: _Operand, values: _Operand) -> bool:
@@ -184,7 +182,7 @@ def _behind(graph: Graph, softmax: Node) -> list[Node] | None:
     if shape is None:
         return None
     nodes = [softmax]
-    while (reader := graph.only_reader(nodes[-1].outputs[0])) is not None and reader.op_type in _VIEWS:
+    while (reader := graph.only_reader(nodes[-1].outputs[0])) is not None and reader.op_type in VIEWS:
         nodes.append(reader)
     probabilities = nodes[-1].outputs[0]
     if reader is None or reader.op_type != "MatMul" or reader.inputs[0] != probabilities:
@@ -202,7 +200,7 @@ def _scores(graph: Graph, softmax: Node) -> _Scores | None:
     tensor, nodes = softmax.inputs[0], []
     if softmax.attributes.get("axis", -1) not in (-1, len(graph.shape(tensor) or ()) - 1):
         return None
-    while (node := _own(graph, tensor)) is not None and node.op_type in _VIEWS:
+    while (node := _own(graph, tensor)) is not None and node.op_type in VIEWS:
         nodes.append(node)
         tensor = node.inputs[0]
     if node is None or _last(graph, tensor) != _last(graph, softmax.inputs[0]):
@@ -250,7 +248,7 @@ def _operand(graph: Graph, tensor: TensorName, wanted: Sizes) -> _Operand | None
     numbers = _numbers(shape).transpose(wanted).reshape(graph.shape(tensor) or ())
     while (node := _own(graph, tensor)) is not None:
         scaled = _scaled(graph, node)
-        if (scaled is None and node.op_type not in (*_VIEWS, "Transpose")) or graph.shape(node.inputs[0]) is None:
+        if (scaled is None and node.op_type not in (*VIEWS, "Transpose")) or graph.shape(node.inputs[0]) is None:
             break
         nodes.append(node)
         tensor, factor = (node.inputs[0], factor) if scaled is None else (scaled[0], factor * scaled[1])

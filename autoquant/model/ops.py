@@ -17,6 +17,7 @@ __all__ = [
     "LINEAR",
     "SCALES",
     "SIZES",
+    "VIEWS",
     "Kind",
     "activations",
     "bias_of",
@@ -53,6 +54,8 @@ class Kind(Enum):
     """Takes no part."""
 
 
+VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that only say another shape."""
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators with a weight as their second input, or another activation."""
 _KINDS = {

@@ -26,6 +26,6 @@ RESIZE_WITHOUT_REGION = 13
 SOFTMAX_OF_ONE_AXIS = 13
 """The last one by default, and no other; before, it is of all axes from its own on."""
 LIKE_ATTENTION = 21
-"""From here to the next all that changes of other operators are types that they may take."""
+"""From here to the next no other operator means anything else."""
 ATTENTION = 23
 """It is an operator."""

@@ -116,8 +116,7 @@ class Assembler:
             shifts: Taken off the outputs of linear operators by their biases, shape (C,), instead of the expected ones.
         """
         draft = _Draft(self, plan, shifts or {})
-        needless = {each.index for i in self.flattened.keys() & plan.dynamic for each in self.flattened[i]}
-        needless |= plan.absorbed.keys() | {swish.gate.index for swish in draft.swishes.values()}
+        needless = draft.dropped | plan.absorbed.keys() | {swish.gate.index for swish in draft.swishes.values()}
         needless |= {index for last, each in draft.attentions.items() for index in each.indices - {last}}
         for node in self.graph.nodes:
             if node.index not in needless:
@@ -146,6 +145,8 @@ class _Draft:
     parts: Parts = field(init=False)
     pairs: Pairs = field(init=False)
     kept: Kept = field(init=False)
+    dropped: frozenset[int] = field(init=False)
+    """Reshapes that products which quantize what they read do without."""
     swishes: Mapping[int, Swish] = field(init=False)
     attentions: Mapping[int, Attention] = field(init=False)
 
@@ -157,8 +158,8 @@ class _Draft:
         self.kept = self.home.blocks.find(self.plan, tiled) if is_wanted else Kept()
         self.swishes = fused_swishes(self.home.swishes, self.home.rewrites, self.home.graph, self.plan)
         flattened = self.home.flattened
-        taken = self.plan.integer | self.plan.dynamic
-        taken |= {each.index for i in flattened.keys() & self.plan.dynamic for each in flattened[i]}
+        self.dropped = frozenset(each.index for i in flattened.keys() & self.plan.dynamic for each in flattened[i])
+        taken = self.plan.integer | self.plan.dynamic | self.dropped
         known = self.home.attentions if Rewrite.FUSED_ATTENTIONS in self.home.rewrites else {}
         self.attentions = {last: each for last, each in known.items() if each.indices.isdisjoint(taken)}
 

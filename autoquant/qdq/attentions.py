@@ -15,7 +15,7 @@ from autoquant.qdq.parts import Parts
 
 __all__ = ["attention_excerpts", "write_attention"]
 
-_Operand = tuple[int, ...] | np.float32
+_Value = tuple[int, ...] | np.float32
 
 
 def write_attention(
@@ -68,7 +68,7 @@ def _spelled(
     nodes: list[NewNode] = []
     constants: dict[str, npt.NDArray[np.generic]] = {}
 
-    def add(op_type: str, source: str, output: str, operand: _Operand) -> str:
+    def add(op_type: str, source: str, output: str, operand: _Value) -> str:
         name = graph.free_name(f"{output}_operand")
         constants[name] = np.asarray(operand)
         nodes.append(NewNode(op_type, (source, name), output))

@@ -13,6 +13,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import VIEWS
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.sources import with_sources
@@ -20,7 +21,6 @@ from autoquant.rewrites.unread import drop_unread
 
 __all__ = ["keep_matrices"]
 
-_VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _ELEMENTWISE = frozenset(
     {
         *("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log"),
@@ -247,8 +247,8 @@ class _Rows:
 
     def _is_view(self, node: Node) -> bool:
         """Whether it gives what is no constant another shape that is known."""
-        shape = self.graph.shape(node.outputs[0]) if node.op_type in _VIEWS else None
-        is_float = node.op_type in _VIEWS and node.inputs[0] in self.graph.float_tensors
+        shape = self.graph.shape(node.outputs[0]) if node.op_type in VIEWS else None
+        is_float = node.op_type in VIEWS and node.inputs[0] in self.graph.float_tensors
         return is_float and shape is not None and 0 not in shape and not self.graph.is_constant(node.inputs[0])
 
     def _is_kept(self, tensor: TensorName) -> bool:

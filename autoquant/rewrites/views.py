@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.ops import VIEWS
 from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.sources import with_sources
 
 __all__ = ["drop_views"]
 
-_VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _STEPS = 4
 """The input of a Slice that says them."""
 _OPPOSITES = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
@@ -51,7 +51,7 @@ def _behind_one_another(graph: Graph, node: Node) -> Iterator[Node]:
 
 def _is_view(graph: Graph, node: Node) -> bool:
     is_concat_of_one = node.op_type == "Concat" and len(node.inputs) == 1
-    return node.op_type in _VIEWS or is_concat_of_one or (node.op_type == "Slice" and _takes_all(graph, node))
+    return node.op_type in VIEWS or is_concat_of_one or (node.op_type == "Slice" and _takes_all(graph, node))
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:
