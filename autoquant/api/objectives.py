@@ -1,5 +1,6 @@
 """How objectives are spelled: ``latency``, ``size``, ``snr`` and the names of metrics."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from autoquant.domain.metric import Metric
@@ -18,12 +19,15 @@ def objectives_of(names: Sequence[str], metrics: Sequence[Metric]) -> Objectives
         metrics: Of the search.
 
     Raises:
-        UsageError: One is unknown or the name of two things, or there is no latency or nothing that says how good the
-            outputs are.
+        UsageError: One is unknown, named twice or the name of two things, or there is no latency or nothing that says
+            how good the outputs are.
     """
     by_name = {metric.name: metric for metric in metrics}
     for name in names:
         _check(name, by_name)
+    twice = next((name for name, n in Counter(names).items() if n > 1), None)
+    if twice is not None:
+        raise UsageError(f"the objective '{twice}' is named twice, name it once")
     found = Objectives(
         has_snr=SNR in names,
         metrics=tuple(metric for metric in metrics if metric.name in names),

@@ -24,8 +24,7 @@ from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import DataError, MetricError, UsageError
-from autoquant.examples import example
+from autoquant.errors import MetricError, UsageError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
 from autoquant.study.study import quiet
@@ -118,7 +117,9 @@ def search(
         budget = replace(budget, seconds=DEFAULT_SECONDS)
     deadline = Deadline(budget.seconds, spent_s=spent_s)
     path = steps.model_path(model)
-    calibration, evaluation = _with_example(model, calibration, evaluation)
+    if calibration is None:
+        calibration = steps.some_data(model)
+        evaluation = evaluation if evaluation is not None else steps.example_data(model, "evaluation")
     parsed = parse_metrics(metrics)
     configuration = Configuration(
         model=path,
@@ -182,18 +183,3 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
             return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)
         except MetricError as error:
             raise MetricError(f"{error}; what was measured is kept, and the search can be resumed") from error
-
-
-def _with_example(
-    model: str | os.PathLike[str], calibration: DataSource | None, evaluation: DataSource | None
-) -> tuple[DataSource, DataSource | None]:
-    text = os.fspath(model)
-    if calibration is None and text.startswith("example:"):
-        own = example(text.removeprefix("example:"))
-        return own.calibration, evaluation if evaluation is not None else own.evaluation
-    if calibration is None:
-        arrays = ", ".join(f"'{signature.name}'" for signature in steps.signatures_of(steps.model_path(model)))
-        raise DataError(
-            f"there are no calibration data; give some as calibration, e.g. an .npz file with samples of {arrays}"
-        )
-    return calibration, evaluation

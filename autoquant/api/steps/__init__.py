@@ -14,7 +14,7 @@ from autoquant.api.steps.candidates import (
 from autoquant.api.steps.equalisation import equalise
 from autoquant.api.steps.filling import fill
 from autoquant.api.steps.measurement import measure, open_bench
-from autoquant.api.steps.models import model_path, read_data, running, signatures_of
+from autoquant.api.steps.models import example_data, model_path, read_data, running, signatures_of, some_data
 from autoquant.api.steps.preparation import (
     compared,
     definition_of,
@@ -36,6 +36,7 @@ __all__ = [
     "compared",
     "definition_of",
     "equalise",
+    "example_data",
     "expressible",
     "fill",
     "find_regions",
@@ -58,6 +59,7 @@ __all__ = [
     "round_weights",
     "running",
     "signatures_of",
+    "some_data",
     "trim_cache",
     "twins_of",
     "user_cache",

@@ -10,12 +10,21 @@ from autoquant.calibration.sources import DataSource
 from autoquant.domain.arguments import check_type
 from autoquant.domain.feed import InputSignature, Samples
 from autoquant.domain.reason import one_line
-from autoquant.errors import ModelError, UsageError
+from autoquant.errors import DataError, ModelError, UsageError
 from autoquant.examples import example
 from autoquant.model.io import input_signatures, load_model, non_tensors
 from autoquant.model.prepared import PreparedModel
 
-__all__ = ["check_prepared_type", "check_samples_type", "model_path", "read_data", "running", "signatures_of"]
+__all__ = [
+    "check_prepared_type",
+    "check_samples_type",
+    "example_data",
+    "model_path",
+    "read_data",
+    "running",
+    "signatures_of",
+    "some_data",
+]
 
 
 def model_path(model: str | os.PathLike[str]) -> Path:
@@ -33,14 +42,47 @@ def model_path(model: str | os.PathLike[str]) -> Path:
     return example(text.removeprefix("example:")).model if text.startswith("example:") else Path(text)
 
 
-def read_data(model: str | os.PathLike[str], source: DataSource, *, role: str = "calibration") -> Samples:
-    """Samples of a model, checked against its inputs.
+def example_data(model: str | os.PathLike[str], role: str = "calibration") -> Path | None:
+    """The data that an example brings, None for any other model.
 
     Raises:
-        DataError: The data do not fit the model.
+        ModelError: There is no such example.
+    """
+    text = os.fspath(model)
+    if not text.startswith("example:"):
+        return None
+    own = example(text.removeprefix("example:"))
+    return own.evaluation if role == "evaluation" else own.calibration
+
+
+def some_data(model: str | os.PathLike[str], role: str = "calibration") -> DataSource:
+    """The data of an example where none are given.
+
+    Raises:
+        DataError: It is a model of the user's.
+    """
+    found = example_data(model, role)
+    if found is None:
+        arrays = ", ".join(f"'{signature.name}'" for signature in signatures_of(model_path(model)))
+        raise DataError(f"there are no {role} data; give some as {role}, e.g. an .npz file with samples of {arrays}")
+    return found
+
+
+def read_data(model: str | os.PathLike[str], source: DataSource | None = None, *, role: str = "calibration") -> Samples:
+    """Samples of a model, checked against its inputs.
+
+    Args:
+        model: The float model's file, or ``example:digits``.
+        source: The data, see the guide; an example brings its own.
+        role: What they are for, ``calibration`` or ``evaluation``.
+
+    Raises:
+        DataError: There are none, or they do not fit the model.
         ModelError: The model cannot be read.
     """
-    return read_samples(source, signatures_of(model_path(model)), role=role)
+    path = model_path(model)
+    source = source if source is not None else some_data(model, role)
+    return read_samples(source, signatures_of(path), role=role)
 
 
 def signatures_of(path: Path) -> tuple[InputSignature, ...]:
@@ -73,7 +115,7 @@ def check_samples_type(samples: object) -> None:
     Raises:
         UsageError: They are a path or something else.
     """
-    check_type("the samples", samples, Samples, "what read_data(model, source) gives")
+    check_type("what is given for samples", samples, Samples, "what read_data(model, source) gives")
 
 
 @contextmanager

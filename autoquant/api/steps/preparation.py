@@ -8,6 +8,7 @@ from pathlib import Path
 from autoquant.api.steps.models import (
     check_prepared_type,
     check_samples_type,
+    example_data,
     model_path,
     read_data,
     running,
@@ -19,7 +20,6 @@ from autoquant.domain.region import N_REGIONS, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import CPU, Target
 from autoquant.errors import DataError, ModelError, TargetError, UsageError
-from autoquant.examples import example
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
 from autoquant.model.copies import opset_of
@@ -105,8 +105,7 @@ def prepare_without_data(
         ModelError: The model cannot be read or preprocessed.
     """
     path = model_path(model)
-    if calibration is None and os.fspath(model).startswith("example:"):
-        calibration = example(os.fspath(model).removeprefix("example:")).calibration
+    calibration = calibration if calibration is not None else example_data(model)
     if calibration is None:
         return preprocess.prepare(path, (), dims=dims, eps=(ep,))
     return prepare(path, read_data(path, calibration), dims=dims, eps=(ep,))

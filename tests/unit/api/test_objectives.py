@@ -23,6 +23,7 @@ def test_the_order_in_which_objectives_are_given_does_not_matter() -> None:
         (("snr",), "are snr, but latency must be among them"),
         (("latency", "size"), "are latency, size, add snr or a metric"),
         ((), "are none, but latency"),
+        (("latency", "snr", "latency"), "'latency' is named twice, name it once"),
         (
             ("latency", "top5"),
             "'top5' is unknown, choose from latency, size, snr, top1, mine, or add it to the metrics",

@@ -32,6 +32,18 @@ def test_data_are_checked_against_the_model(model: Path, tmp_path: Path, samples
         read_data(model, tmp_path / "other.npz")
 
 
+def test_an_example_brings_its_own_data(model: Path) -> None:
+    calibration, evaluation = (
+        {feed["image"].tobytes() for feed in read_data("example:digits", role=role).feeds}
+        for role in ("calibration", "evaluation")
+    )
+    assert calibration
+    assert evaluation
+    assert not calibration & evaluation
+    with pytest.raises(DataError, match=r"there are no evaluation data; give some as evaluation, .* samples of 'x'"):
+        read_data(model, role="evaluation")
+
+
 def test_a_model_without_inputs_has_nothing_to_measure(tmp_path: Path) -> None:
     path = saved(model_of("() => (float[2] y)", "y = Relu(c)", {"c": floats(2)}), tmp_path / "constant.onnx")
     with pytest.raises(ModelError, match="the model has no inputs"):
