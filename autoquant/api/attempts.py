@@ -1,12 +1,16 @@
 """What is demanded of a finished run, and what was measured for it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoquant.domain.measurement import Evaluation, Failure, Measurement
+from autoquant.domain.front import FLOAT_ID, Front
+from autoquant.domain.measurement import Evaluation, Failure, Latency, Measurement
+from autoquant.domain.share import Z_95
+from autoquant.measurement.differences import UNSEEN_SPREAD
 from autoquant.study.demand import Predicted
 
-__all__ = ["Attempt", "Demand"]
+__all__ = ["Attempt", "Demand", "process_errors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,18 @@ class Attempt:
             return f"it failed at {outcome.stage} ({outcome.reason})"
         ratio = max(latency.ratio for latency in outcome.latency.values())
         return f"its trial gave {self.snr_db:.2f} dB and a ratio of {ratio:.3f}"
+
+
+def process_errors(front: Front | None, targets: Sequence[str]) -> list[float]:
+    """Standard deviations of a ratio's logarithm between processes, by target, as the members of a front say them.
+
+    Where there are none, or none was measured in several processes, an idle machine's is assumed.
+    """
+    members = () if front is None else [member for member in front.members if member.id != FLOAT_ID]
+    return [_process_error([m.latency[name] for m in members if name in m.latency]) for name in targets]
+
+
+def _process_error(known: Sequence[Latency]) -> float:
+    several = [each for each in known if each.n_sessions > 1]
+    squares = [(math.log(each.ratio_high / each.ratio_low) / (2 * Z_95)) ** 2 for each in several]
+    return math.sqrt(sum(squares) / len(squares)) if squares else UNSEEN_SPREAD

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from autoquant.api.attempts import Attempt, Demand
+from autoquant.api.attempts import Attempt, Demand, process_errors
 from autoquant.api.checking import check
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import Deadline
@@ -204,12 +204,22 @@ class _Resolution:
     def _predicted(self, study: Study, layout: Layout, min_snr_db: float) -> Predicted:
         """The solution, unless the models leave no doubt that there is none."""
         seconds = min(_SOLVE_S, _SOLVE_SHARE * max(0.0, self.run.deadline.left))
-        found = fastest_predicted(study, layout, min_snr_db=min_snr_db, prior=self.run.prior, seconds=seconds)
+        targets = [target.name for target in self.run.configuration.targets]
+        found = fastest_predicted(
+            study,
+            layout,
+            min_snr_db=min_snr_db,
+            prior=self.run.prior,
+            seconds=seconds,
+            process_errors=process_errors(self.before, targets),
+        )
         pays = any(ratio + Z_95 * error < 1 for ratio, error in zip(found.ratios, found.ratio_errors, strict=True))
         is_kept = found.snr_db >= min_snr_db
         if not found.assignment and not (pays and is_kept):  # folding alone may
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
-            raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; demand less")
+            known = self._known(None)
+            advice = known[0] if known else "demand less"
+            raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; {advice}")
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])
         low = found.ratios[worst] - Z_95 * found.ratio_errors[worst]
         if self.demand.max_latency_ratio is not None and low > self.demand.max_latency_ratio:
@@ -244,9 +254,16 @@ class _Resolution:
             *self._known(front),
         ]
 
-    def _known(self, front: Front) -> list[str]:
-        """What the run itself has for the demand; nothing where its front is gone or damaged."""
+    def _known(self, front: Front | None) -> list[str]:
+        """What the run itself has for the demand, at most one sentence; ``front`` is what was built for it."""
+        before = self.before
+        return (
+            [] if before is None else known_sentences(before, front, self.demand, learned_from=self.source.as_posix())
+        )
+
+    @property
+    def before(self) -> Front | None:
+        """The front of the run; None where it is gone or damaged."""
         with suppress(OSError, UnicodeDecodeError, OutputError):
-            before = front_from_json((self.source / "front.json").read_text(encoding="utf-8"))
-            return known_sentences(before, front, self.demand, learned_from=self.source.as_posix())
-        return []
+            return front_from_json((self.source / "front.json").read_text(encoding="utf-8"))
+        return None

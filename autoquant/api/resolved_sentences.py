@@ -43,21 +43,23 @@ def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learne
     return [*notes, f"measured: {_measured(member)}", *_missed(member, demand)]
 
 
-def known_sentences(before: Front, front: Front, demand: Demand, *, learned_from: str) -> list[str]:
+def known_sentences(before: Front, front: Front | None, demand: Demand, *, learned_from: str) -> list[str]:
     """The fastest of a run's own members that keeps the demand, where what was built for it is no faster.
 
     Args:
         before: Front of the run.
-        front: With the model that was built, unless it is not shown to be faster than float.
+        front: With the model that was built, unless it is not shown to be faster than float; None where none was.
         demand: What is to be kept.
         learned_from: The run.
     """
     kept = [member for member in before.members if member.id != FLOAT_ID and not _missed(member, demand)]
-    built = [_mean_ratio(member) for member in front.members if member.id != FLOAT_ID]
+    members = () if front is None else front.members
+    built = [_mean_ratio(member) for member in members if member.id != FLOAT_ID]
     fastest = min(kept, key=_mean_ratio, default=None)
     if fastest is None or min(built, default=math.inf) < _mean_ratio(fastest):
         return []
-    return [f"{learned_from}/{fastest.path} keeps the demand too and was no slower: {_measured(fastest)}"]
+    how = "keeps it" if front is None else "keeps the demand too and was no slower"
+    return [f"{learned_from}/{fastest.path} {how}: {_measured(fastest)}"]
 
 
 def _mean_ratio(member: Member) -> float:

@@ -178,8 +178,16 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
             if opened.ingredients.regions or ended == "interrupted":
                 run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations, trials.missing_s))
             run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
-            run.notes.extend(sentences.outlook_sentences(trials, asked.objectives))
+            outlook = trials.outlook()
         try:
-            return finish(run, folder, opened, trials, trials.study.evaluations, bounds=asked.bounds)
+            return finish(
+                run,
+                folder,
+                opened,
+                trials,
+                trials.study.evaluations,
+                bounds=asked.bounds,
+                remark=lambda front: sentences.outlook_sentences(outlook, front, asked.bounds.max_latency_ratio),
+            )
         except MetricError as error:
             raise MetricError(f"{error}; what was measured is kept, and the search can be resumed") from error

@@ -3,12 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
-from autoquant.api.trials import Trials
+import numpy as np
+
 from autoquant.domain.counted import counted, enumerated
-from autoquant.domain.front import Front
+from autoquant.domain.front import FLOAT_ID, Front
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, Quality
-from autoquant.domain.objective import SNR, Objectives
+from autoquant.domain.objective import SIZE, SNR
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
@@ -16,6 +18,8 @@ from autoquant.model.graph import Graph
 from autoquant.model.ops import original_of
 from autoquant.qdq.masks import Why
 from autoquant.space.resolve import emptied, unmatched
+from autoquant.study.gain import Gain
+from autoquant.study.outlook import Outlook
 
 __all__ = [
     "ENDED_BY_USER",
@@ -252,18 +256,33 @@ def _worst_output(quality: Quality) -> str | None:
     return min(found, key=found.__getitem__) if len(set(found.values())) > 1 else None
 
 
-def outlook_sentences(trials: Trials, objectives: Objectives) -> list[str]:
-    """What the front could still gain, where the sampler knows."""
-    found = trials.outlook()
+def outlook_sentences(found: Outlook | None, front: Front, max_ratio: float | None) -> list[str]:
+    """What the front holds of what trials promised, and what it could still gain, where the sampler knows.
+
+    Args:
+        found: By the trials.
+        front: Of files.
+        max_ratio: That is demanded; savings are below it.
+    """
     if found is None:
         return []
-    saving = "mean saving in latency and size" if objectives.has_size else "mean latency saving"
+    has_size = SIZE in front.objectives
+    saving = "mean saving in latency and size" if has_size else "mean latency saving"
     lowest_db, highest_db = found.demands_db
     at = f"at {lowest_db:g} to {highest_db:g} dB"
     attainable = max(found.attainable, found.saving)
     if f"{attainable:.3f}" == "0.000":
         return [f"the fitted models hold no {saving} attainable {at}"]
+    files = "" if has_size else f"; the files of the front hold {_saving_of(front, lowest_db, max_ratio):.3f}"
     return [
         f"by the estimates of trials a {saving} of {found.saving:.3f} {at} is reached, {min(found.share, 1.0):.0%} of"
-        f" the {attainable:.3f} that the fitted models hold attainable"
+        f" the {attainable:.3f} that the fitted models hold attainable{files}"
     ]
+
+
+def _saving_of(front: Front, lowest_db: float, max_ratio: float | None) -> float:
+    """In the measure of the sampler."""
+    members = [member for member in front.members if member.id != FLOAT_ID]
+    snr_db = np.array([member.worst_db for member in members])
+    ratios = np.array([fmean(latency.ratio for latency in member.latency.values()) for member in members])
+    return Gain.of(snr_db, ratios, min_snr_db=lowest_db, max_ratio=max_ratio).saving

@@ -115,7 +115,11 @@ class Bench:
         self.signal = Signal(self.names, self.reference)
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
-        self._telling = TellingSamples(self._n_learning, len(self.names))
+        self._telling = TellingSamples(self._n_learning, len(self.names), self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [_size(feed) for feed in self.feeds]
 
     @property
     def _n_learning(self) -> int:
@@ -144,7 +148,7 @@ class Bench:
 
     def run_all_samples(self) -> None:
         """Let the first candidates run every sample, however many there are; before any was measured."""
-        self._telling = TellingSamples(len(self.feeds), len(self.names))
+        self._telling = TellingSamples(len(self.feeds), len(self.names), self._sizes)
 
     def time_float(self) -> None:
         """Set ``float_s``: a few inferences of unlike sizes on every target, one of usual size where it takes long."""
@@ -363,9 +367,13 @@ def _scatters(timing: Timings) -> bool:
     return timing.error > _ENOUGH
 
 
+def _size(feed: Feed) -> int:
+    return sum(np.size(array) for array in feed.values())
+
+
 def _of_several_sizes(feeds: Sequence[Feed]) -> list[Feed]:
     """The one in the middle by size, then one that is small and one that is large among them."""
-    by_size = sorted(feeds, key=lambda feed: sum(np.size(array) for array in feed.values()))
+    by_size = sorted(feeds, key=_size)
     return [by_size[k] for k in dict.fromkeys(len(feeds) * sixths // 6 for sixths in (3, 1, 5))]
 
 

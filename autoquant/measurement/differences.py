@@ -11,12 +11,12 @@ import numpy.typing as npt
 from autoquant.measurement.intervals import LEVEL, STOPPED_LEVEL, difference_intervals, session_intervals
 from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
 
-__all__ = ["shown_faster"]
+__all__ = ["UNSEEN_SPREAD", "shown_faster"]
 
 _FEW_MODELS = 4
 """Of so many and the float model among them it counts as one more that tells how far processes differ: fewer know that
 badly. Of more it is left out, so that its luck widens no interval between files."""
-_UNSEEN_SPREAD = 0.01
+UNSEEN_SPREAD = 0.01
 """Standard deviation of the logarithm of a ratio between processes, which a single one does not show: between copies of
 a model it was 0.8 to 1.4 % on an idle machine, to the float model 0.8 to 1.2 % (decision 0030)."""
 Pair = tuple[str, str]
@@ -65,6 +65,6 @@ def _intervals(timings: Mapping[str, Timings], seed: int, level: float) -> dict[
 
 def _of_one_process(values: npt.NDArray[np.float64], seed: int) -> tuple[float, float]:
     low, high = bootstrap_interval(values, np.zeros(len(values), np.int64), seed)
-    centre, unseen = float(np.median(values)), NormalDist().inv_cdf((1 + LEVEL) / 2) * _UNSEEN_SPREAD
+    centre, unseen = float(np.median(values)), NormalDist().inv_cdf((1 + LEVEL) / 2) * UNSEEN_SPREAD
     below, above = (math.hypot(math.log(end / centre), unseen) for end in (low, high))
     return centre * math.exp(-below), centre * math.exp(above)

@@ -1,7 +1,9 @@
 """Which evaluation samples hold most of the noise."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +27,18 @@ class TellingSamples:
     Where few samples hold most of it (a classifier's probabilities, say), a handful chosen at random misses it, and a
     handful of the right ones is nearly all of it.
 
+    The first samples of the order are those that candidates are timed on, too. Where samples differ in size, and with
+    it in how much faster integers are, it takes middle, small and large ones in turn.
+
     Attributes:
         n_samples: Of the evaluation data.
         n_outputs: Of the model.
+        sizes: Elements of each sample; none where all are alike.
     """
 
     n_samples: int
     n_outputs: int
+    sizes: Sequence[int] = ()
     _learned: list[Floats] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)
     _shapes: list[float] = field(default_factory=list)
@@ -44,7 +51,7 @@ class TellingSamples:
     @property
     def order(self) -> list[int]:
         """Samples, the most telling first once that is known."""
-        return list(self._order) if self._order else list(range(self.n_samples))
+        return list(self._order) if self._order else self._in_turn(range(self.n_samples))
 
     def learn(self, noise: Floats) -> None:
         """See the noise of one candidate on all samples, shape (n_samples, n_outputs), in the present order.
@@ -56,9 +63,9 @@ class TellingSamples:
             return
         shares = np.full_like(noise, 1 / self.n_samples)
         np.divide(noise, total, out=shares, where=total > 0)
-        self._learned.append(shares)
+        self._learned.append(shares[np.argsort(self.order)])
         if self.is_known:
-            self._order = [int(i) for i in np.argsort(-self._mean().max(axis=1), kind="stable")]
+            self._order = self._in_turn(np.argsort(-self._mean().max(axis=1), kind="stable").tolist())
             self._shapes = [_shape(np.stack(self._learned)[:, :, output]) for output in range(self.n_outputs)]
 
     def shares(self, n: int) -> Floats:
@@ -105,6 +112,14 @@ class TellingSamples:
         own = math.sqrt(n / (n - 1) * np.square(noise / total - expected).sum())
         usual = math.sqrt(polygamma(1, self._shapes[output] / np.square(expected).sum()))
         return _TO_DB * max(own, usual)
+
+    def _in_turn(self, samples: Sequence[int]) -> list[int]:
+        """The same samples, those of each third by size in the order that they have."""
+        if len(set(self.sizes)) < 2:
+            return list(samples)
+        rank = np.argsort(np.argsort(self.sizes[: self.n_samples], kind="stable"))
+        thirds = [[i for i in samples if rank[i] * 3 // self.n_samples == third] for third in (1, 0, 2)]
+        return [i for each in zip_longest(*thirds) for i in each if i is not None]
 
     def _mean(self) -> Floats:
         return np.asarray(np.mean(self._learned, axis=0))

@@ -8,7 +8,7 @@ from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.surrogate import Observations, Surrogate
 from autoquant.study.trust import Trust
 
-__all__ = ["believed"]
+__all__ = ["believed", "luck_of"]
 
 _LEAST_MISFIT = 0.003
 """Standard deviation of a ratio around the model that is none of the measurement, at least."""
@@ -39,7 +39,7 @@ def believed(found: Observations, snr_errors_db: Floats, surrogate: Surrogate, t
     share = _share(np.square(trust.stretch[0] * surrogate.scatter_db), np.square(snr_errors_db))
     snr_db = predicted_db + share * (found.snr_db.min(axis=1) - predicted_db)
     predicted = landscape.ratios_of(found.codes)
-    distances, luck = found.ratios - predicted, _luck(surrogate.layout, found)
+    distances, luck = found.ratios - predicted, luck_of(surrogate.layout, found)
     misfit = np.maximum(_usual_square(distances) - luck, _LEAST_MISFIT**2)
     misfit = np.maximum(misfit, np.square(distances) - _LUCKIEST**2 * luck)
     return replace(found, snr_db=snr_db[:, None], ratios=predicted + _share(misfit, luck) * distances)
@@ -50,7 +50,7 @@ def _share(prior: Floats, noise: Floats) -> Floats:
     return np.asarray(prior / (prior + noise))
 
 
-def _luck(layout: Layout, found: Observations) -> Floats:
+def luck_of(layout: Layout, found: Observations) -> Floats:
     """Variance of one ratio around the mean of those with the same kernels in every region, by target; shape (T,)."""
     timed = found.of(np.flatnonzero(found.is_timed & ~found.is_quick))
     numbers: dict[bytes, int] = {}

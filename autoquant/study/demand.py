@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.domain.scheme import FLOAT
+from autoquant.study.belief import luck_of
 from autoquant.study.failing import Suspects
 from autoquant.study.integer_program import Fastest, fastest_within
 from autoquant.study.layout import Codes, Floats, Layout
@@ -51,7 +52,13 @@ class Predicted:
 
 
 def fastest_predicted(
-    study: Study, layout: Layout, *, min_snr_db: float, prior: LatencyPrior | None, seconds: float
+    study: Study,
+    layout: Layout,
+    *,
+    min_snr_db: float,
+    prior: LatencyPrior | None,
+    seconds: float,
+    process_errors: Sequence[float] = (),
 ) -> Predicted:
     """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
 
@@ -68,6 +75,8 @@ def fastest_predicted(
         min_snr_db: The demand.
         prior: What was expected of latencies.
         seconds: For solving.
+        process_errors: Standard deviations of the ratio's logarithm between processes, by target; all trials are of
+            one process, which does not show them.
     """
     trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
@@ -93,14 +102,13 @@ def fastest_predicted(
     of_float = np.flatnonzero(~asked.any(axis=1) & ~found.is_quick)
     if of_float.size and not codes.any():  # of which the surrogate knows a constant alone
         snr_db, snr_error_db = float(found.snr_db[of_float[-1]].min()), float(beliefs.snr_errors_db[of_float[-1]])
-    timed = found.is_timed & ~found.is_quick
-    luck = np.median(found.errors[timed], axis=0) if timed.any() else np.zeros(found.errors.shape[1])
+    between = predicted.ratios[i] * np.asarray(process_errors or np.zeros(found.ratios.shape[1]))
     return Predicted(
         assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
         snr_db=snr_db,
         snr_error_db=math.hypot(snr_error_db, float(np.median(beliefs.snr_errors_db))),
         ratios=tuple(predicted.ratios[i].tolist()),
-        ratio_errors=tuple(np.hypot(predicted.ratio_errors[i], luck).tolist()),
+        ratio_errors=tuple(np.sqrt(np.square(predicted.ratio_errors[i]) + beliefs.luck + np.square(between)).tolist()),
         n_trials=len(trials),
         is_proven=solved.is_proven,
     )
@@ -115,6 +123,11 @@ class _Beliefs:
     found: Observations
     snr_errors_db: Floats
 
+    @property
+    def luck(self) -> Floats:
+        """Variance of a ratio between trials of the same kernels, by target; shape (T,)."""
+        return luck_of(self.surrogate.layout, self.found)
+
     def predict(self, codes: Codes) -> Prediction:
         """With errors as large as those of earlier predictions."""
         predicted = self.surrogate.predict(codes)
@@ -128,14 +141,15 @@ class _Beliefs:
     def evaluated(self) -> Prediction:
         """Of the evaluated assignments: what is predicted and what was measured, weighted by their variances.
 
-        A ratio is predicted from the other evaluations, an SNR from its own too.
+        A ratio is predicted from the other evaluations, an SNR from its own too. The fastest measured one is a lucky
+        one, so that its luck is in its variance (decision 0037).
         """
         predicted, found = self.predict(self.found.codes), self.found
         snr_db, snr_error_db = _combined(
             predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), self.snr_errors_db
         )
         ratios, errors = self.surrogate.left_out(found)
-        measured_errors = np.maximum(found.errors, _LEAST_RATIO_ERROR)
+        measured_errors = np.sqrt(np.maximum(np.square(found.errors), np.maximum(self.luck, _LEAST_RATIO_ERROR**2)))
         ratios, errors = _combined(ratios, self.trust.stretch[1] * errors, found.ratios, measured_errors)
         return Prediction(snr_db, snr_error_db, ratios, errors)
 

@@ -263,7 +263,7 @@ def test_the_preprocessed_model_alone_is_no_answer_beyond_its_snr(
     monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", faster_than_float)
     result = command("resolve", "digits", "--min-snr", "121", "--out", "other")
     assert result.exit_code == 2, result.output
-    assert "nothing faster than float is predicted to keep 121 dB; demand less" in result.stderr
+    assert "nothing faster than float is predicted to keep 121 dB; " in result.stderr
     assert command("resolve", "digits", "--min-snr", "100", "--out", "other").exit_code == 0
     assert len(pd.read_csv("other/trials.csv")) == 14 + 1
 

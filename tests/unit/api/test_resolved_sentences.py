@@ -84,3 +84,8 @@ def test_what_the_run_itself_has_for_the_demand_is_named_where_it_is_no_slower(
     said = known_sentences(BEFORE, a_front(*built), demand, learned_from="runs/a")
     assert len(said) == (named is not None)
     assert all(s.startswith(f"runs/a/models/{named}.onnx keeps the demand too and was no slower: ") for s in said)
+
+
+def test_where_nothing_was_built_the_run_still_has_what_keeps_the_demand() -> None:
+    (said,) = known_sentences(BEFORE, None, Demand(45.0), learned_from="runs/a")
+    assert said.startswith("runs/a/models/t0003.onnx keeps it: 50.0 ")

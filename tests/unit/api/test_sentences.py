@@ -1,6 +1,5 @@
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from autoquant.api.sentences import (
 )
 from autoquant.domain.front import Member
 from autoquant.domain.measurement import Evaluation, Measurement, Quality
-from autoquant.domain.objective import DEFAULT_OBJECTIVES, Goal
+from autoquant.domain.objective import Goal
 from autoquant.domain.region import TensorName
 from autoquant.domain.scheme import Rounding
 from autoquant.domain.space import SpaceRule
@@ -36,7 +35,11 @@ from autoquant.space.schema import read_space
 from autoquant.study.outlook import Outlook
 from tests.models import floats, model_of
 from tests.records import a_failure, a_front, a_measured, a_member, a_region
-from tests.unit.api.answers import Answers, some_trials
+
+
+def an_outlook(saving: float, attainable: float) -> Outlook:
+    return Outlook(saving=saving, attainable=attainable, next_gain=0.0, noise=0.01, demands_db=(8.0, 64.0))
+
 
 FEW = ", which are few; give more time"
 NOTHING = "before any quantized candidate was evaluated; give"
@@ -201,17 +204,34 @@ def test_a_space_that_saturates_here_is_told_with_what_becomes_of_it() -> None:
         (0.0, 1e-4, "the fitted models hold no mean latency saving attainable at 8 to 64 dB"),
     ],
 )
-def test_how_much_could_be_gained_still_is_told(
-    tmp_path: Path, saving: float, attainable: float, expected: str
-) -> None:
-    trials = some_trials(tmp_path, Answers(), is_structured=True)
-    trials.outlook = lambda: Outlook(
-        saving=saving, attainable=attainable, next_gain=0.0, noise=0.01, demands_db=(8.0, 64.0)
-    )
-    (said,) = outlook_sentences(trials, DEFAULT_OBJECTIVES)
+def test_how_much_could_be_gained_still_is_told(saving: float, attainable: float, expected: str) -> None:
+    (said,) = outlook_sentences(an_outlook(saving, attainable), a_front(), None)
     assert said.startswith(expected)
-    trials.outlook = lambda: None
-    assert outlook_sentences(trials, DEFAULT_OBJECTIVES) == []
+    assert outlook_sentences(None, a_front(), None) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "max_ratio", "held"),
+    [
+        ([], None, 0.0),
+        ([a_member(ratio=0.5, snr_db=64.0)], None, 0.5),
+        ([a_member(ratio=0.5, snr_db=64.0)], 0.75, 0.25),
+        ([a_member(ratio=0.5, snr_db=36.0), a_member(ratio=0.8, snr_db=80.0)], None, (0.5 * 29 + 0.2 * 28) / 57),
+    ],
+)
+def test_what_files_hold_stands_beside_what_trials_promised(
+    members: list[Member], max_ratio: float | None, held: float
+) -> None:
+    (said,) = outlook_sentences(an_outlook(0.1, 0.2), a_front(*members), max_ratio)
+    assert said.endswith(f"; the files of the front hold {held:.3f}")
+
+
+def test_of_a_saving_in_size_too_files_say_nothing() -> None:
+    front = replace(
+        a_front(a_member()), objectives={"snr": Goal.MAXIMIZE, "latency": Goal.MINIMIZE, "size": Goal.MINIMIZE}
+    )
+    (said,) = outlook_sentences(an_outlook(0.1, 0.2), front, None)
+    assert said.endswith("hold attainable")
 
 
 def test_a_sample_that_decides_an_snr_is_told() -> None:

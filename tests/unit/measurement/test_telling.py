@@ -150,3 +150,23 @@ def test_it_is_also_how_much_the_noise_of_one_sample_differs_from_candidate_to_c
 @pytest.mark.parametrize("noise", [[1.0], [0.0, 0.0], [1.0, np.inf], [1.0, np.nan]])
 def test_nothing_is_said_of_the_scatter_of_one_sample_and_of_broken_outputs(noise: list[float]) -> None:
     assert taught(*[noise_in(5)] * 4).scatter_db(np.array(noise), 0) == 0
+
+
+def test_samples_of_unlike_sizes_take_turns_the_most_telling_of_each_third_first() -> None:
+    telling = TellingSamples(N_SAMPLES, N_OUTPUTS, sizes=[10, 20, 30, 40, 50, 60, 70, 80])
+    assert telling.order == [3, 0, 6, 4, 1, 7, 5, 2]
+    by_sample = noise_in(7, 6, 2)
+    by_sample[7] *= 2
+    for _ in range(4):
+        telling.learn(by_sample[telling.order])
+    assert telling.order == [3, 2, 7, 4, 0, 6, 5, 1]
+    part = by_sample[telling.order[:3]].sum(axis=0)
+    np.testing.assert_allclose(part / telling.shares(3), by_sample.sum(axis=0))
+
+
+def test_samples_of_one_size_are_ordered_by_what_they_tell_alone() -> None:
+    telling = TellingSamples(N_SAMPLES, N_OUTPUTS, sizes=[10] * N_SAMPLES)
+    assert telling.order == list(range(N_SAMPLES))
+    for _ in range(4):
+        telling.learn(noise_in(5, 2))
+    assert telling.order[:2] == [2, 5]

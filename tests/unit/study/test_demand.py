@@ -27,9 +27,14 @@ def a_latency(ratio: float, half_width: float) -> Latency:
 
 
 def a_study(
-    path: Path, layout: Layout, landscape: Landscape, n_trials: int = 60, failing: RegionId | None = None
+    path: Path,
+    layout: Layout,
+    landscape: Landscape,
+    n_trials: int = 60,
+    failing: RegionId | None = None,
+    luck: float = 0.005,
 ) -> Study:
-    """Random trials of an additive problem, with 0.2 dB and half a percent of noise; a region may fail with one."""
+    """Random trials of an additive problem, with 0.2 dB and ratios of some luck; a region may fail with a scheme."""
     choices = {RegionId(r): CHOICES for r in layout.regions} | {RegionId(layout.regions[-1]): ("float", "b")}
     study = Study(path / "study.journal", SearchSpace(choices=choices, schemes=SCHEMES), RandomSampler(seed=0))
     rng = np.random.default_rng(0)
@@ -40,7 +45,7 @@ def a_study(
             continue
         codes = layout.encode({str(k): v for k, v in trial.assignment.items()})[None]
         snr_db = -10 * np.log10(landscape.noise_of(codes)[0, 0]) + 0.2 * rng.standard_normal()
-        ratio = float(landscape.ratios_of(codes)[0, 0] + 0.005 * rng.standard_normal())
+        ratio = float(landscape.ratios_of(codes)[0, 0] + luck * rng.standard_normal())
         tell(study, trial, float(snr_db), ratio)
     return study
 
@@ -94,6 +99,29 @@ def test_a_demand_that_nothing_keeps_leaves_everything_float(tmp_path: Path) -> 
     found, _, _ = solved(tmp_path, 110.0)
     assert found.assignment == {}
     assert found.is_proven
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_luck_that_trials_do_not_state_is_in_what_is_predicted(tmp_path: Path, seed: int) -> None:
+    layout = a_layout(4, seed=seed)
+    landscape = a_landscape(layout, seed=seed)
+    study = a_study(tmp_path, layout, landscape, n_trials=80, luck=0.06)
+    found = fastest_predicted(study, layout, min_snr_db=25.0, prior=None, seconds=600)
+    codes = layout.encode(dict.fromkeys(layout.regions, "float") | {str(k): v for k, v in found.assignment.items()})
+    (error,) = found.ratio_errors
+    assert 0.04 < error < 0.12
+    assert found.ratios[0] == pytest.approx(landscape.ratios_of(codes[None])[0, 0], abs=Z_95 * error)
+
+
+def test_what_processes_differ_by_is_in_what_is_predicted(tmp_path: Path) -> None:
+    layout = a_layout(N_REGIONS)
+    study = a_study(tmp_path, layout, a_landscape(layout))
+    one, other = (
+        fastest_predicted(study, layout, min_snr_db=30, prior=None, seconds=600, process_errors=errors)
+        for errors in ((), (0.05,))
+    )
+    assert other.ratios == one.ratios
+    assert other.ratio_errors[0] == pytest.approx(np.hypot(one.ratio_errors[0], 0.05 * one.ratios[0]))
 
 
 def test_the_same_study_gives_the_same_solution(tmp_path: Path) -> None:
