@@ -28,7 +28,7 @@ class Region:
         outputs: Activations that are read outside or are graph outputs.
         pattern: Digest of operator types, shapes and edges; equal patterns may share a scheme.
         op_types: Operator type of each node, in the order of ``nodes``.
-        work: Estimated share of the model's arithmetic, 0 to 1.
+        work: Estimated share of the arithmetic of all regions, 0 to 1; sizes that are not known count as 1.
         static: Those of ``nodes`` that a scheme with calibrated ranges changes.
         linear: Those of ``static`` that one with ``operators = "linear"`` quantizes.
         dynamic: Those of ``nodes`` that a scheme with ``ranges = "dynamic"`` quantizes.

@@ -8,7 +8,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from typer.testing import CliRunner
 
 from autoquant.cli import app
-from tests.models import a_convnet, a_quantized_chain, saved
+from tests.models import a_convnet, a_quantized_chain, floats, model_of, saved
 from tests.quantized import quantized_by_recipe
 
 
@@ -18,6 +18,15 @@ def test_regions_are_printed() -> None:
     *rows, last = result.stdout.splitlines()
     assert 1 <= len(rows) <= 4
     assert last.startswith(f"{len(rows)} regions, ")
+
+
+def test_what_is_in_no_region_is_told_below_them(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[1,4,5,5] x) => (float[1,4,5,5] y)", "a = Conv(x, w) y = ConvTranspose(a, w)", {"w": floats(4, 4, 1, 1)}
+    )
+    result = CliRunner().invoke(app, ["regions", str(saved(model, tmp_path / "model.onnx"))])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == "in no region, so that they stay float: 1 ConvTranspose"
 
 
 def test_regions_are_printed_as_json() -> None:
