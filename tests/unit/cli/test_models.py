@@ -21,9 +21,8 @@ def test_regions_are_printed() -> None:
 
 
 def test_what_is_in_no_region_is_told_below_them(tmp_path: Path) -> None:
-    model = model_of(
-        "(float[1,4,5,5] x) => (float[1,4,5,5] y)", "a = Conv(x, w) y = ConvTranspose(a, w)", {"w": floats(4, 4, 1, 1)}
-    )
+    signature = "(float[1,4,5,5] x, float[4,4,1,1] v) => (float[1,4,5,5] y)"
+    model = model_of(signature, "a = Conv(x, w) y = ConvTranspose(a, v)", {"w": floats(4, 4, 1, 1)})
     result = CliRunner().invoke(app, ["regions", str(saved(model, tmp_path / "model.onnx"))])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == "in no region, so that they stay float: 1 ConvTranspose"
