@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autoquant.domain.measurement import Quality, SnrInterval
 from autoquant.domain.share import FEWEST_RESAMPLED, tail_of_few, wilson_interval
 
-__all__ = ["QualityMeter", "signal_of", "snr_db", "with_snr"]
+__all__ = ["QualityMeter", "judged", "signal_of", "snr_db", "with_snr"]
 
 _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
@@ -34,6 +34,7 @@ class QualityMeter:
 
     Attributes:
         names: Output names, in the order of the outputs.
+        numbers: Outputs of integers that have an SNR as floats have, being numbers and no labels.
         noise: For each sample so far, the noise power of each float output; of an output of integers, booleans or
             strings the number of elements that differ.
         signal: The power of the reference; the number of elements.
@@ -43,6 +44,7 @@ class QualityMeter:
     """
 
     names: Sequence[str]
+    numbers: frozenset[str] = frozenset()
     noise: list[Floats] = field(default_factory=list)
     signal: list[Floats] = field(default_factory=list)
     _kinds: str = ""
@@ -50,7 +52,8 @@ class QualityMeter:
     def add(self, reference: Outputs, candidate: Outputs) -> None:
         """Count one sample; an output whose shape differs counts as all noise."""
         signal, noise = np.zeros((2, len(self.names)))
-        for i, (_, ref, out) in enumerate(zip(self.names, reference, candidate, strict=True)):
+        reference, candidate = (judged(outputs, self.names, self.numbers) for outputs in (reference, candidate))
+        for i, (ref, out) in enumerate(zip(reference, candidate, strict=True)):
             if ref.dtype.kind == "f":
                 signal[i], noise[i] = _powers(ref, out)
             elif ref.dtype.kind in _COUNTED:
@@ -77,7 +80,7 @@ class QualityMeter:
         if signal:
             is_silent, mean = np.sum(signal, axis=0) == 0, np.mean(self.signal, axis=0)
             signal = [np.where(is_silent, mean, powers) for powers in signal]
-        return QualityMeter(self.names, noise, signal, self._kinds)
+        return QualityMeter(self.names, self.numbers, noise, signal, self._kinds)
 
     def quality(self, shares: Floats | None = None, signal: Floats | None = None) -> Quality:
         """The pooled result.
@@ -174,6 +177,14 @@ def with_snr(is_float: Bools, signal: Floats) -> Bools:
         signal: Of each, ``signal_of`` the reference on all samples.
     """
     return is_float & (signal > 0) if (signal > 0).any() else is_float
+
+
+def judged(outputs: Outputs, names: Sequence[str], numbers: frozenset[str]) -> Outputs:
+    """Outputs of which those that are numbers are floats."""
+    if not numbers:
+        return outputs
+    pairs = zip(names, outputs, strict=True)
+    return [out.astype(np.float64) if name in numbers else out for name, out in pairs]
 
 
 def snr_db(signal: float, noise: float) -> float:

@@ -15,6 +15,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import ModelError
 from autoquant.model.copies import Model, in_parts
 from autoquant.model.io import output_dtypes
+from autoquant.model.numbers import number_outputs
 from autoquant.runtime.samples import run_sample
 from autoquant.runtime.session import Session, open_parts
 
@@ -90,7 +91,8 @@ def likeness_of(model: Model, reference: Reference) -> Likeness:
         ModelError: It cannot be run.
     """
     session = open_parts(*in_parts(model), Target())
-    meter, least_s = QualityMeter([value.name for value in model.graph.output]), math.inf
+    names, numbers = [value.name for value in model.graph.output], number_outputs(model)
+    meter, least_s = QualityMeter(names, numbers), math.inf
     for expected, feed in zip(reference.outputs, reference.feeds, strict=True):
         start = time.perf_counter()
         try:

@@ -13,6 +13,7 @@ from autoquant.model.copies import Model, without_weights
 from autoquant.model.graph import Graph, subgraph_reads
 from autoquant.model.io import output_dtypes
 from autoquant.model.names import name_nodes
+from autoquant.model.numbers import number_outputs
 from autoquant.runtime.samples import refuse_non_finite, run_sample
 from autoquant.runtime.session import Session
 
@@ -104,7 +105,7 @@ def random_notes(
     drawing = Graph(without_weights(plain, name_nodes)).drawing
     if not drawing or not reference.feeds:
         return ()
-    meter = QualityMeter([value.name for value in plain.graph.output])
+    meter = QualityMeter([value.name for value in plain.graph.output], number_outputs(plain))
     meter.add(reference.outputs[0], run_sample(session, reference.feeds[0], sample_name((), 0)))
     again_db, what = meter.quality().worst_db, f"node '{drawing[0]}' draws other numbers at every inference"
     if not keeps_outputs(plain, again_db, from_halves=from_halves):

@@ -13,7 +13,7 @@ import numpy as np
 
 from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
-from autoquant.domain.quality import QualityMeter, signal_of
+from autoquant.domain.quality import QualityMeter
 from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ProfileError
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
@@ -21,6 +21,7 @@ from autoquant.measurement.opening import Constants, Opened, Opener
 from autoquant.measurement.profile import LEAST_RUNS, Profile, no_time, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
+from autoquant.model.numbers import number_outputs_of
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.clocks import Clock, clock_of
 from autoquant.runtime.samples import refuse_non_finite, run_sample
@@ -109,10 +110,11 @@ class Bench:
         self.opener = Opener(self.targets)
         session = open_session(self.model, DEFAULT_TARGET)
         self.names = [output.name for output in session.get_outputs()]
+        numbers = number_outputs_of(self.model, [output.type for output in session.get_outputs()])
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
             refuse_non_finite(zip(self.names, outputs, strict=True), sample_name(self.sample_names, i))
-        self.signal = Signal(self.names, self.reference)
+        self.signal = Signal(self.names, self.reference, numbers)
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
         self._telling = TellingSamples(self._n_learning, len(self.names), self._sizes)
@@ -142,7 +144,7 @@ class Bench:
             sample = sample_name(sample_names, i)
             outputs: Outputs = run_sample(session, feed, sample)
             refuse_non_finite(zip(self.names, outputs, strict=True), sample)
-            total += [signal_of(out) for out in outputs]
+            total += self.signal.powers_of(outputs)
             yield outputs
         self.signal.hear(total / (len(self.feeds) + len(feeds)))
 
@@ -256,7 +258,7 @@ class Bench:
             Quality of the worst target, latency by target name, and whether all rounds were run.
         """
         rng = random.Random(self.seed)
-        meters = {name: QualityMeter(self.names) for name in sessions}
+        meters = {name: QualityMeter(self.names, self.signal.numbers) for name in sessions}
         known: dict[str, set[Shapes]] = {name: set() for name in sessions}
         timings = {name: Timings() for name in sessions}
         samples = self._samples(n_rounds)
@@ -279,7 +281,7 @@ class Bench:
 
     def untimed_quality(self, opened: Opened, n_samples: int) -> Quality:
         """Quality on so many samples, evenly spread, on the first target; nothing is timed."""
-        session, meter = opened.sessions[self.targets[0].name], QualityMeter(self.names)
+        session, meter = opened.sessions[self.targets[0].name], QualityMeter(self.names, self.signal.numbers)
         for i in np.unique(np.linspace(0, len(self.feeds) - 1, n_samples).astype(np.int64)):
             meter.add(self.reference[i], session.run(None, self.feeds[i]))
         return meter.quality()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.domain.quality import signal_of, with_snr
+from autoquant.domain.quality import judged, signal_of, with_snr
 from autoquant.measurement.latency import Outputs
 
 __all__ = ["Signal"]
@@ -22,16 +22,18 @@ class Signal:
     Attributes:
         names: Of the outputs.
         reference: The outputs, by sample, at least one.
+        numbers: Outputs of integers that count as floats.
         total: Of each output, ``signal_of`` it over all samples.
     """
 
     names: Sequence[str]
     reference: Sequence[Outputs]
+    numbers: frozenset[str] = frozenset()
     total: npt.NDArray[np.float64] = field(init=False)
     _largest: npt.NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
-        powers = np.array([[signal_of(out) for out in outputs] for outputs in self.reference])
+        powers = np.array([self.powers_of(outputs) for outputs in self.reference])
         self.total, self._largest = powers.sum(axis=0), powers.max(axis=0)
 
     @property
@@ -70,10 +72,15 @@ class Signal:
         found = with_snr(self._is_float, self.total)
         return found if found.any() else ~self._is_float
 
+    def powers_of(self, outputs: Outputs) -> list[float]:
+        """``signal_of`` each output of one sample."""
+        return [signal_of(out) for out in judged(outputs, self.names, self.numbers)]
+
     def hear(self, mean: npt.ArrayLike) -> None:
         """Let outputs that are 0 on these samples judge too: by their mean over these and others together."""
         self.total = np.where(self.total > 0, self.total, np.asarray(mean) * len(self.reference))
 
     @property
     def _is_float(self) -> npt.NDArray[np.bool_]:
-        return np.array([out.dtype.kind == "f" for out in self.reference[0]])
+        pairs = zip(self.names, self.reference[0], strict=True)
+        return np.array([out.dtype.kind == "f" or name in self.numbers for name, out in pairs])

@@ -60,6 +60,15 @@ def test_the_order_of_samples_does_not_count() -> None:
     assert found[0] == found[1]
 
 
+def test_integers_that_are_numbers_have_an_snr_and_keep_their_sign() -> None:
+    meter = QualityMeter(["y", "n"], frozenset({"y"}))
+    for _ in range(2):
+        meter.add([np.array([200, 100], np.uint8), np.arange(2)], [np.array([201, 99], np.uint8), np.arange(2)])
+    assert meter.quality().per_output == {"y": pytest.approx(10 * math.log10((200**2 + 100**2) / 2))}
+    assert meter.quality().agreement == {"n": 1.0}
+    assert meter.part(range(1)).quality().per_output == meter.quality().per_output
+
+
 def test_equal_strings_are_counted() -> None:
     meter = QualityMeter(["label"])
     for found in ("cat", "dog", "cat"):

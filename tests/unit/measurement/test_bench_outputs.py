@@ -40,6 +40,25 @@ def test_of_outputs_that_are_counted_the_telling_samples_are_found_too(tmp_path:
     assert quality.worst_db == pytest.approx(10 * math.log10(n_elements / n_unlike))
 
 
+def one_off(_: int) -> float:
+    return 1.0
+
+
+def test_pixels_are_judged_by_how_far_off_they_are(tmp_path: Path) -> None:
+    model = model_of(
+        "(float[1,3,8,8] x) => (uint8[1,3,8,8] y)", "a = Mul(x, c) b = Add(a, c) y = Cast<to=2>(b)", {"c": 60.0}
+    )
+    feeds: list[Feed] = [{"x": np.clip(feed["x"], -0.9, 2.9)} for feed in FEEDS]
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+    bench.float_s[NAME] = 1e-3
+    (first, *_) = [outputs for (outputs,) in bench.reference]
+    assert first.dtype == np.uint8
+    quality, _, _ = bench.measure(noisy(bench, one_off), 6, always)
+    assert quality.per_output == {"y": pytest.approx(true_db(bench, one_off))}
+    assert quality.worst_db > 30
+    assert quality.agreement == {}
+
+
 def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_path: Path) -> None:
     model = model_of("(float[1,3,8,8] x) => (float[1,3,8,8] y, float[1,3,8,8] z)", "y = Relu(x) z = Sub(x, x)")
     bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS)

@@ -9,7 +9,7 @@ from autoquant.measurement.files import FileBench, FileBenchSetup
 from autoquant.measurement.latency import REFERENCE
 from autoquant.runtime.session import Session, open_session
 from tests.fakes import watch_threads
-from tests.models import floats
+from tests.models import floats, model_of, saved
 
 FEEDS: list[Feed] = [{"x": floats(1, 3, 8, 8, seed=seed)} for seed in range(3)]
 
@@ -35,6 +35,16 @@ def test_outputs_are_compared_with_the_float_model_on_the_cpu_provider(
     for target, is_equal in ((Target(), True), (Target(threads=2), False)):
         (meter,) = opened(files, target).compare(target.name, range(3)).meters.values()
         assert (meter.quality().worst_db > 100) is is_equal
+
+
+def test_pixels_have_an_snr(tmp_path: Path) -> None:
+    body = "a = Abs(x) b = Mul(a, c) y = Cast<to=2>(b)"
+    for name, c in (("baseline", 60.0), ("same", 60.9)):
+        model = model_of("(float[1,3,8,8] x) => (uint8[1,3,8,8] y)", body, {"c": c})
+        saved(model, tmp_path / f"{name}.onnx")
+    files = {name: tmp_path / f"{name}.onnx" for name in ("baseline", "same")}
+    (meter,) = opened(files, Target()).compare(Target().name, range(3)).meters.values()
+    assert 30 < meter.quality().per_output["y"] < 45
 
 
 def test_outputs_are_compared_on_the_target_where_the_cpu_provider_cannot_open_the_float_model(

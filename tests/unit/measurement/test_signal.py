@@ -29,6 +29,11 @@ def test_few_samples_and_silent_outputs_are_dominated_by_none() -> None:
     assert silent.dominated == {}
 
 
+def test_integers_that_are_numbers_judge() -> None:
+    signal = Signal(["y", "n"], [[np.array([200, 100], np.uint8), np.arange(3)]], frozenset({"y"}))
+    assert (signal.is_judged.tolist(), signal.mean) == ([True, False], (50_000, 3))
+
+
 def test_places_without_numbers_are_counted_and_have_no_power() -> None:
     masked = np.array([3.0, np.nan, 4.0, -np.inf], np.float32)
     signal = Signal(["a", "b", "n"], [[masked, np.ones(2), np.arange(3)], [np.ones(4), np.ones(2), np.arange(3)]])
