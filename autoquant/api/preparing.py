@@ -14,7 +14,13 @@ from autoquant.api.filling import fastest, filled, fillings_of
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.isolated import IsolatedEvaluator
 from autoquant.api.resumption import Earlier
-from autoquant.api.sentences import float_sentences, joined_sentences, left_out_sentences, unbounded_sentences
+from autoquant.api.sentences import (
+    deciding_sentences,
+    float_sentences,
+    joined_sentences,
+    left_out_sentences,
+    unbounded_sentences,
+)
 from autoquant.api.steps.probing import LEAST_RACED
 from autoquant.calibration.spread import spread
 from autoquant.domain.accuracy import Accuracy, Form
@@ -94,6 +100,7 @@ class Preparing:
             self.notes.extend(prepared.notes)
             self.notes.extend(left_out_sentences(self.definition, definition))
             self.notes.extend(float_sentences(prepared.graph, regions) if regions else [])
+            self.notes.extend(deciding_sentences(prepared.graph, samples.feeds))
         self.tell("calibrate")
         with self.deadline.phase("calibrate"):
             statistics = steps.calibrate(

@@ -3,18 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 import numpy as np
 
 from autoquant.domain.counted import counted, enumerated
+from autoquant.domain.feed import Feed
 from autoquant.domain.front import FLOAT_ID, Front
 from autoquant.domain.measurement import Evaluation, Failure, Measurement, Quality
 from autoquant.domain.objective import SIZE, SNR
 from autoquant.domain.region import Region, TensorName
 from autoquant.domain.space import SpaceDefinition, SpaceRule
 from autoquant.domain.statistics import Statistics
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import original_of
 from autoquant.qdq.masks import Why
 from autoquant.space.resolve import emptied, unmatched
@@ -24,6 +26,7 @@ from autoquant.study.outlook import Outlook
 __all__ = [
     "ENDED_BY_USER",
     "MEASUREMENT_ENDED_BY_USER",
+    "deciding_sentences",
     "dominated_sentences",
     "ending_sentence",
     "failure_sentences",
@@ -101,7 +104,7 @@ def nothing_to_quantize(graph: Graph) -> str:
     where = " outside of the bodies of If, Loop and Scan" if graph.has_bodies else ""
     kind = "float16" if graph.has_halves else "float64" if graph.has_doubles else ""
     advice = f"; give the float32 model that it was made from, as it is in {kind}" if kind else ""
-    return f"the model holds no operator that could be quantized{where}, so it stays float{advice}"
+    return f"the preprocessed model holds no operator that could be quantized{where}, so it stays float{advice}"
 
 
 def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
@@ -118,6 +121,33 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
         ),
     }
     return [f"{reason}: {', '.join(each)}" for reason, each in reasons.items() if each]
+
+
+def deciding_sentences(graph: Graph, feeds: Sequence[Feed]) -> list[str]:
+    """Numbers that choose a branch of If and are the same in all samples, as a sampling rate."""
+    found = [name for names in map(partial(_deciding, graph), graph.nodes) for name in names]
+    said = {name: {np.asarray(feed[name]).item() for feed in feeds} for name in found if _is_number(feeds, name)}
+    return [
+        f"input '{name}' is {values.pop()} in all samples and decides which branch of If runs: make it a constant, an"
+        f" initializer '{name}' of the model, and what lies in that branch can be searched"
+        for name, values in said.items()
+        if len(values) == 1
+    ]
+
+
+def _deciding(graph: Graph, node: Node) -> list[TensorName]:
+    """The inputs of the graph whose values are in the condition of an If."""
+    names, seen = list(node.inputs[:1]) if node.op_type == "If" else [], set[TensorName]()
+    while names:
+        name = names.pop()
+        if name not in seen and name in graph.producer and graph.producer[name].op_type not in ("Shape", "Size"):
+            names += graph.producer[name].inputs
+        seen.add(name)
+    return [name for name in graph.inputs if name in seen]
+
+
+def _is_number(feeds: Sequence[Feed], name: TensorName) -> bool:
+    return all(name in feed and np.size(feed[name]) == 1 for feed in feeds)
 
 
 def _counts(op_types: Iterable[str], where: str = "") -> list[str]:

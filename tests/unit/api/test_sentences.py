@@ -6,6 +6,7 @@ import pytest
 from onnx import helper
 
 from autoquant.api.sentences import (
+    deciding_sentences,
     dominated_sentences,
     ending_sentence,
     failure_sentences,
@@ -232,6 +233,24 @@ def test_of_a_saving_in_size_too_files_say_nothing() -> None:
     )
     (said,) = outlook_sentences(an_outlook(0.1, 0.2), front, None)
     assert said.endswith("hold attainable")
+
+
+def test_a_number_that_is_the_same_everywhere_and_decides_a_branch_is_named() -> None:
+    branches = "then_branch = t () => (float[2] u) { u = Relu(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }"
+    body, rate = f"c = Equal(rate, k) y = If(c) <{branches}>", np.array(16000)
+    graph, x = Graph(model_of("(float[2] x, int64 rate) => (float[2] y)", body, {"k": rate})), floats(2)
+    (said,) = deciding_sentences(graph, [{"x": x, "rate": rate}] * 3)
+    assert said.startswith("input 'rate' is 16000 in all samples and decides which branch of If runs: make it a const")
+    assert deciding_sentences(graph, [{"x": x, "rate": each} for each in (rate, rate // 2)]) == []
+
+
+def test_what_is_no_number_or_decides_nothing_is_not_named() -> None:
+    branches = "then_branch = t () => (float[2] u) { u = Relu(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }"
+    body = f"s = Size(x) c = Equal(s, k) y = If(c) <{branches}> z = Relu(n)"
+    sizes = Graph(model_of("(float[2] x, float n) => (float[2] y, float z)", body, {"k": np.array(2)}))
+    assert deciding_sentences(sizes, [{"x": floats(2), "n": np.ones((), np.float32)}] * 3) == []
+    masks = Graph(model_of("(float[2] x, bool[2] m) => (float[2] y)", f"c = ReduceMax(m) y = If(c) <{branches}>"))
+    assert deciding_sentences(masks, [{"x": floats(2), "m": np.ones(2, bool)}] * 3) == []
 
 
 def test_a_sample_that_decides_an_snr_is_told() -> None:
