@@ -30,6 +30,7 @@ from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
 from autoquant.model.io import files_of, input_signatures, load_skeleton, non_tensors, output_dtypes
+from autoquant.model.numbers import number_outputs
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -191,6 +192,7 @@ class _Ports:
         outputs: Their names.
         dtypes: Of those that are tensors.
         other_outputs: Those that are no tensors.
+        numbers: Those of integers that have an SNR.
     """
 
     path: Path
@@ -198,6 +200,7 @@ class _Ports:
     outputs: tuple[str, ...]
     dtypes: Mapping[str, str]
     other_outputs: tuple[str, ...]
+    numbers: frozenset[str]
 
 
 def _ports(path: Path) -> _Ports:
@@ -213,6 +216,7 @@ def _ports(path: Path) -> _Ports:
         outputs=tuple(output.name for output in model.graph.output),
         dtypes=output_dtypes(model),
         other_outputs=tuple(non_tensors(model.graph.output)),
+        numbers=number_outputs(model),
     )
 
 
@@ -341,6 +345,7 @@ def compare(
                 targets=tuple(targets),
                 seed=seed,
                 sample_names=samples.names,
+                numbers=ports[0].numbers,
             ),
             {str(index): path for index, path in enumerate(paths) if index},
             started + seconds,

@@ -71,6 +71,7 @@ class BenchFacts:
         signal: Mean of each output over them, as ``Signal.mean``.
         dominated: Outputs of whose power one sample holds most, as ``Signal.dominated``.
         numberless: Outputs that hold NaN or infinity somewhere, as ``Signal.numberless``.
+        numbers: Outputs of integers that have an SNR, as ``Signal.numbers``.
     """
 
     float_s: Mapping[str, float]
@@ -81,6 +82,7 @@ class BenchFacts:
     signal: Sequence[float] = ()
     dominated: Mapping[str, float] = field(default_factory=dict)
     numberless: Mapping[str, float] = field(default_factory=dict)
+    numbers: frozenset[str] = frozenset()
 
     def reading_seconds(self, candidate_s: float) -> float:
         """What opening a candidate's file may take, where opening it from memory takes ``candidate_s``."""
@@ -143,6 +145,7 @@ class Evaluator:
             signal=self.bench.signal.mean,
             dominated=self.bench.signal.dominated,
             numberless=self.bench.signal.numberless,
+            numbers=self.bench.signal.numbers,
         )
 
     def load(self, ingredients: Ingredients, rewrites: Rewrites, known: Sequence[Measurement]) -> None:

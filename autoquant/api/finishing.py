@@ -77,7 +77,7 @@ def _delivery(
         finalists=_finalists(run, folder, opened, memory_bytes, is_ended),
         facts=facts,
         division=division,
-        files=file_bench_setup(asked, data, division),
+        files=file_bench_setup(asked, data, division, facts.numbers),
         costs=facts.file_costs(len(division), opened.evaluator.opening_s),
         memory_bytes=memory_bytes,
         file_s=longest_seconds(trials.first_seconds) if asked_s is None else max(LEAST_TRIAL_S, asked_s),

@@ -54,7 +54,9 @@ def _bounds_beside(asked: Configuration) -> Bounds:
     )
 
 
-def file_bench_setup(asked: Configuration, data: SearchData, division: Division) -> FileBenchSetup:
+def file_bench_setup(
+    asked: Configuration, data: SearchData, division: Division, numbers: frozenset[str]
+) -> FileBenchSetup:
     """For the last measurement."""
     feeds = data.feeds(division)
     scorer = FileScorerSetup(
@@ -67,4 +69,5 @@ def file_bench_setup(asked: Configuration, data: SearchData, division: Division)
         seed=asked.seed,
         make_scorer=scorer if asked.metrics else None,
         sample_names=data.names(division),
+        numbers=numbers,
     )

@@ -19,7 +19,6 @@ from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ModelError
 from autoquant.measurement.costs import LONG_S
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, run_round
-from autoquant.model.numbers import number_outputs_of
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.clocks import Clock, clock_of
 from autoquant.runtime.memory import resident_growth
@@ -99,6 +98,7 @@ class FileBenchSetup:
         seed: Of orders.
         make_scorer: Given the names of the outputs, makes what takes the outputs that are compared; None for nothing.
         sample_names: What messages call the samples; their places by default.
+        numbers: Outputs of integers that have an SNR, as ``QualityMeter.numbers``.
     """
 
     baseline: Path
@@ -107,6 +107,7 @@ class FileBenchSetup:
     seed: int
     make_scorer: Callable[[Sequence[str]], Scorer] | None = None
     sample_names: Sequence[str] = ()
+    numbers: frozenset[str] = frozenset()
 
     def __call__(self) -> "FileBench":
         """Nothing is open yet."""
@@ -124,7 +125,6 @@ class FileBench:
     _repeats: Repeats = field(default_factory=Repeats)
     _first_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _names: list[str] = field(default_factory=list)
-    _numbers: frozenset[str] = frozenset()
     _not_on_cpu: str = ""
     _paths: dict[str, Path] = field(default_factory=dict)
     _scorers: dict[str, Scorer] = field(default_factory=dict)
@@ -151,10 +151,7 @@ class FileBench:
                 _run_once(session, self.setup.feeds[0], path)
                 self._first_s[target.name].append(max(1e-9, time.perf_counter() - start - opening_s))
             self._opened[target.name][key] = in_streams(on_device(session), target.streams)
-            if not self._names:
-                self._names = [output.name for output in session.get_outputs()]
-                types = [output.type for output in session.get_outputs()]
-                self._numbers = number_outputs_of(self.setup.baseline, types)
+            self._names = [output.name for output in session.get_outputs()]
             found[target.name] = Footprint(opening_ms=opening_s * 1e3, memory_mb=growth.megabytes)
         return found
 
@@ -228,7 +225,9 @@ class FileBench:
         """
         source = target if self.open_reference() else DEFAULT_TARGET.name
         failed, rounds = dict[str, str](), list[Round]()
-        meters = {key: QualityMeter(self._names, self._numbers) for key in self._opened[target] if key != REFERENCE}
+        meters = {
+            key: QualityMeter(self._names, self.setup.numbers) for key in self._opened[target] if key != REFERENCE
+        }
         scorer, clock = self._scorer(target), self._clocks[target]
         for sample in samples:
             feed, seconds = self.setup.feeds[sample], dict[str, list[float]]()

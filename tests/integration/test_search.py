@@ -201,6 +201,17 @@ def test_a_model_with_nothing_to_quantize_ends_well(search: Command, monkeypatch
     assert not any(member["assignment"] for member in members)
 
 
+def test_pixels_are_judged_by_how_far_off_they_are(search: Command) -> None:
+    body = "a = MatMul(x, w) b = Sigmoid(a) c = Mul(b, k) d = Round(c) y = Cast<to=2>(d)"
+    model = model_of("(float[N,8] x) => (uint8[N,4] y)", body, {"w": floats(8, 4), "k": 255.0})
+    onnx.save(model, "pixels.onnx")
+    result = search(model="pixels.onnx", trials="3")
+    assert result.exit_code == 0, result.output
+    trials = pd.read_csv("run/trials.csv")
+    assert (trials["snr_db"] > 25).all()
+    assert np.isfinite(trials["snr_db"]).any()
+
+
 def test_a_model_with_external_data_in_a_folder_with_spaces_is_delivered_whole(search: Command) -> None:
     folder = Path("my models")
     folder.mkdir()

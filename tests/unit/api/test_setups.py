@@ -52,6 +52,7 @@ def test_a_demanded_snr_binds_candidates_where_it_is_no_objective(has_snr: bool)
 def test_the_last_measurement_knows_what_the_user_calls_its_samples() -> None:
     asked = a_configuration(32)
     data = read_search_data(asked, SIGNATURES)
-    found = file_bench_setup(asked, data, data.division(8))
+    found = file_bench_setup(asked, data, data.division(8), frozenset({"y"}))
+    assert found.numbers == {"y"}
     assert len(found.sample_names) == len(found.feeds) == 16
     assert found.sample_names == data.names(data.division(8))
