@@ -10,6 +10,7 @@ from types import MappingProxyType
 from autoquant.api import steps
 from autoquant.api.ingredients import Ingredients
 from autoquant.api.profiling import profiled_prior
+from autoquant.api.steps.probing import Probed
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, NO_BOUNDS, Bounds, Objectives, standing_of
@@ -168,13 +169,13 @@ class Evaluator:
         """Take what was measured before; candidates that run the same graphs are not run again."""
         self._known = {one.digest: one for one in measured}
 
-    def probe_rewrites(self, rewrites: Rewrites) -> tuple[Rewrites, list[str]]:
-        """Those of them that pay here, which are used from then on, and what to say of them."""
+    def probe_rewrites(self, rewrites: Rewrites) -> tuple[Rewrites, Probed]:
+        """Those of them that pay here, which are used from then on, and what was found."""
         assert self._builder is not None
         assert self._ingredients is not None
         recipe = self._ingredients.first_recipe()
-        notes = steps.probe_rewrites(self._builder, None if recipe is None else recipe[1], self.bench, rewrites)
-        return self._builder.rewrites, notes
+        probed = steps.probe_rewrites(self._builder, None if recipe is None else recipe[1], self.bench, rewrites)
+        return self._builder.rewrites, probed
 
     def compare(self, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:
         """See ``steps.race``."""

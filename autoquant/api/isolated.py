@@ -10,6 +10,7 @@ from typing import Any
 from autoquant.api.evaluator import NO_RATIOS, BenchFacts, Evaluated
 from autoquant.api.evaluator_setup import EvaluatorSetup
 from autoquant.api.ingredients import Ingredients
+from autoquant.api.steps.probing import Probed
 from autoquant.domain.accuracy import Form
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.prior import LatencyPrior
@@ -99,11 +100,11 @@ class IsolatedEvaluator:
             self._send(rewrites, ())
         self._rewrites = rewrites
 
-    def probe_rewrites(self, rewrites: Rewrites) -> list[str]:
-        """Measure which of these pay here, and build accordingly from then on; a sentence for the user on each."""
-        notes: list[str]
-        self._rewrites, notes = self._own("probe_rewrites", rewrites)
-        return notes
+    def probe_rewrites(self, rewrites: Rewrites) -> Probed:
+        """Measure which of these pay here, and build accordingly from then on."""
+        probed: Probed
+        self._rewrites, probed = self._own("probe_rewrites", rewrites)
+        return probed
 
     def settle(self) -> None:
         """Forget the forms that are not in use."""

@@ -71,6 +71,7 @@ class Run:
         on_progress: Told where it stands.
         interrupts: Presses of Ctrl-C, which are counted while there is something to keep.
         notes: Sentences that the user should read.
+        float_ratio: What these make of the float model's latency, where that was measured.
         earlier: The run whose study is gone on with or learned from.
         resolved: For ``run.json``, where the trials of this run were solved for.
         n_learned_from: Evaluations of the run that it was solved from.
@@ -83,6 +84,7 @@ class Run:
     interrupts: Interrupts
     notes: list[str] = field(default_factory=list)
     rewrites: Rewrites = frozenset()
+    float_ratio: float = 1.0
     earlier: Earlier | None = None
     study: Study | None = None
     prior: LatencyPrior | None = None
@@ -179,7 +181,9 @@ class Run:
         """Hand over what candidates are built from."""
         evaluator.load(ingredients, rewrites=frozenset() if self.earlier is None else self.earlier.rewrites)
         if self.earlier is None:
-            self.notes.extend(evaluator.probe_rewrites(self._worth_probing(ingredients, facts)))
+            probed = evaluator.probe_rewrites(self._worth_probing(ingredients, facts))
+            self.notes.extend(probed.sentences)
+            self.float_ratio = probed.float_ratio
         self.rewrites = evaluator.rewrites
 
     def _worth_probing(self, ingredients: Ingredients, facts: BenchFacts) -> Rewrites:
@@ -248,7 +252,7 @@ class Run:
             outlook=outlook_of(self.sampler),
             first=self._first(ingredients, space),
             ends=ends_of(ingredients.prepared.graph, ingredients.regions),
-            is_float_faster=ingredients.prepared.latency_ratio < _MUCH_FASTER,
+            is_float_faster=ingredients.prepared.latency_ratio * self.float_ratio < _MUCH_FASTER,
             has_prior=self.prior is not None and len(self.configuration.targets) == 1,
             least_ratios=least_ratios_of(self.sampler),
             twins=ingredients.known_twins(),

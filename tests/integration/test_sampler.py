@@ -71,6 +71,7 @@ def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypat
         return opened[-1]
 
     monkeypatch.setattr("autoquant.api.run.make_sampler", make)
+    monkeypatch.setattr("autoquant.api.run._MUCH_FASTER", 1e3)
     monkeypatch.setattr("autoquant.api.run.Trials", open_trials)
     monkeypatch.setattr("autoquant.api.sentences.outlook_sentences", lambda *_: ["so much is left"])
     result = search_in_python(
@@ -88,6 +89,7 @@ def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypat
     assert asked["prior"] is not None
     (trials,) = opened
     assert trials.has_prior
+    assert trials.is_float_faster
     outlook = trials.outlook()
     assert outlook is not None
     assert outlook.saving >= 0

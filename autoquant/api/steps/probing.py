@@ -1,6 +1,7 @@
 """Ways of writing candidates, of which it is measured which are faster here."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from autoquant.model.excerpts import Excerpt
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 
-__all__ = ["LEAST_RACED", "probe_rewrites", "probing_seconds", "race", "takes_candidates"]
+__all__ = ["LEAST_RACED", "Probed", "probe_rewrites", "probing_seconds", "race", "takes_candidates"]
 
 LEAST_RACED, _MOST_RACED = 5, 100
 """Rounds in which two candidates are compared: a median of few does not show a gain of 5 % beside other work."""
@@ -55,9 +56,23 @@ _SENTENCES: Mapping[Rewrite, tuple[str, str, str, str]] = {
 """What is done, what takes less alone or in a whole candidate, and less than what."""
 
 
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What probing found.
+
+    Attributes:
+        sentences: For the user, on each rewrite that is used, or cannot be.
+        float_ratio: Of the latency of the whole float model with those of them that it was compared with, to that
+            without.
+    """
+
+    sentences: Sequence[str]
+    float_ratio: float = 1.0
+
+
 def probe_rewrites(
     builder: Builder, quantized: Assignment | None, bench: Bench, rewrites: Collection[Rewrite] = tuple(Rewrite)
-) -> list[str]:
+) -> Probed:
     """Measure which rewrites pay here, and build accordingly from then on.
 
     Each is compared with the candidate that has none, so that they are independent of each other: float Adds do not
@@ -70,13 +85,10 @@ def probe_rewrites(
         quantized: As much on integers as there may be; None where nothing may.
         bench: Opens and runs them.
         rewrites: Those that are probed where they change something.
-
-    Returns:
-        A sentence for the user on each that is used, or cannot be.
     """
     builder.write(frozenset())
     sentences: dict[Rewrite, str] = {}
-    refused: list[str] = []
+    refused, float_ratio = list[str](), 1.0
     for rewrite in sorted(builder.possible.intersection(rewrites)):
         assignment, excerpts = quantized if rewrite in _OF_QUANTIZED else {}, builder.excerpts(rewrite)
         ratio = None
@@ -89,12 +101,13 @@ def probe_rewrites(
                 ratio = alone if is_used else None
             elif assignment is not None:
                 ratio = _gain(builder, assignment, rewrite, bench)
+                float_ratio *= 1.0 if assignment or ratio is None else ratio
         except ModelError as error:
             refused.append(f"{IN_WORDS[rewrite]}: not tried, {error}")
         if ratio is not None:
             sentences[rewrite] = _sentence(rewrite, ratio, is_alone=excerpts is not None)
     builder.write(frozenset(sentences))
-    return [*sentences.values(), *refused]
+    return Probed([*sentences.values(), *refused], float_ratio)
 
 
 def race(bench: Bench, first: Candidate, second: Candidate, seconds: float) -> Mapping[str, Timings]:

@@ -7,6 +7,7 @@ from autoquant.api.deadline import Deadline
 from autoquant.api.evaluator import BenchFacts
 from autoquant.api.interrupts import Interrupts
 from autoquant.api.run import Run
+from autoquant.api.steps.probing import Probed
 from autoquant.domain.rewrite import Rewrite, Rewrites
 
 
@@ -88,10 +89,10 @@ class Loaded:
     def load(self, _: object, *, rewrites: Rewrites) -> None:
         self.rewrites = rewrites
 
-    def probe_rewrites(self, rewrites: Rewrites) -> list[str]:
+    def probe_rewrites(self, rewrites: Rewrites) -> Probed:
         self.probed.append(rewrites)
         self.rewrites = frozenset({Rewrite.PLAIN_SUMS})
-        return ["a note"]
+        return Probed(["a note"], 0.75)
 
 
 @pytest.mark.parametrize(
@@ -109,3 +110,4 @@ def test_a_run_that_is_gone_on_with_writes_candidates_as_before(
     run._load(evaluator, made_of(ALL), BenchFacts(float_s={}, n_samples=4, opening_s=0.1))  # type: ignore[arg-type]
     assert (run.rewrites, evaluator.probed) == (used, probed)
     assert run.notes == ["a note"] * len(probed)
+    assert run.float_ratio == (0.75 if probed else 1.0)

@@ -6,6 +6,7 @@ import pytest
 
 from autoquant.api import steps
 from autoquant.api.evaluator import Evaluator
+from autoquant.api.steps.probing import Probed
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.objective import Bounds
 from autoquant.domain.rewrite import Rewrite
@@ -156,13 +157,15 @@ def test_what_was_measured_elsewhere_is_not_measured_again(place: Place) -> None
 def test_no_other_rewrites_are_probed_than_it_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     probed: list[object] = []
 
-    def probe(*given: object) -> list[str]:
+    found = Probed(["a note"], 0.9)
+
+    def probe(*given: object) -> Probed:
         probed.append(given[-1])
-        return ["a note"]
+        return found
 
     monkeypatch.setattr(steps, "probe_rewrites", probe)
     evaluator = place.setup()
     evaluator.load(place.ingredients, rewrites=frozenset(), known=())
     wanted = frozenset({Rewrite.PLAIN_SUMS})
-    assert evaluator.probe_rewrites(wanted) == (frozenset(), ["a note"])
+    assert evaluator.probe_rewrites(wanted) == (frozenset(), found)
     assert probed == [wanted]

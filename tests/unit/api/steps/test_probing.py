@@ -14,6 +14,7 @@ from autoquant.api.steps import (
     probe_rewrites,
     read_data,
 )
+from autoquant.api.steps.probing import Probed
 from autoquant.domain.feed import Samples
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.rewrite import Rewrite
@@ -94,9 +95,10 @@ def test_rewrites_are_used_where_they_are_surely_faster_on_every_target(
     monkeypatch.setattr(Bench, "compare", lambda *_: found)
     builder, recipe = ingredients.builder(), ingredients.first_recipe()
     assert recipe is not None
-    sentences = probe_rewrites(builder, recipe[1], open_bench(model, samples))
+    probed = probe_rewrites(builder, recipe[1], open_bench(model, samples))
     assert builder.rewrites == (set() if told is None else BOTH)
-    assert sentences == (
+    assert probed.float_ratio == 1.0, "what is measured alone, or on integers, says nothing of the whole float model"
+    assert probed.sentences == (
         []
         if told is None
         else [
@@ -120,7 +122,7 @@ def test_gelus_are_approximated_where_that_is_faster(
     builder = case.builder({U8S8_CHANNEL.name: U8S8_CHANNEL})
     quantized = {RegionId(node.name): U8S8_CHANNEL.name for node in case.graph.nodes if node.op_type == "MatMul"}
     monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
-    sentences = probe_rewrites(builder, quantized, open_bench(path, read_data(path, [feed])))
+    sentences = probe_rewrites(builder, quantized, open_bench(path, read_data(path, [feed]))).sentences
     assert builder.rewrites == {Rewrite.TANH_GELUS}
     what = "one alone takes" if "N" not in sizes else "8 bits take"
     assert sentences == [
@@ -136,7 +138,7 @@ def test_what_is_not_wanted_and_what_has_no_candidate_is_not_probed(
     builder, recipe = ingredients.builder(), ingredients.first_recipe()
     assert recipe is not None
     quantized, wanted = (recipe[1], {Rewrite.PLAIN_SUMS}) if has_recipe else (None, set(Rewrite))
-    assert len(probe_rewrites(builder, quantized, open_bench(model, samples), wanted)) == 1
+    assert len(probe_rewrites(builder, quantized, open_bench(model, samples), wanted).sentences) == 1
     assert builder.rewrites == {Rewrite.PLAIN_SUMS}
 
 
@@ -168,7 +170,7 @@ def test_convolutions_tile_by_tile_are_used_where_float_is_faster_and_the_same(
         monkeypatch.setattr(
             "autoquant.qdq.tiled.transform_weight", lambda weight: np.zeros((36, *weight.shape[:2]), np.float32)
         )
-    assert probe_rewrites(builder, None, open_bench(path, samples)) == notes
+    assert probe_rewrites(builder, None, open_bench(path, samples)) == Probed(notes, 0.8 if notes else 1.0)
     assert asked == [{}, {}]
     assert builder.rewrites == ({Rewrite.TILED_CONVS} if notes else set())
 
@@ -191,7 +193,7 @@ def test_channels_are_kept_in_blocks_where_float_is_faster_and_the_same(
     monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([0.8] * 5)})
     if is_damaged:
         monkeypatch.setattr("autoquant.qdq.blocks.constant_of", lambda *_: "o")
-    assert probe_rewrites(builder, None, open_bench(path, samples)) == notes
+    assert probe_rewrites(builder, None, open_bench(path, samples)).sentences == notes
     assert builder.rewrites == ({Rewrite.KEPT_BLOCKS} if notes else set())
 
 
@@ -226,7 +228,7 @@ def test_attention_is_one_operator_where_the_model_is_the_same_with_it(
     if is_damaged:
         monkeypatch.setattr("autoquant.model.attentions.Attention.scale", 0.5)
     bench = open_bench(path, read_data(path, {"x": floats(3, 6, 32)}))
-    found = probe_rewrites(builder, None, bench, [Rewrite.FUSED_ATTENTIONS])
+    found = probe_rewrites(builder, None, bench, [Rewrite.FUSED_ATTENTIONS]).sentences
     assert [note[: len(start)] for note, start in zip(found, notes, strict=True)] == notes
     assert builder.rewrites == ({Rewrite.FUSED_ATTENTIONS} if notes == [ALONE] else set())
 
@@ -250,6 +252,6 @@ def test_a_rewrite_that_onnxruntime_refuses_is_told_and_not_used(
 
     monkeypatch.setattr(Bench, "compare", refuse)
     builder = ingredients.builder()
-    notes = probe_rewrites(builder, None, open_bench(model, samples))
+    notes = probe_rewrites(builder, None, open_bench(model, samples)).sentences
     assert notes == ["Add before LayerNormalization as Sum: not tried, no kernel"]
     assert builder.rewrites == frozenset()
