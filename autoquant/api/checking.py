@@ -7,6 +7,7 @@ from autoquant.api.configuration import Configuration
 from autoquant.api.data import SearchData, read_search_data
 from autoquant.api.warm import WarmSource, read_warm_start
 from autoquant.domain.space import SpaceDefinition
+from autoquant.model.numbers import number_outputs_of
 from autoquant.model.source import SourceFiles
 from autoquant.runtime.providers import provider_of
 from autoquant.space.schema import read_space
@@ -21,6 +22,7 @@ class Checked:
     Attributes:
         definition: The space, as it fits the targets.
         source: The model's files.
+        numbers: Its outputs of integers that are numbers and no labels.
         data: Samples.
         warm: What a warm start tries, None without one.
         is_pooled: Whether trials run all evaluation samples, so that none of them are held out.
@@ -30,6 +32,7 @@ class Checked:
 
     definition: SpaceDefinition
     source: SourceFiles
+    numbers: frozenset[str]
     data: SearchData
     warm: WarmSource | None
     is_pooled: bool
@@ -60,6 +63,7 @@ def check(asked: Configuration, *, is_pooled: bool = False) -> Checked:
     return Checked(
         definition=definition,
         source=source,
+        numbers=number_outputs_of(asked.model),
         data=data,
         warm=warm,
         is_pooled=is_pooled,

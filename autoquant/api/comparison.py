@@ -30,7 +30,7 @@ from autoquant.measurement.judging import Wishes
 from autoquant.measurement.latency import REFERENCE
 from autoquant.measurement.measured import Measured
 from autoquant.model.io import files_of, input_signatures, load_skeleton, non_tensors, output_dtypes
-from autoquant.model.numbers import number_outputs
+from autoquant.model.numbers import number_outputs_of
 from autoquant.runtime.environment import describe_environment
 from autoquant.runtime.providers import provider_of
 
@@ -216,7 +216,7 @@ def _ports(path: Path) -> _Ports:
         outputs=tuple(output.name for output in model.graph.output),
         dtypes=output_dtypes(model),
         other_outputs=tuple(non_tensors(model.graph.output)),
-        numbers=number_outputs(model),
+        numbers=number_outputs_of(path),
     )
 
 

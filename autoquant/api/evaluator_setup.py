@@ -38,6 +38,7 @@ class EvaluatorSetup:
         objectives: What candidates are compared in; those with metrics need ``has_drops``.
         is_thorough: Whether the first candidates run every sample, also where there are many.
         bounds: What breaks them is never delivered, and beats no candidate.
+        numbers: Outputs of integers that are numbers and no labels.
         signal: Of the float model's outputs, as ``Signal.mean``, from who has run the held-out samples; else empty.
     """
 
@@ -52,6 +53,7 @@ class EvaluatorSetup:
     objectives: Objectives = DEFAULT_OBJECTIVES
     is_thorough: bool = False
     bounds: Bounds = NO_BOUNDS
+    numbers: frozenset[str] = frozenset()
     signal: Sequence[float] = ()
 
     def pinned(self, n_samples: int) -> "EvaluatorSetup":
@@ -71,7 +73,14 @@ class EvaluatorSetup:
             DataError: An output of the float model holds NaN or infinity, or all of them are 0 or empty on all samples.
             MetricError: A metric doesn't fit the outputs or the labels, or fails on the float model.
         """
-        bench = steps.open_bench(self.model, self.samples, targets=self.targets, seed=self.seed, seconds=self.seconds)
+        bench = steps.open_bench(
+            self.model,
+            self.samples,
+            targets=self.targets,
+            seed=self.seed,
+            seconds=self.seconds,
+            numbers=self.numbers,
+        )
         if self.is_thorough:
             bench.run_all_samples()
         held_out, held_out_labels = self._held_out(len(bench.feeds))

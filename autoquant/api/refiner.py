@@ -20,6 +20,7 @@ from autoquant.domain.scheme import DType, Rounding, Scheme
 from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import Bench
+from autoquant.model.numbers import number_outputs
 from autoquant.qdq.builder import Builder
 from autoquant.qdq.candidate import Candidate
 from autoquant.rounding.rounded import Rounded, RoundedWeights
@@ -203,8 +204,9 @@ class Refiner:
     def _snr_db(self, candidate: Candidate) -> float:
         start = time.perf_counter()
         if self._bench is None:
-            path, names = self.setup.ingredients.prepared.source, self.setup.judged_names
-            self._bench = Bench(path, [Target()], self.setup.judged, sample_names=names)
+            prepared, names = self.setup.ingredients.prepared, self.setup.judged_names
+            numbers = number_outputs(prepared.graph.model)
+            self._bench = Bench(prepared.source, [Target()], self.setup.judged, sample_names=names, numbers=numbers)
             self.once_s += time.perf_counter() - start
         opened = self._bench.opener.open(candidate.skeleton, candidate.constants)
         found = self._bench.untimed_quality(opened, len(self.setup.judged)).worst_db

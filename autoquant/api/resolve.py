@@ -217,7 +217,7 @@ class _Resolution:
         is_kept = found.snr_db >= min_snr_db
         if not found.assignment and not (pays and is_kept):  # folding alone may
             why = "is predicted" if found.is_proven else "was found in time that is predicted"
-            known = self._known(None)
+            known = self._known(None) if min_snr_db == self.demand.min_snr_db else []  # remarks name it else
             advice = known[0] if known else "demand less"
             raise UsageError(f"{self.source}: nothing faster than float {why} to keep {min_snr_db:g} dB; {advice}")
         worst = max(range(len(found.ratios)), key=lambda i: found.ratios[i])

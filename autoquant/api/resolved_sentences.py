@@ -56,7 +56,7 @@ def known_sentences(before: Front, front: Front | None, demand: Demand, *, learn
     members = () if front is None else front.members
     built = [_mean_ratio(member) for member in members if member.id != FLOAT_ID]
     fastest = min(kept, key=_mean_ratio, default=None)
-    if fastest is None or min(built, default=math.inf) < _mean_ratio(fastest):
+    if fastest is None or min(built, default=1.0 if front is None else math.inf) < _mean_ratio(fastest):
         return []
     how = "keeps it" if front is None else "keeps the demand too and was no slower"
     return [f"{learned_from}/{fastest.path} {how}: {_measured(fastest)}"]

@@ -47,7 +47,7 @@ class SearchResult:
         memory_mb, size_bytes, n_quantized_regions, note. With several targets those from ratio to memory_mb are there
         once per target, named like ``ratio[cpu-1t]``. Before ratio there are ``snr_db[PART]`` with
         ``snr_db_low[PART]`` and ``snr_db_high[PART]`` of the parts ``search`` and ``held_out``, for each output of
-        integers, booleans or strings ``agreement[OUTPUT]``, the share of equal elements, and for each metric
+        labels (integers, booleans or strings) ``agreement[OUTPUT]``, the share of equal elements, and for each metric
         ``metric[NAME]`` and ``drop[NAME]`` over all samples, with ``metric_low[NAME]`` and so on, and ``[NAME,PART]``;
         NaN is unknown. SNRs are those of the worst output, ``inf`` for the float model.
         """

@@ -142,7 +142,13 @@ class Run:
     def _evaluator(self) -> IsolatedEvaluator:
         data, is_pooled = self.checked.data, self.checked.is_pooled
         n_samples = None if self.earlier is None or is_pooled else self.earlier.n_evaluation_samples
-        setup = evaluator_setup(self.configuration, data, is_thorough=is_pooled, n_samples=n_samples)
+        setup = evaluator_setup(
+            self.configuration,
+            data,
+            numbers=self.checked.numbers,
+            is_thorough=is_pooled,
+            n_samples=n_samples,
+        )
         asked_mb = self.configuration.budget.trial_memory_mb
         memory_bytes = self.available_bytes if asked_mb is None else int(asked_mb * 1_000_000)
         return IsolatedEvaluator(setup, memory_bytes=memory_bytes)

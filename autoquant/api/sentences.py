@@ -3,8 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -124,14 +124,15 @@ def float_sentences(graph: Graph, regions: Sequence[Region]) -> list[str]:
 
 
 def deciding_sentences(graph: Graph, feeds: Sequence[Feed]) -> list[str]:
-    """Numbers that choose a branch of If and are the same in all samples, as a sampling rate."""
-    found = [name for names in map(partial(_deciding, graph), graph.nodes) for name in names]
-    said = {name: {np.asarray(feed[name]).item() for feed in feeds} for name in found if _is_number(feeds, name)}
+    """Numbers that alone choose a branch of If and are the same in all samples, as a sampling rate."""
+    deciding = [names for node in graph.nodes if (names := _deciding(graph, node))]
+    said = {name: _values(feeds, name) for names in deciding for name in names} if len(feeds) > 1 else {}
+    fixed = {name for names in deciding if all(len(said.get(n, ())) == 1 for n in names) for name in names}
     return [
         f"input '{name}' is {values.pop()} in all samples and decides which branch of If runs: make it a constant, an"
         f" initializer '{name}' of the model, and what lies in that branch can be searched"
         for name, values in said.items()
-        if len(values) == 1
+        if name in fixed
     ]
 
 
@@ -146,8 +147,10 @@ def _deciding(graph: Graph, node: Node) -> list[TensorName]:
     return [name for name in graph.inputs if name in seen]
 
 
-def _is_number(feeds: Sequence[Feed], name: TensorName) -> bool:
-    return all(name in feed and np.size(feed[name]) == 1 for feed in feeds)
+def _values(feeds: Sequence[Feed], name: TensorName) -> set[Any]:
+    """What an input is in the samples where it is one number; more than one where it is more than that."""
+    arrays = [np.asarray(feed[name]) for feed in feeds if name in feed]
+    return {array.item() for array in arrays} if all(array.size == 1 for array in arrays) else {None, ...}
 
 
 def _counts(op_types: Iterable[str], where: str = "") -> list[str]:

@@ -17,13 +17,19 @@ _FLOAT_SHARE = 0.15
 
 
 def evaluator_setup(
-    asked: Configuration, data: SearchData, *, is_thorough: bool = False, n_samples: int | None = None
+    asked: Configuration,
+    data: SearchData,
+    *,
+    numbers: frozenset[str] = frozenset(),
+    is_thorough: bool = False,
+    n_samples: int | None = None,
 ) -> EvaluatorSetup:
     """For trials.
 
     Args:
         asked: Of the search.
         data: Its samples.
+        numbers: Outputs of integers that are numbers and no labels.
         is_thorough: Whether the first trials run every sample, however many there are.
         n_samples: Evaluation samples that an earlier run had time for; None to take as many as there is time for.
     """
@@ -41,6 +47,7 @@ def evaluator_setup(
         objectives=asked.objectives,
         is_thorough=is_thorough,
         bounds=_bounds_beside(asked),
+        numbers=numbers,
     )
     return found if n_samples is None else found.pinned(n_samples)
 

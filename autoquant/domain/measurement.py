@@ -91,8 +91,8 @@ class Quality:
     """Output quality against the float model.
 
     Attributes:
-        per_output: SNR in dB of each float output, pooled over the samples; ``inf`` where equal.
-        agreement: Share of equal elements of each output of integers, booleans or strings.
+        per_output: SNR in dB of each output of numbers, pooled over the samples; ``inf`` where equal.
+        agreement: Share of equal elements of each output of integers, booleans or strings that is no rounded float.
         n_samples: Evaluation samples behind the numbers.
         error_db: Standard deviation of the worst output's SNR as an estimate for other samples, in dB, beside what all
             candidates have in common; 0 where it is unknown.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from autoquant.domain.measurement import Quality, SnrInterval
 from autoquant.domain.share import FEWEST_RESAMPLED, tail_of_few, wilson_interval
 
-__all__ = ["QualityMeter", "judged", "signal_of", "snr_db", "with_snr"]
+__all__ = ["QualityMeter", "heard", "judged", "signal_of", "snr_db", "with_snr"]
 
 _COUNTED = "iubOUS"
 """Kinds of outputs of which equal elements are counted: integers, booleans, strings."""
@@ -177,6 +177,11 @@ def with_snr(is_float: Bools, signal: Floats) -> Bools:
         signal: Of each, ``signal_of`` the reference on all samples.
     """
     return is_float & (signal > 0) if (signal > 0).any() else is_float
+
+
+def heard(numbers: frozenset[str], names: Sequence[str], samples: Sequence[Outputs]) -> frozenset[str]:
+    """Of outputs that are numbers those that are not 0 on all samples: of the others no SNR can be said."""
+    return frozenset(name for i, name in enumerate(names) if name in numbers and any(out[i].any() for out in samples))
 
 
 def judged(outputs: Outputs, names: Sequence[str], numbers: frozenset[str]) -> Outputs:

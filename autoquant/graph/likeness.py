@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.domain.feed import Feed, sample_name
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.quality import QualityMeter, heard
 from autoquant.domain.reason import one_line
 from autoquant.domain.target import Target
 from autoquant.errors import ModelError
@@ -57,7 +57,8 @@ def keeps_outputs(model: Model, difference_db: float, *, from_halves: bool) -> b
         from_halves: Whether tensors of the original are float16.
     """
     dtypes = output_dtypes(model)
-    if not any("float" in dtypes.get(value.name, "float") for value in model.graph.output):
+    is_float = any("float" in dtypes.get(value.name, "float") for value in model.graph.output)
+    if not is_float and not number_outputs(model):
         return difference_db >= _EQUAL_LABELS_DB
     return difference_db >= (_EQUAL_HALVES_DB if from_halves else _EQUAL_DB)
 
@@ -91,8 +92,8 @@ def likeness_of(model: Model, reference: Reference) -> Likeness:
         ModelError: It cannot be run.
     """
     session = open_parts(*in_parts(model), Target())
-    names, numbers = [value.name for value in model.graph.output], number_outputs(model)
-    meter, least_s = QualityMeter(names, numbers), math.inf
+    names = [value.name for value in model.graph.output]
+    meter, least_s = QualityMeter(names, heard(number_outputs(model), names, reference.outputs)), math.inf
     for expected, feed in zip(reference.outputs, reference.feeds, strict=True):
         start = time.perf_counter()
         try:

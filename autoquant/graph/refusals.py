@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autoquant.domain.feed import sample_name
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.quality import QualityMeter, heard
 from autoquant.domain.region import TensorName
 from autoquant.errors import DataError, ModelError
 from autoquant.graph.likeness import Reference, keeps_outputs
@@ -105,7 +105,8 @@ def random_notes(
     drawing = Graph(without_weights(plain, name_nodes)).drawing
     if not drawing or not reference.feeds:
         return ()
-    meter = QualityMeter([value.name for value in plain.graph.output], number_outputs(plain))
+    names = [value.name for value in plain.graph.output]
+    meter = QualityMeter(names, heard(number_outputs(plain), names, reference.outputs))
     meter.add(reference.outputs[0], run_sample(session, reference.feeds[0], sample_name((), 0)))
     again_db, what = meter.quality().worst_db, f"node '{drawing[0]}' draws other numbers at every inference"
     if not keeps_outputs(plain, again_db, from_halves=from_halves):

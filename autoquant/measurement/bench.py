@@ -13,7 +13,7 @@ import numpy as np
 
 from autoquant.domain.feed import Feed, Shapes, sample_name, shapes_of
 from autoquant.domain.measurement import Latency, Quality
-from autoquant.domain.quality import QualityMeter
+from autoquant.domain.quality import QualityMeter, heard
 from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ProfileError
 from autoquant.measurement.latency import REFERENCE, Outputs, Repeats, Timings, run_new_shapes, run_round
@@ -21,7 +21,6 @@ from autoquant.measurement.opening import Constants, Opened, Opener
 from autoquant.measurement.profile import LEAST_RUNS, Profile, no_time, take_profiles
 from autoquant.measurement.signal import Signal
 from autoquant.measurement.telling import TellingSamples
-from autoquant.model.numbers import number_outputs_of
 from autoquant.runtime.binding import on_device
 from autoquant.runtime.clocks import Clock, clock_of
 from autoquant.runtime.samples import refuse_non_finite, run_sample
@@ -79,6 +78,7 @@ class Bench:
         seconds: For running the float model on the samples, two fifths of it for more than 16; two are run in any case.
             The first candidates together run them for two fifths of it at most, but 16 each in any case.
         sample_names: What messages call the samples; their places by default.
+        numbers: Outputs of integers that are numbers and no labels; those that are not 0 throughout have an SNR.
         float_s: Seconds of one inference of the float model by target name, of wall-clock time: plans go by them.
         names: Of the model's outputs.
         signal: Of its outputs, and which of them judge.
@@ -93,6 +93,7 @@ class Bench:
     seed: int = 0
     seconds: float = math.inf
     sample_names: Sequence[str] = ()
+    numbers: frozenset[str] = frozenset()
     float_s: dict[str, float] = field(default_factory=dict)
     float_opening_s: float = 0.0
     reference: list[Outputs] = field(default_factory=list)
@@ -110,11 +111,10 @@ class Bench:
         self.opener = Opener(self.targets)
         session = open_session(self.model, DEFAULT_TARGET)
         self.names = [output.name for output in session.get_outputs()]
-        numbers = number_outputs_of(self.model, [output.type for output in session.get_outputs()])
         self._run_reference(session)
         for i, outputs in enumerate(self.reference):
             refuse_non_finite(zip(self.names, outputs, strict=True), sample_name(self.sample_names, i))
-        self.signal = Signal(self.names, self.reference, numbers)
+        self.signal = Signal(self.names, self.reference, heard(self.numbers, self.names, self.reference))
         self._pinned = {t.name: in_streams(on_device(open_session(self.model, t)), t.streams) for t in self.targets}
         self.time_float()
         self._telling = TellingSamples(self._n_learning, len(self.names), self._sizes)

@@ -12,6 +12,7 @@ from scipy.special import gammaincinv, stdtrit
 
 __all__ = [
     "LEVEL",
+    "PRIOR_SESSIONS",
     "STOPPED_LEVEL",
     "SessionInterval",
     "are_narrow",
@@ -20,7 +21,7 @@ __all__ = [
     "session_intervals",
 ]
 
-_PRIOR_SESSIONS = 4.0
+PRIOR_SESSIONS = 4.0
 """The spread that all models of a measurement share counts at most as much as so many sessions of one."""
 _LEAST_FREEDOM = 2.0
 """Of several models: with the one degree of two sessions that disturb all models alike an interval says nothing."""
@@ -126,7 +127,7 @@ def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[K
     found = {}
     for key, values in logs.items():
         n, centre = len(values), float(np.mean(values))
-        prior = min(_PRIOR_SESSIONS, max(0.0, known - (n - 1)))
+        prior = min(PRIOR_SESSIONS, max(0.0, known - (n - 1)))
         freedom = prior + n - 1
         spread = math.sqrt((prior * shared + (n - 1) * variances[key]) / freedom)
         own = float(stdtrit(freedom, (1 + level) / 2)) * spread / math.sqrt(n)

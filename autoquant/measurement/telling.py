@@ -1,6 +1,7 @@
 """Which evaluation samples hold most of the noise."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -13,6 +14,8 @@ __all__ = ["TellingSamples"]
 
 Floats = npt.NDArray[np.float64]
 _N_LEARNED = 4
+_UNLIKE = 1.25
+"""Ratio of sizes from which on they count as unlike."""
 _LEAST_SAMPLES = 2
 _GAMMA_SHAPES = np.geomspace(1e4, 0.05, 400)
 """Of gamma distributions: from hardly any variance to much more than the square of one normal number has (0.5)."""
@@ -114,11 +117,12 @@ class TellingSamples:
         return _TO_DB * max(own, usual)
 
     def _in_turn(self, samples: Sequence[int]) -> list[int]:
-        """The same samples, those of each third by size in the order that they have."""
-        if len(set(self.sizes)) < 2:
+        """The same samples, those of each third by size in the order that they have; equal sizes are in one third."""
+        sizes = sorted(self.sizes[: self.n_samples])
+        if not sizes or sizes[-1] < _UNLIKE * sizes[0]:
             return list(samples)
-        rank = np.argsort(np.argsort(self.sizes[: self.n_samples], kind="stable"))
-        thirds = [[i for i in samples if rank[i] * 3 // self.n_samples == third] for third in (1, 0, 2)]
+        third_of = [bisect_left(sizes, size) * 3 // len(sizes) for size in self.sizes[: self.n_samples]]
+        thirds = [[i for i in samples if third_of[i] == third] for third in (1, 0, 2)]
         return [i for each in zip_longest(*thirds) for i in each if i is not None]
 
     def _mean(self) -> Floats:

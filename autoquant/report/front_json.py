@@ -24,8 +24,8 @@ def front_json(front: Front) -> str:
     """Render ``front.json``.
 
     An SNR is clamped to plus or minus ``SNR_LIMIT_DB``, as JSON cannot spell infinity: equal outputs are 200.0 dB,
-    and so are nearly equal ones. The float model's ``snr_db.worst`` is null. A member with outputs of integers,
-    booleans or strings has ``agreement`` beside ``snr_db``. In ``snr_db_search``, ``snr_db_held_out`` and ``metrics``
+    and so are nearly equal ones. The float model's ``snr_db.worst`` is null. A member with labels (integers,
+    booleans, strings) has ``agreement`` beside ``snr_db``. In ``snr_db_search``, ``snr_db_held_out`` and ``metrics``
     what is not known is null. ``objectives`` says what the members were compared in: ``latency`` (on each target),
     ``size``, ``snr`` and metrics by name, to ``minimize`` or ``maximize``.
 

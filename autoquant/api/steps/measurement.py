@@ -15,6 +15,7 @@ from autoquant.domain.target import Target
 from autoquant.errors import AutoquantError
 from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
+from autoquant.model.numbers import number_outputs_of
 from autoquant.qdq.candidate import Candidate
 
 __all__ = ["measure", "open_bench"]
@@ -27,6 +28,7 @@ def open_bench(
     targets: Sequence[Target] = (Target("cpu"),),
     seed: int = 0,
     seconds: float = math.inf,
+    numbers: frozenset[str] | None = None,
 ) -> Bench:
     """Open the float model, which candidates are measured against, on every target.
 
@@ -36,6 +38,7 @@ def open_bench(
         targets: Where candidates are timed.
         seed: Of orders and resampling.
         seconds: For running the float model; samples that there is no time for are left out, apart from two.
+        numbers: Outputs of integers that are numbers and no labels; None to find out which are.
 
     Raises:
         DataError: An output of the float model holds NaN or infinity.
@@ -44,8 +47,9 @@ def open_bench(
     """
     check_samples_type(samples)
     path = model_path(model)
+    numbers = number_outputs_of(path) if numbers is None else numbers
     with running(path):
-        return Bench(path, targets, tuple(samples.feeds), seed, seconds, samples.names)
+        return Bench(path, targets, tuple(samples.feeds), seed, seconds, samples.names, numbers)
 
 
 def measure(

@@ -43,7 +43,7 @@ def model_path(model: str | os.PathLike[str]) -> Path:
 
 
 def example_data(model: str | os.PathLike[str], role: str = "calibration") -> Path | None:
-    """The data that an example brings, None for any other model.
+    """The data that an example brings for calibration or evaluation; None for anything else, and any other model.
 
     Raises:
         ModelError: There is no such example.
@@ -52,7 +52,7 @@ def example_data(model: str | os.PathLike[str], role: str = "calibration") -> Pa
     if not text.startswith("example:"):
         return None
     own = example(text.removeprefix("example:"))
-    return own.evaluation if role == "evaluation" else own.calibration
+    return {"calibration": own.calibration, "evaluation": own.evaluation}.get(role)
 
 
 def some_data(model: str | os.PathLike[str], role: str = "calibration") -> DataSource:

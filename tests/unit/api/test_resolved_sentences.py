@@ -89,3 +89,5 @@ def test_what_the_run_itself_has_for_the_demand_is_named_where_it_is_no_slower(
 def test_where_nothing_was_built_the_run_still_has_what_keeps_the_demand() -> None:
     (said,) = known_sentences(BEFORE, None, Demand(45.0), learned_from="runs/a")
     assert said.startswith("runs/a/models/t0003.onnx keeps it: 50.0 ")
+    slower = a_front(a_member("t0001", ratio=1.2, snr_db=50.0))
+    assert known_sentences(slower, None, Demand(45.0), learned_from="runs/a") == []

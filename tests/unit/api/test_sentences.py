@@ -22,6 +22,7 @@ from autoquant.api.sentences import (
     silent_sentences,
     unbounded_sentences,
 )
+from autoquant.domain.feed import Feed
 from autoquant.domain.front import Member
 from autoquant.domain.measurement import Evaluation, Measurement, Quality
 from autoquant.domain.objective import Goal
@@ -244,13 +245,33 @@ def test_a_number_that_is_the_same_everywhere_and_decides_a_branch_is_named() ->
     assert deciding_sentences(graph, [{"x": x, "rate": each} for each in (rate, rate // 2)]) == []
 
 
-def test_what_is_no_number_or_decides_nothing_is_not_named() -> None:
-    branches = "then_branch = t () => (float[2] u) { u = Relu(x) }, else_branch = e () => (float[2] v) { v = Neg(x) }"
-    body = f"s = Size(x) c = Equal(s, k) y = If(c) <{branches}> z = Relu(n)"
-    sizes = Graph(model_of("(float[2] x, float n) => (float[2] y, float z)", body, {"k": np.array(2)}))
-    assert deciding_sentences(sizes, [{"x": floats(2), "n": np.ones((), np.float32)}] * 3) == []
-    masks = Graph(model_of("(float[2] x, bool[2] m) => (float[2] y)", f"c = ReduceMax(m) y = If(c) <{branches}>"))
-    assert deciding_sentences(masks, [{"x": floats(2), "m": np.ones(2, bool)}] * 3) == []
+BRANCHES = "then_branch = t () => (float[1] u) { u = Relu(x) }, else_branch = e () => (float[1] v) { v = Neg(x) }"
+ONE = {"x": np.ones(1, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "condition", "feed"),
+    [
+        ("float[1] x, int64 n", "s = Size(x) c = Equal(s, k)", {"n": np.array(1)}),
+        ("float[1] x, bool[2] m", "c = ReduceMax(m)", {"m": np.ones(2, bool)}),
+        ("float[1] x, int64[2] n", "s = ReduceMax(n) c = Equal(s, k)", {"n": np.ones(2, np.int64)}),
+    ],
+    ids=["a size", "truth values", "several numbers"],
+)
+def test_what_is_no_number_or_decides_nothing_is_not_named(inputs: str, condition: str, feed: Feed) -> None:
+    body = f"{condition} y = If(c) <{BRANCHES}>"
+    graph = Graph(model_of(f"({inputs}) => (float[1] y)", body, {"k": np.array(1)} if "k" in condition else {}))
+    assert deciding_sentences(graph, [{**ONE, **feed}] * 3) == []
+
+
+def test_where_data_decide_too_or_there_is_one_sample_nothing_is_named() -> None:
+    body = f"p = Greater(x, z) q = ReduceMax(p) e = Equal(n, k) c = And(q, e) y = If(c) <{BRANCHES}>"
+    constants = {"k": np.array(1), "z": np.zeros(1, np.float32)}
+    graph, n = Graph(model_of("(float[1] x, int64 n) => (float[1] y)", body, constants)), np.array(1)
+    feeds = [{"x": np.full(1, value, np.float32), "n": n} for value in (-1, 1)]
+    assert deciding_sentences(graph, feeds) == []
+    assert deciding_sentences(graph, feeds[:1]) == []
+    assert len(deciding_sentences(graph, feeds[:1] * 2)) == 2
 
 
 def test_a_sample_that_decides_an_snr_is_told() -> None:

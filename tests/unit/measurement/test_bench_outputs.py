@@ -49,7 +49,7 @@ def test_pixels_are_judged_by_how_far_off_they_are(tmp_path: Path) -> None:
         "(float[1,3,8,8] x) => (uint8[1,3,8,8] y)", "a = Mul(x, c) b = Add(a, c) y = Cast<to=2>(b)", {"c": 60.0}
     )
     feeds: list[Feed] = [{"x": np.clip(feed["x"], -0.9, 2.9)} for feed in FEEDS]
-    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds)
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], feeds, numbers=frozenset({"y", "z"}))
     bench.float_s[NAME] = 1e-3
     (first, *_) = [outputs for (outputs,) in bench.reference]
     assert first.dtype == np.uint8
@@ -57,6 +57,14 @@ def test_pixels_are_judged_by_how_far_off_they_are(tmp_path: Path) -> None:
     assert quality.per_output == {"y": pytest.approx(true_db(bench, one_off))}
     assert quality.worst_db > 30
     assert quality.agreement == {}
+
+
+def test_pixels_that_are_all_black_are_counted(tmp_path: Path) -> None:
+    model = model_of("(float[1,3,8,8] x) => (uint8[1,3,8,8] y)", "a = Sub(x, x) y = Cast<to=2>(a)")
+    bench = Bench(saved(model, tmp_path / "model.onnx"), [Target()], FEEDS, numbers=frozenset({"y"}))
+    quality, _, _ = bench.measure(noisy(bench, lambda i: float(i == 7)), 0, always)
+    assert not quality.per_output
+    assert quality.agreement == {"y": pytest.approx(1 - 1 / N_FEEDS)}
 
 
 def test_outputs_that_are_zero_on_all_samples_are_named_and_judge_nothing(tmp_path: Path) -> None:

@@ -164,8 +164,16 @@ def test_samples_of_unlike_sizes_take_turns_the_most_telling_of_each_third_first
     np.testing.assert_allclose(part / telling.shares(3), by_sample.sum(axis=0))
 
 
-def test_samples_of_one_size_are_ordered_by_what_they_tell_alone() -> None:
-    telling = TellingSamples(N_SAMPLES, N_OUTPUTS, sizes=[10] * N_SAMPLES)
+def test_equal_sizes_are_in_one_third() -> None:
+    one_is_large = TellingSamples(N_SAMPLES, N_OUTPUTS, sizes=[10] * 7 + [20])
+    for _ in range(4):
+        one_is_large.learn(noise_in(5, 2)[one_is_large.order])
+    assert one_is_large.order[:3] == [2, 7, 5]
+
+
+@pytest.mark.parametrize("sizes", [[10] * 8, [*range(100, 108)], [10] * 8 + [99]], ids=["equal", "nearly", "later"])
+def test_samples_of_like_sizes_are_ordered_by_what_they_tell_alone(sizes: list[int]) -> None:
+    telling = TellingSamples(N_SAMPLES, N_OUTPUTS, sizes=sizes)
     assert telling.order == list(range(N_SAMPLES))
     for _ in range(4):
         telling.learn(noise_in(5, 2))

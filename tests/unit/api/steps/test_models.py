@@ -42,6 +42,8 @@ def test_an_example_brings_its_own_data(model: Path) -> None:
     assert not calibration & evaluation
     with pytest.raises(DataError, match=r"there are no evaluation data; give some as evaluation, .* samples of 'x'"):
         read_data(model, role="evaluation")
+    with pytest.raises(DataError, match="there are no held-out data; give some as held-out"):
+        read_data("example:digits", role="held-out")
 
 
 def test_a_model_without_inputs_has_nothing_to_measure(tmp_path: Path) -> None:
