@@ -16,10 +16,12 @@ import pytest
 
 import autoquant
 from autoquant import AutoquantError
+from autoquant.api.attempts import process_errors
 from autoquant.api.trials import SearchProgress, Trials
 from autoquant.domain.measurement import Evaluation, Failure
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.examples import example
+from autoquant.report.front_json import front_from_json
 from autoquant.study.demand import Predicted, fastest_predicted
 from autoquant.study.layout import Layout
 from autoquant.study.study import Study
@@ -257,13 +259,18 @@ def test_what_cannot_be_had_is_one_sentence_and_leaves_nothing(
 def test_the_preprocessed_model_alone_is_no_answer_beyond_its_snr(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faster_than_float(*_: Any, **__: Any) -> Predicted:
+    asked: list[Any] = []
+
+    def faster_than_float(*_: Any, **named: Any) -> Predicted:
+        asked.append(named["process_errors"])
         return a_prediction(assignment={}, snr_db=120.0, ratios=(0.95,))
 
     monkeypatch.setattr("autoquant.api.resolve.fastest_predicted", faster_than_float)
     result = command("resolve", "digits", "--min-snr", "121", "--out", "other")
     assert result.exit_code == 2, result.output
     assert "nothing faster than float is predicted to keep 121 dB; " in result.stderr
+    front = front_from_json(Path("digits/front.json").read_text(encoding="utf-8"))
+    assert asked == [process_errors(front, ["cpu-1t"])]
     assert command("resolve", "digits", "--min-snr", "100", "--out", "other").exit_code == 0
     assert len(pd.read_csv("other/trials.csv")) == 14 + 1
 
