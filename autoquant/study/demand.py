@@ -80,7 +80,8 @@ def fastest_predicted(
     """
     trials = [trial for trial in study.told if is_measured(trial)]
     found, asked = observe(layout, trials), np.array([layout.encode(trial.params) for trial in trials])
-    beliefs = _Beliefs(*believe(layout, found, prior), found, np.maximum(snr_errors_of(trials), _LEAST_SNR_ERROR_DB))
+    snr_errors_db = np.maximum(snr_errors_of(trials), _LEAST_SNR_ERROR_DB)
+    beliefs = _Beliefs(*believe(layout, found, prior), found, snr_errors_db, process_errors)
     below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
     told = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
     failed = np.array(told, dtype=np.int64).reshape(-1, len(layout.regions))
@@ -102,13 +103,14 @@ def fastest_predicted(
     of_float = np.flatnonzero(~asked.any(axis=1) & ~found.is_quick)
     if of_float.size and not codes.any():  # of which the surrogate knows a constant alone
         snr_db, snr_error_db = float(found.snr_db[of_float[-1]].min()), float(beliefs.snr_errors_db[of_float[-1]])
-    between = predicted.ratios[i] * np.asarray(process_errors or np.zeros(found.ratios.shape[1]))
     return Predicted(
         assignment={RegionId(region): name for region, name in layout.decode(codes).items() if name != FLOAT},
         snr_db=snr_db,
         snr_error_db=math.hypot(snr_error_db, float(np.median(beliefs.snr_errors_db))),
         ratios=tuple(predicted.ratios[i].tolist()),
-        ratio_errors=tuple(np.sqrt(np.square(predicted.ratio_errors[i]) + beliefs.luck + np.square(between)).tolist()),
+        ratio_errors=tuple(
+            np.sqrt(np.square(predicted.ratio_errors[i]) + beliefs.luck_at(predicted.ratios[i])).tolist()
+        ),
         n_trials=len(trials),
         is_proven=solved.is_proven,
     )
@@ -122,11 +124,15 @@ class _Beliefs:
     trust: Trust
     found: Observations
     snr_errors_db: Floats
+    process_errors: Sequence[float]
 
-    @property
-    def luck(self) -> Floats:
-        """Variance of a ratio between trials of the same kernels, by target; shape (T,)."""
-        return luck_of(self.surrogate.layout, self.found)
+    def luck_at(self, ratios: Floats) -> Floats:
+        """Variance of measured ratios, shape (..., T), for what trials of the same kernels, or processes, differ by.
+
+        Trials are of one process, which may not show what a session has by luck: it is at least what processes show.
+        """
+        least = np.square(ratios * (np.asarray(self.process_errors) if self.process_errors else 0.0))
+        return np.maximum(np.maximum(least, _LEAST_RATIO_ERROR**2), luck_of(self.surrogate.layout, self.found))
 
     def predict(self, codes: Codes) -> Prediction:
         """With errors as large as those of earlier predictions."""
@@ -149,7 +155,7 @@ class _Beliefs:
             predicted.snr_db, predicted.snr_error_db, found.snr_db.min(axis=1), self.snr_errors_db
         )
         ratios, errors = self.surrogate.left_out(found)
-        measured_errors = np.sqrt(np.maximum(np.square(found.errors), np.maximum(self.luck, _LEAST_RATIO_ERROR**2)))
+        measured_errors = np.sqrt(np.maximum(np.square(found.errors), self.luck_at(found.ratios)))
         ratios, errors = _combined(ratios, self.trust.stretch[1] * errors, found.ratios, measured_errors)
         return Prediction(snr_db, snr_error_db, ratios, errors)
 
