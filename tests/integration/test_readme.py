@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from onnxruntime.quantization import CalibrationDataReader
 from optuna.trial import TrialState
 from typer.testing import CliRunner
 
-from autoquant import read_data
+from autoquant import find_regions, prepare, read_data
 from autoquant.cli import app
 from autoquant.domain.feed import Feed
 from autoquant.examples import example
@@ -32,7 +33,14 @@ README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guide"
 PAGES = (README, *sorted(GUIDE.glob("*.md")))
 COMMANDS = ("search", "resolve", "regions", "inspect", "bench", "experiment run")
-TESTED_PYTHON = {"README.md": 1, "command-line.md": 2, "python.md": 3, "front.md": 1, "objectives.md": 2}
+TESTED_PYTHON = {
+    "README.md": 1,
+    "command-line.md": 2,
+    "python.md": 3,
+    "front.md": 1,
+    "models.md": 1,
+    "objectives.md": 2,
+}
 """Blocks that a test below runs."""
 
 
@@ -81,6 +89,20 @@ def test_every_python_block_is_run_by_a_test(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_imports_public_names_alone(page: Path) -> None:
     assert re.findall(r"(?:from|import) autoquant\..*", "".join(blocks(page, "python"))) == []
+
+
+def test_an_input_that_is_made_a_constant_takes_the_if_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    branches = "t () => (float[1,4] u) { u = MatMul(x, w) }, else_branch = e () => (float[1,4] v) { v = MatMul(x, v0) }"
+    body = f"c = Equal(sr, k) y = If(c) <then_branch = {branches}>"
+    weights = {"k": np.array(16000), "w": floats(4, 4), "v0": floats(4, 4)}
+    onnx.save(model_of("(float[1,4] x, int64 sr) => (float[1,4] y)", body, weights), "detector.onnx")
+    x = floats(2, 4)
+    both = {"x": x, "sr": np.full(2, 16000)}
+    assert not find_regions(prepare("detector.onnx", read_data("detector.onnx", both)))
+    exec(textwrap.dedent(blocks(GUIDE / "models.md", "python")[0]), {})
+    (region,) = find_regions(prepare("detector-16k.onnx", read_data("detector-16k.onnx", {"x": x})))
+    assert region.op_types == ("Gemm",)
 
 
 def test_the_search_of_the_readme_delivers_a_file(files: Path) -> None:
