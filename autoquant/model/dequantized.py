@@ -1,22 +1,26 @@
 """The float model that a member of the front stands for."""
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import copy_of
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, Node
 from autoquant.model.io import load_any
 
 __all__ = ["float_model"]
 
 Floats = npt.NDArray[np.float32]
+_Place = tuple[int, int]
+"""Index of a node and position of one of its inputs."""
 
 
 def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -24,7 +28,8 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
 
     With the member's ``*.overrides.json`` onnxruntime's ``quantize_static`` makes the same integers of it, where it
     would round those of ``prepared.onnx`` to the nearest ones and not correct its biases. Overrides are not about a
-    constant that bodies or outputs of the graph read as it was, too.
+    constant that bodies or outputs of the graph read as it was, too. Of a tensor that some operators read as integers
+    and others as floats, these read another name before an Identity, as the tool gives integers to all readers.
 
     Args:
         member: A QDQ file of a run's folder.
@@ -37,7 +42,7 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     found = copy_of(graph.model)
     others = {(node.name, node.op_type): node for node in quantized.nodes}
     values: dict[TensorName, npt.NDArray[np.generic]] = {}
-    changed: set[tuple[int, int]] = set()
+    changed: set[_Place] = set()
     for node, proto in zip(graph.nodes, found.graph.node, strict=True):
         other = others.get((node.name, node.op_type))
         if other is None:
@@ -63,14 +68,61 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     del found.graph.initializer[:]
     found.graph.initializer.extend(kept)
     found.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    _split(found, graph, _read_both_ways(graph, quantized))
     return found
+
+
+def _read_both_ways(graph: Graph, quantized: Graph) -> Mapping[TensorName, Collection[_Place]]:
+    """Tensors that operators of a member read as floats, too, with the inputs that are integers of them.
+
+    Inputs and outputs of the graph, and what bodies read, cannot take another name.
+    """
+    others, own = {node.name: node for node in quantized.nodes}, {node.name for node in graph.nodes}
+    found: defaultdict[TensorName, list[_Place]] = defaultdict(list)
+    for node in graph.nodes:
+        read = others[node.name].inputs if node.name in others else ()
+        for position, (name, there) in enumerate(zip(node.inputs, read, strict=False)):
+            if name in graph.producer and name not in graph.pinned and _are_integers(there, quantized):
+                found[name].append((node.index, position))
+    readers = {name: quantized.consumers.get(name, ()) for name in found}
+    quantizing = {name: [_is_quantizing(reader, quantized, own) for reader in readers[name]] for name in found}
+    return {name: places for name, places in found.items() if sum(quantizing[name]) == 1 < len(quantizing[name])}
+
+
+def _are_integers(tensor: TensorName, quantized: Graph) -> bool:
+    node = quantized.producer.get(tensor)
+    is_dequantized = node is not None and node.op_type == "DequantizeLinear" and node.inputs[0] in quantized.producer
+    return is_dequantized or (node is not None and node.op_type == "QuantizeLinear")
+
+
+def _is_quantizing(reader: Node, quantized: Graph, own: Collection[str]) -> bool:
+    """Whether it is a QuantizeLinear, or the Sum of one input that a member has before it."""
+    if reader.op_type == "Sum" and reader.name not in own:
+        return [node.op_type for node in quantized.consumers.get(reader.outputs[0], ())] == ["QuantizeLinear"]
+    return reader.op_type == "QuantizeLinear"
+
+
+def _split(found: onnx.ModelProto, graph: Graph, both: Mapping[TensorName, Collection[_Place]]) -> None:
+    """Give tensors another name where they are written and read as floats, and their own to an Identity behind that."""
+    protos, identities = found.graph.node, list[tuple[int, onnx.NodeProto]]()
+    for tensor, integers in both.items():
+        writer, floats = graph.producer[tensor], graph.free_name(f"{tensor}_floats")
+        protos[writer.index].output[writer.outputs.index(tensor)] = floats
+        for reader in graph.consumers[tensor]:
+            for position, name in enumerate(reader.inputs):
+                if name == tensor and (reader.index, position) not in integers:
+                    protos[reader.index].input[position] = floats
+        identity = helper.make_node("Identity", [floats], [tensor], name=f"{floats}_Identity")
+        identities.append((writer.index + 1, identity))
+    for place, identity in sorted(identities, key=itemgetter(0), reverse=True):
+        protos.insert(place, identity)
 
 
 def _kept_for_others(
     found: onnx.ModelProto,
     graph: Graph,
     values: Mapping[TensorName, npt.NDArray[np.generic]],
-    changed: Collection[tuple[int, int]],
+    changed: Collection[_Place],
 ) -> dict[TensorName, npt.NDArray[np.generic]]:
     """Copies of constants that have other values now, for nodes that read them as they were.
 

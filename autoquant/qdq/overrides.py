@@ -32,10 +32,10 @@ def tensor_quant_overrides(plan: Plan, planner: Planner) -> Mapping[str, list[Ov
     """Overrides that make ``quantize_static`` write what the plan says, for the nodes that the plan quantizes.
 
     Types are spelled as the members of ``QuantType``; scales and zero points are numbers. What the grammar cannot say
-    is left out: more than two types of one tensor; readers that take floats where others take integers; which
-    operators write floats, see ``op_types_with_float_outputs``; operators with the range of each input; the nodes that
-    keep a float operator in float; corrected biases and other integers than the nearest ones, as ``quantize_static``
-    rounds what the float model holds, see ``float_model``.
+    is left out: more than two types of one tensor; readers that take floats where others take integers, for which
+    ``float_model`` has another name; which operators write floats, see ``op_types_with_float_outputs``; operators with
+    the range of each input; the nodes that keep a float operator in float; corrected biases and other integers than the
+    nearest ones, as ``quantize_static`` rounds what the float model holds, see ``float_model``.
     """
     found = _activations(plan, planner)
     for index in sorted(plan.integer):

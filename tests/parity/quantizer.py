@@ -79,11 +79,17 @@ class _OneSample(CalibrationDataReader):  # type: ignore[misc]
 
 
 def quantized_statically(
-    case: Case, plan: Plan, overrides: Mapping[str, object], folder: Path, *, float_outputs: Sequence[str] = ()
+    case: Case,
+    model: onnx.ModelProto,
+    plan: Plan,
+    overrides: Mapping[str, object],
+    folder: Path,
+    *,
+    float_outputs: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """``quantize_static`` of the float model with overrides, for the nodes that a plan quantizes."""
+    """``quantize_static`` of a float model with overrides, for the nodes that a plan quantizes."""
     source, target = folder / "float.onnx", folder / "quantized.onnx"
-    onnx.save(case.graph.model, source)
+    onnx.save(model, source)
     chosen = plan.integer | set(plan.absorbed)
     quantize_static(
         source,
