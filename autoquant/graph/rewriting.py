@@ -7,6 +7,7 @@ from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 from autoquant.graph.tables import look_up_rows
 from autoquant.model.copies import Model, without_weights
+from autoquant.model.kept import keeping_the_last_graph
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.branches import merge_branches
@@ -128,11 +129,12 @@ def rewritten(model: Model, rewrites: Sequence[Rewrite]) -> Model:
     Raises:
         ModelError: One fails.
     """
-    for rewrite in rewrites:
-        try:
-            model = rewrite(model)
-        except (AssertionError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise ModelError(f"it fails, {type(error).__name__}: {one_line(error)}") from error
+    with keeping_the_last_graph():
+        for rewrite in rewrites:
+            try:
+                model = rewrite(model)
+            except (AssertionError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+                raise ModelError(f"it fails, {type(error).__name__}: {one_line(error)}") from error
     return model
 
 

@@ -9,6 +9,7 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import bias_of, channel_axis, weight_of
 from autoquant.model.windows import UNPADDED
 from autoquant.rewrites.edits import Edit, Parts
@@ -31,7 +32,7 @@ def fold_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     scalars.
     """
     for _ in range(_MAX_PASSES):
-        graph = Graph(model)
+        graph = graph_of(model)
         edit = Edit(graph)
         for node in graph.nodes:
             if node.op_type == "MatMul":

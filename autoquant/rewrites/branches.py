@@ -8,6 +8,7 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 from autoquant.model.windows import UNPADDED
 from autoquant.rewrites.edits import Edit
@@ -29,7 +30,7 @@ def merge_branches(model: onnx.ModelProto) -> onnx.ModelProto:
         Ding et al., "RepVGG: Making VGG-style ConvNets Great Again", CVPR 2021.
     """
     for _ in range(_MAX_PASSES):
-        edit = Edit(Graph(model))
+        edit = Edit(graph_of(model))
         for node in edit.graph.nodes:
             if node.op_type in ("Add", "Sub"):
                 _merge(edit, node)

@@ -10,6 +10,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit, Parts
 from autoquant.rewrites.loops import Loop, State
 from autoquant.rewrites.sums import Sum, Sums
@@ -31,7 +32,7 @@ def fuse_cells(model: Model) -> Model:
     """
     if opset_of(model) < _OPSET:
         return model
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         if node.op_type == "Loop":
             loop = Loop(edit.graph, node)

@@ -11,6 +11,7 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.edits import Edit
 
@@ -96,7 +97,7 @@ def rewritten(model: onnx.ModelProto, write: Callable[[Graph, Chain], None]) -> 
         model: Stays as it is, and is given back where nothing is replaced.
         write: Adds to the chain of a node what comes in its place; nothing where it stays.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         chain = Chain(edit, node)

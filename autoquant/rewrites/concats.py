@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import is_float_constant
 from autoquant.rewrites.edits import Edit
 
@@ -27,7 +28,7 @@ def fill_concats(model: onnx.ModelProto) -> onnx.ModelProto:
     Networks that join coordinates, a flow or the image itself to features have 33 or 67 channels. The argument stays as
     it is, and is given back where there is nothing to do.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit, wider = Edit(graph), dict[tuple[str, int], str]()
     for node in graph.nodes:
         zeros = _missing(graph, node)

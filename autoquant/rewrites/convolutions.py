@@ -15,6 +15,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import RANKS, SPATIAL
@@ -71,7 +72,7 @@ def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
 
     That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
@@ -108,7 +109,7 @@ def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
     Those that a linear operator before them takes in are not for this. Between Transposes, of which the second takes
     back what the first does, they and these become a Mul and an Add over the axis where channels are.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         source = next((name for name in node.inputs if not graph.is_constant(name)), None)

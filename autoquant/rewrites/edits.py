@@ -13,6 +13,7 @@ from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, copy_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.names import NewNames
+from autoquant.model.subgraphs import read_by
 
 __all__ = ["Edit", "Parts", "without_unused"]
 
@@ -119,7 +120,8 @@ def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:
     for i in reversed(range(len(model.graph.value_info))):
         if model.graph.value_info[i].name not in made:
             del model.graph.value_info[i]
-    used = {name for node in model.graph.node for name in node.input} | Graph(model).pinned
+    used = {name for node in model.graph.node for name in read_by(node)}
+    used.update(value.name for value in model.graph.output)
     for i in reversed(range(len(model.graph.initializer))):  # each that is kept anew would be copied
         if model.graph.initializer[i].name not in used:
             del model.graph.initializer[i]

@@ -11,6 +11,7 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.edits import Edit
 
@@ -70,7 +71,7 @@ def lower_einsum(model: onnx.ModelProto) -> onnx.ModelProto:
     Args:
         model: Stays as it is, and is given back where there is nothing to do.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     lowering = _Lowering(edit)
     for node in graph.nodes:

@@ -7,6 +7,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.sources import with_sources
 
 __all__ = ["drop_expands"]
@@ -24,7 +25,7 @@ def drop_expands(model: Model) -> Model:
 
     So exporters write norms of vectors and gates that a network expands itself.
     """
-    graph, sources = Graph(model), dict[TensorName, TensorName]()
+    graph, sources = graph_of(model), dict[TensorName, TensorName]()
     for node in graph.nodes:
         if node.op_type == "Expand" and node.outputs[0] not in graph.pinned and _is_idle(graph, node, sources):
             sources[node.outputs[0]] = node.inputs[0]

@@ -12,6 +12,7 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS
 from autoquant.rewrites.edits import Edit, Parts
 
@@ -30,7 +31,7 @@ def split_exponentials(model: onnx.ModelProto) -> onnx.ModelProto:
     Args:
         model: Stays as it is, and is given back where there is nothing to do.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)

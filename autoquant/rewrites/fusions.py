@@ -12,6 +12,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import GEMM_WITHOUT_BIAS
 from autoquant.rewrites.edits import Edit, Parts
 from autoquant.rewrites.moves import axes_of
@@ -26,7 +27,7 @@ def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Wherever it is divided, or multiplied by a sixth; exporters of MobileNetV3-like networks write all of these.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         match = _match_hard_swish(graph, node)
@@ -50,7 +51,7 @@ def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
     kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are, and so do, below
     opset 11, those without a bias, which a Gemm has to have there.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
@@ -89,7 +90,7 @@ def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Stacking copies all of them, and ReduceMax over so few neighbours is slow: decision 0045.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         stacked = _stacked(graph, node)
@@ -120,7 +121,7 @@ def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
 
     onnxruntime makes such ones of MatMul and Add, and has no integer kernel for them; float ones it makes again.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         product = _product_of(graph, node, opset_of(model))
@@ -234,7 +235,7 @@ def divide_by_roots(model: onnx.ModelProto) -> onnx.ModelProto:
 
     PyTorch's exporter by torch.export writes RMS norms so below opset 23, Keras and JAX write layer norms so.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         found = [(value, made) for value, factor in _turns(node) if (made := _reciprocal(graph, factor)) is not None]
@@ -276,7 +277,7 @@ def scale_norms(model: onnx.ModelProto) -> onnx.ModelProto:
 
     onnxruntime fuses them then. As RMS norms without a scale by PyTorch, and squares by Keras and JAX.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for norm in graph.norms:
         square, division = graph.nodes[norm.square], graph.nodes[norm.division]

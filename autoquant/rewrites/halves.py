@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.model.copies import Model, copy_of
 from autoquant.model.graph import Graph
+from autoquant.model.kept import graph_of
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.subgraphs import bodies_of, graphs_of, read_by
 
@@ -67,7 +68,7 @@ def narrow_ends(model: Model, original: Model) -> Model:
     given, made = (_names_of_halves(values) for values in (before.input, before.output))
     read = {name for node in model.graph.node for name in read_by(node)}
     entering, leaving = [name for name in given if name in read], [name for name in made if name not in given]
-    names = _names_inside(Graph(model), [*entering, *leaving])
+    names = _names_inside(graph_of(model), [*entering, *leaving])
     copy = copy_of(model)
     _rename(copy.graph, names)
     ends = {value.name: value.type for value in (*model.graph.input, *model.graph.output)}

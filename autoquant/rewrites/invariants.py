@@ -8,7 +8,8 @@ import onnx
 from onnx import helper
 
 from autoquant.model.copies import Model, opset_of
-from autoquant.model.graph import Graph, draws
+from autoquant.model.graph import draws
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import LINEAR
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies, read_by
 from autoquant.rewrites.edits import Edit
@@ -28,7 +29,7 @@ def hoist_invariants(model: Model) -> Model:
     With them comes what they read and what is computed of them alone, as of the keys of a decoder's attention. States
     that each step passes on as they are do not change either. Bodies inside bodies stay as they are.
     """
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes if opset_of(model) >= _OPSET else ():
         if node.op_type in ("Loop", "Scan"):
             proto = edit.graph.copy_of(node)

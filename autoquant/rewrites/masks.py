@@ -5,6 +5,7 @@ import numpy as np
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import is_float_constant
 from autoquant.rewrites.sources import with_sources
 
@@ -18,7 +19,7 @@ def drop_idle_masks(model: Model) -> Model:
     give where a whole row is minus infinity, as masks make it, and where products of finite numbers overflow: there a
     model without the choice gives none.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     found: dict[TensorName, TensorName] = {}
     for node in graph.nodes:
         source = _added_to(graph, node) or _chosen(graph, node)

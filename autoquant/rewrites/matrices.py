@@ -13,6 +13,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import VIEWS
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.moves import axes_of
@@ -41,7 +42,7 @@ def keep_matrices(model: Model) -> Model:
     the same how rows are arranged are written for matrices, and Reshapes are where something needs another shape. Of
     several shapes in a row that are known the last one alone is kept, in any model.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     rows = _Rows(graph)
     for group in _groups(graph):
         if rows.gain(group) > 0:

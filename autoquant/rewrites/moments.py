@@ -11,6 +11,7 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.norms import squares
 from autoquant.model.ops import clip_bounds
 from autoquant.rewrites.edits import Edit, Parts
@@ -37,7 +38,7 @@ def fuse_moments(model: Model) -> Model:
     """
     if opset_of(model) < _OPSET:
         return model
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         found = _norm(edit.graph, node) if node.op_type in ("Add", "Mul", "Sub") else None
         if found is not None:

@@ -11,6 +11,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL, UNPADDED
 from autoquant.rewrites.chain import Chain, rewritten
@@ -30,7 +31,7 @@ Pads = npt.NDArray[np.int64]
 
 def drop_pads(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Pad that puts nothing anywhere, as UNets have where sizes fit, is left out."""
-    graph = Graph(model)
+    graph = graph_of(model)
     idle = [
         node
         for node in graph.nodes
@@ -44,7 +45,7 @@ def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Where onnxruntime moves a Transpose past one that names some, it fails: it takes its pads for those of all axes.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         pads = _pads(graph, node)
@@ -59,7 +60,7 @@ def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat."""
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         pads = _zeros(graph, node)
@@ -95,7 +96,7 @@ def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
 
     onnxruntime does that too, but for a Pad whose value is an empty input, as PyTorch writes it.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         pads = _zeros(graph, node)

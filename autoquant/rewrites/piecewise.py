@@ -15,6 +15,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import Kind, clip_bounds, kind_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS
 from autoquant.rewrites.edits import Edit
@@ -35,7 +36,7 @@ def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Exporters of TensorFlow write a Relu6 as Relu, Min and Max. Integer kernels absorb a Clip, and none of these.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)
@@ -59,7 +60,7 @@ def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
     The largest of clipped values is the largest value clipped. The same holds of nodes that only move elements, as the
     Squeeze that exporters put behind a Conv1D.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         between = _behind_conv(graph, node)
@@ -81,7 +82,7 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     which an infinity must not be multiplied with, in tensors of known size that are not small. onnxruntime's kernel of
     PRelu takes longer than those of all of them together: decision 0038.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     if opset_of(model) < CLIP_HAS_INPUTS:
         return model
     edit = Edit(graph)

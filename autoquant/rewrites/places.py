@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.rewrites.edits import Edit, Parts
 
@@ -21,7 +22,7 @@ def take_rows(model: Model) -> Model:
     """
     if opset_of(model) < SLICE_HAS_INPUTS:
         return model
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         parts = Parts(edit, node)
         if node.outputs[0] in edit.graph.float_tensors and not edit.graph.is_constant(node.inputs[0]):

@@ -13,6 +13,7 @@ import onnx
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, copy_of, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.windows import RANKS, UNPADDED, Axis, window_axes
@@ -68,7 +69,7 @@ def convolve_first(model: onnx.ModelProto) -> onnx.ModelProto:
     Both are linear, and the coefficients of a mean add up to one, so that the bias stays. The integer kernel of such
     pools is slow for each value.
     """
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         reader = edit.graph.only_reader(node.outputs[0]) if _is_mean(node) else None
         if reader is not None and _mixes_to_fewer(reader, edit.graph):
@@ -136,7 +137,7 @@ def weigh_pools(model: Model) -> Model:
     The Mul has a weight for each place of an image or line, as fewer places are in the windows at its edges. A pool of
     single places is a MaxPool.
     """
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes if opset_of(model) >= _SLOW_OPSET else ():
         if node.op_type == "AveragePool" and _is_slow(node, edit.graph):
             edit.replaced[node.index] = _weighed(edit, node)

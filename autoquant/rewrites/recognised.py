@@ -12,6 +12,7 @@ from scipy.special import erf, expit
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.unread import drop_unread
 
@@ -66,7 +67,7 @@ def recognise_activations(model: Model) -> Model:
     """
     if opset_of(model) < _HAS_GELU:
         return model
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     known: dict[TensorName, dict[TensorName, _Function]] = {}
     for node in graph.nodes:

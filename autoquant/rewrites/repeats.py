@@ -4,6 +4,7 @@ from math import prod
 
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit, Parts
 
 __all__ = ["multiply_outer", "repeat_last"]
@@ -20,7 +21,7 @@ def repeat_last(model: Model) -> Model:
 
     Coordinates and vectors in space have such axes. Concat copies faster than Expand and Tile do.
     """
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         short, n = _broadcast(edit.graph, node)
         if n and _sizes(edit.graph, node, short)[:-1] == _sizes(edit.graph, node, 1 - short)[:-1]:
@@ -33,7 +34,7 @@ def repeat_last(model: Model) -> Model:
 
 def multiply_outer(model: Model) -> Model:
     """A Mul of a column and a short row is a MatMul."""
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         column, n = _broadcast(edit.graph, node)
         if not n or node.op_type != "Mul":

@@ -9,6 +9,7 @@ import onnx
 from onnx import helper
 
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import SCALES
 from autoquant.rewrites.edits import Edit
 
@@ -80,7 +81,7 @@ def multiply_resizes(model: onnx.ModelProto) -> onnx.ModelProto:
     Args:
         model: Stays as it is, and is given back where there is nothing to do.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         found = _matrices(graph, node)

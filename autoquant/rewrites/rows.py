@@ -13,6 +13,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import CLIP_TAKES_INTEGERS, SOFTMAX_OF_ONE_AXIS
 from autoquant.rewrites.edits import Edit
 from autoquant.rewrites.unread import drop_unread
@@ -84,7 +85,7 @@ def row_functions(model: Model) -> list[RowFunction]:
     Rows are followed through Gemm, activations, arithmetic with constants and what else keeps them apart. Only what
     computes more than a Gather does counts, and tables that are not much larger than the constants they are made of.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     roots = dict.fromkeys(
         (name, node.op_type == "Gather") for node in graph.nodes if (name := _looked_up_by(graph, node)) is not None
     )
@@ -100,7 +101,7 @@ def row_functions(model: Model) -> list[RowFunction]:
 
 def with_tables(model: Model, found: Sequence[tuple[RowFunction, Sequence[Table]]]) -> Model:
     """The model with Gathers of tables in place of what computes them; the argument stays as it is."""
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for function, tables in found:
         _look_up(edit, function, tables)
     return drop_unread(edit.model()) if found else model

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.edits import Edit, Parts
@@ -30,7 +31,7 @@ def gather_channels(model: Model) -> Model:
     """
     if opset_of(model) < SLICE_HAS_INPUTS:
         return model
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         found = _shuffle(edit.graph, node)
         if found is not None:

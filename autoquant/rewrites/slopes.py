@@ -13,6 +13,7 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit
 
 __all__ = ["fuse_prelu"]
@@ -39,7 +40,7 @@ def fuse_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     Graphs of TensorFlow have no such operator. Behind a Relu there is nothing below 0, and the Relu alone is left. What
     PRelu is best written with is for others.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         found = next(_matches(graph, node), None) if node.op_type == "Add" else None

@@ -8,6 +8,7 @@ from onnx import helper
 
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import is_float_constant
 from autoquant.model.opsets import SOFTMAX_OF_ONE_AXIS
 from autoquant.rewrites.chain import Chain
@@ -24,7 +25,7 @@ _RANK = 4
 
 def split_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Softmax of channels, as of segmentation, becomes the exponentials of differences by their sum."""
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes if opset_of(model) >= _AXES_ARE_INPUTS else ():
         shape, axis = _along(graph, node)
@@ -35,7 +36,7 @@ def split_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def transpose_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
     """A Transpose that alone reads a Softmax and puts its axis last comes before it, as in attention over tokens."""
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
         shape, axis = _along(graph, node)
@@ -57,7 +58,7 @@ def expect_last(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Detectors like YOLOv8 have distances to the edges of boxes so: a Transpose, a Softmax, and a Conv with one output.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
         softmax = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None

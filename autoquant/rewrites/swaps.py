@@ -4,6 +4,7 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit
 
 __all__ = ["transpose_first"]
@@ -19,7 +20,7 @@ def transpose_first(model: onnx.ModelProto) -> onnx.ModelProto:
     given back where there is nothing to do.
     """
     for _ in range(_MAX_PASSES):
-        graph = Graph(model)
+        graph = graph_of(model)
         edit = Edit(graph)
         for node in graph.nodes:
             transpose = _transpose_behind(graph, node)

@@ -5,6 +5,7 @@ from math import prod
 
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.chain import Chain
 from autoquant.rewrites.edits import Edit
 
@@ -21,7 +22,7 @@ def move_one_axis_each(model: Model) -> Model:
     Others copy value by value, at ten times the cost. Pixels that an exporter wrote to channels, or channels to pixels,
     by Reshape, Transpose and Reshape, are such. Without the last one onnxruntime makes one Transpose of the two again.
     """
-    edit = Edit(Graph(model))
+    edit = Edit(graph_of(model))
     for node in edit.graph.nodes:
         reshape, moves = _reshape_behind(edit.graph, node), _moves(edit.graph, node)
         if reshape is None or moves is None:

@@ -10,7 +10,8 @@ import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import opset_of
-from autoquant.model.graph import Graph, Node
+from autoquant.model.graph import Node
+from autoquant.model.kept import graph_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS, GEMM_WITHOUT_BIAS
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.edits import Edit, Parts
@@ -40,7 +41,7 @@ def undo_fusions(model: onnx.ModelProto) -> onnx.ModelProto:
     References:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     for node in graph.nodes:
         parts, write = Parts(edit, node), _WRITERS.get(node.op_type)

@@ -13,6 +13,7 @@ from onnx import helper
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit, Parts
 from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.sources import with_sources
@@ -34,7 +35,7 @@ def join_steps(model: Model) -> Model:
     the whole matrix for a few rows; Keras 3 a layer for all steps as a Slice, a product and an activation for each.
     Products have slices along another axis than the last.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     edit = Edit(graph)
     groups: dict[Any, list[_Step]] = defaultdict(list)
     for node in graph.nodes:
@@ -50,7 +51,7 @@ def join_steps(model: Model) -> Model:
 
 def restack(model: Model) -> Model:
     """A Concat of all slices of one tensor, in their order, is that tensor."""
-    graph = Graph(model)
+    graph = graph_of(model)
     nodes = [node for node in graph.nodes if node.op_type == "Concat" and node.outputs[0] not in graph.pinned]
     sources = {node.outputs[0]: _stacked(graph, node) for node in nodes}
     return with_sources(model, {name: source for name, source in sources.items() if source is not None})

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.ops import VIEWS
 from autoquant.rewrites.moves import axes_of
 from autoquant.rewrites.sources import with_sources
@@ -24,7 +25,7 @@ def drop_views(model: Model) -> Model:
     copies too: exporters write it where a network cuts off channels that are no more than are wanted, and a Concat of
     one tensor where nothing was kept of earlier steps.
     """
-    graph = Graph(model)
+    graph = graph_of(model)
     views = [node for node in graph.nodes if _is_view(graph, node) and node.outputs[0] not in graph.pinned]
     sources = {node.outputs[0]: _before(graph, node) for node in views}
     return with_sources(model, {name: source for name, source in sources.items() if source is not None})
