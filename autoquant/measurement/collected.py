@@ -80,11 +80,13 @@ class Collected:
 
     def ratios(self, keys: Collection[str]) -> dict[Pair, SessionInterval]:
         """Empty from a single process."""
-        found = {pair: timings.ratio_by_session() for pair, timings in self._timings_of(keys).items()}
+        timed = self._timings_of(keys)
+        found = {pair: timings.ratio_by_session() for pair, timings in timed.items()}
         if min(map(len, found.values())) < 2:
             return {}
         measured = {pair: medians for pair, medians in found.items() if pair[0] != REFERENCE}
-        return dict.fromkeys(found, _ITSELF) | intervals_by_target(measured, level=STOPPED_LEVEL)
+        rounds = {pair: timed[pair].ratio_variance() for pair in measured}
+        return dict.fromkeys(found, _ITSELF) | intervals_by_target(measured, rounds=rounds, level=STOPPED_LEVEL)
 
     def session_ratios(self, keys: Collection[str]) -> dict[str, dict[str, Sequence[float]]]:
         """One a session so far, by file and target, for files that were timed."""
@@ -143,7 +145,8 @@ class Collected:
         kept = self._timings_of(keys)
         if not ratios:
             return {pair: timings.latency(self.seed) for pair, timings in kept.items()}
-        own = intervals_by_target({pair: timings.seconds_by_session() for pair, timings in kept.items()})
+        medians = {pair: timings.seconds_by_session() for pair, timings in kept.items()}
+        own = intervals_by_target(medians, rounds={pair: each.seconds_variance() for pair, each in kept.items()})
         return {
             pair: timings.latency_within(_of_next(own[pair]), _of_next(ratios[pair])) for pair, timings in kept.items()
         }

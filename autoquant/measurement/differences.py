@@ -8,7 +8,13 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.measurement.intervals import LEVEL, STOPPED_LEVEL, difference_intervals, session_intervals
+from autoquant.measurement.intervals import (
+    LEVEL,
+    STOPPED_LEVEL,
+    difference_intervals,
+    session_intervals,
+    variance_of_medians,
+)
 from autoquant.measurement.latency import REFERENCE, Timings, bootstrap_interval
 
 __all__ = ["UNSEEN_SPREAD", "shown_faster"]
@@ -56,10 +62,12 @@ def _intervals(timings: Mapping[str, Timings], seed: int, level: float) -> dict[
     medians = {
         pair: [float(np.median(values[sessions == number])) for number in numbers] for pair, values in ratios.items()
     }
+    rounds = {pair: variance_of_medians(values, sessions) for pair, values in ratios.items()}
     to_float = {pair: values for pair, values in medians.items() if REFERENCE in pair}
     between = {pair: values for pair, values in medians.items() if REFERENCE not in pair}
     alike = between if len(names) > _FEW_MODELS else medians
-    found = difference_intervals(alike, level=level) | session_intervals(to_float, level=STOPPED_LEVEL)
+    found = difference_intervals(alike, rounds=rounds, level=level)
+    found |= session_intervals(to_float, rounds=rounds, level=STOPPED_LEVEL)
     return {pair: (interval.low, interval.high) for pair, interval in found.items()}
 
 

@@ -4,11 +4,12 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaincinv, stdtrit
+from scipy.special import gammaincinv, ndtri, stdtrit
 
 __all__ = [
     "LEVEL",
@@ -19,6 +20,7 @@ __all__ = [
     "difference_intervals",
     "intervals_by_target",
     "session_intervals",
+    "variance_of_medians",
 ]
 
 PRIOR_SESSIONS = 4.0
@@ -31,8 +33,12 @@ LEVEL = 0.95
 STOPPED_LEVEL = 0.975
 """Who ends as soon as intervals are narrow ends rather where the spread happens to look small: intervals of 95 % then
 cover the truth in 92 % of the cases, and those of this level in 95 % or more."""
+_OF_MEDIAN = 1.2533 / 1.349
+"""Standard error of the median of n normal numbers by their interquartile range, times the root of n."""
+_TELLING_ROUNDS = 3
 Key = TypeVar("Key")
 Floats = npt.NDArray[np.float64]
+NO_ROUNDS: Mapping[Any, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +60,22 @@ class SessionInterval:
     next_high: float
 
 
-def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = LEVEL) -> dict[Key, SessionInterval]:
+def session_intervals(
+    medians: Mapping[Key, Sequence[float]], *, rounds: Mapping[Key, float] = NO_ROUNDS, level: float = LEVEL
+) -> dict[Key, SessionInterval]:
     """Student intervals of the logarithms, with variances moderated towards the one that all keys share.
 
     A bootstrap over three to five sessions covers the truth far less often than it says, and three sessions alone know
     their own spread badly; what was measured together shares it. What a session does to all keys alike (to ratios by
     the luck of the float model) is seen once a session however many keys there are, so that the shared spread has
     Satterthwaite's degrees of freedom of both parts. With several keys there are two at least: two sessions that
-    differ only in what is common to all keys are covered in 84 % (decision 0030).
+    differ only in what is common to all keys are covered in 84 % (decision 0030). Medians of few rounds that happen to
+    agree are not known better than these rounds say alone.
 
     Args:
         medians: Positive medians, one for each session, by what was measured; two sessions at least.
+        rounds: The variance of the logarithm of one of them, as far as the rounds that it is of tell; for those of
+            which that is known, see ``variance_of_medians``.
         level: Of the interval of the value.
 
     References:
@@ -73,32 +84,39 @@ def session_intervals(medians: Mapping[Key, Sequence[float]], *, level: float = 
         Components", 1946; Hahn and Meeker, "Statistical Intervals", 1991 (prediction intervals).
     """
     logs = _logs(medians)
-    return _moderated(logs, _freedom(list(logs.values())), level)
+    return _moderated(logs, _freedom(list(logs.values())), rounds, level)
 
 
 def intervals_by_target(
-    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = LEVEL
+    medians: Mapping[tuple[str, str], Sequence[float]],
+    *,
+    rounds: Mapping[tuple[str, str], float] = NO_ROUNDS,
+    level: float = LEVEL,
 ) -> dict[tuple[str, str], SessionInterval]:
     """``session_intervals`` of models and targets: what a session does to all models differs between targets."""
     found: dict[tuple[str, str], SessionInterval] = {}
     for name in dict.fromkeys(target for _, target in medians):
         there = {(key, target): values for (key, target), values in medians.items() if target == name}
-        found |= session_intervals(there, level=level)
+        found |= session_intervals(there, rounds=rounds, level=level)
     return found
 
 
 def difference_intervals(
-    medians: Mapping[tuple[str, str], Sequence[float]], *, level: float = LEVEL
+    medians: Mapping[tuple[str, str], Sequence[float]],
+    *,
+    rounds: Mapping[tuple[str, str], float] = NO_ROUNDS,
+    level: float = LEVEL,
 ) -> dict[tuple[str, str], SessionInterval]:
     """Intervals of the ratios of any two models, in which what a session does to all models cancels.
 
     Args:
         medians: Of the ratio, one for each session, by the pair; of every pair of the same models.
+        rounds: As for ``session_intervals``.
         level: Of the interval of the value.
     """
     n_models = len({name for pair in medians for name in pair})
     n_sessions = min(map(len, medians.values()), default=0)
-    return _moderated(_logs(medians), float((n_models - 1) * (n_sessions - 1)), level)
+    return _moderated(_logs(medians), float((n_models - 1) * (n_sessions - 1)), rounds, level)
 
 
 def _logs(medians: Mapping[Key, Sequence[float]]) -> dict[Key, Floats]:
@@ -120,7 +138,28 @@ def _freedom(logs: Sequence[Floats]) -> float:
     return max(_LEAST_FREEDOM, (of_common + of_rest) ** 2 / parts)
 
 
-def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[Key, SessionInterval]:
+def variance_of_medians(values: Floats, sessions: npt.NDArray[np.int64]) -> float:
+    """Of the logarithm of a session's median, as far as the rounds inside sessions tell, in the mean of the sessions.
+
+    By the interquartile range, as for normal numbers. A session of two rounds tells nothing; 0 where there are no
+    others.
+
+    Args:
+        values: Of the rounds, positive; shape (n,).
+        sessions: Number of the session of each; shape (n,).
+    """
+    groups = [values[sessions == number] for number in np.unique(sessions)]
+    found = [
+        float(np.square(_OF_MEDIAN * np.subtract(*np.quantile(np.log(group), [0.75, 0.25])))) / len(group)
+        for group in groups
+        if len(group) >= _TELLING_ROUNDS
+    ]
+    return statistics.fmean(found) if found else 0.0
+
+
+def _moderated(
+    logs: Mapping[Key, Floats], known: float, rounds: Mapping[Key, float], level: float
+) -> dict[Key, SessionInterval]:
     """Intervals, where ``known`` are the degrees of freedom of the mean variance of all keys."""
     variances = {key: float(np.var(values, ddof=1)) for key, values in logs.items()}
     shared = _shared(list(variances.values()), min(map(len, logs.values()), default=0) - 1)
@@ -130,8 +169,12 @@ def _moderated(logs: Mapping[Key, Floats], known: float, level: float) -> dict[K
         prior = min(PRIOR_SESSIONS, max(0.0, known - (n - 1)))
         freedom = prior + n - 1
         spread = math.sqrt((prior * shared + (n - 1) * variances[key]) / freedom)
-        own = float(stdtrit(freedom, (1 + level) / 2)) * spread / math.sqrt(n)
-        following = float(stdtrit(freedom, (1 + LEVEL) / 2)) * spread * math.sqrt(1 + 1 / n)
+        least = math.sqrt(rounds.get(key, 0.0))  # of a normal number whose variance is known
+        own, following = (
+            max(float(stdtrit(freedom, (1 + of) / 2)) * spread, float(ndtri((1 + of) / 2)) * least)
+            for of in (level, LEVEL)
+        )
+        own, following = own / math.sqrt(n), following * math.sqrt(1 + 1 / n)
         found[key] = SessionInterval(
             *(math.exp(centre + x) for x in (0.0, -own, own, -following, following)),
         )

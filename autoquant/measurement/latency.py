@@ -16,6 +16,7 @@ from autoquant.domain.feed import Feed, Shapes, shapes_of
 from autoquant.domain.front import FLOAT_ID
 from autoquant.domain.measurement import Latency
 from autoquant.measurement.costs import TIMING_S
+from autoquant.measurement.intervals import variance_of_medians
 from autoquant.runtime.clocks import Clock
 from autoquant.runtime.session import Session
 from autoquant.runtime.streams import ready
@@ -69,20 +70,19 @@ class Timings:
     @property
     def ratio(self) -> float:
         """Median of the paired ratios so far."""
-        return float(np.median(np.array(self.candidate_s) / np.array(self.reference_s)))
+        return float(np.median(self._ratios))
 
     @property
     def error(self) -> float:
         """Standard error of the median ratio, from the interquartile range; infinite for fewer than 3 rounds."""
         if len(self.session) < 3:
             return math.inf
-        low, high = np.quantile(np.array(self.candidate_s) / np.array(self.reference_s), [0.25, 0.75])
+        low, high = np.quantile(self._ratios, [0.25, 0.75])
         return float(1.2533 * (high - low) / 1.349 / math.sqrt(len(self.session)))
 
     def latency(self, seed: int) -> Latency:
         """Medians with 95 % bootstrap intervals; sessions are resampled first, then the rounds inside them."""
-        own, sessions = np.array(self.candidate_s), np.array(self.session)
-        ratios = own / np.array(self.reference_s)
+        own, sessions, ratios = np.array(self.candidate_s), np.array(self.session), self._ratios
         return self.latency_within(
             (float(np.median(own)), *bootstrap_interval(own, sessions, seed)),
             (float(np.median(ratios)), *bootstrap_interval(ratios, sessions, seed)),
@@ -112,11 +112,23 @@ class Timings:
 
     def ratio_by_session(self) -> list[float]:
         """Median of the paired ratios in each session."""
-        return self._medians(np.array(self.candidate_s) / np.array(self.reference_s))
+        return self._medians(self._ratios)
 
     def seconds_by_session(self) -> list[float]:
         """Median seconds of the candidate in each session."""
         return self._medians(np.array(self.candidate_s))
+
+    def ratio_variance(self) -> float:
+        """``variance_of_medians`` of the paired ratios."""
+        return variance_of_medians(self._ratios, np.array(self.session))
+
+    def seconds_variance(self) -> float:
+        """The same of the candidate's seconds."""
+        return variance_of_medians(np.array(self.candidate_s), np.array(self.session))
+
+    @property
+    def _ratios(self) -> Floats:
+        return np.divide(self.candidate_s, self.reference_s)
 
     def _medians(self, values: Floats) -> list[float]:
         sessions = np.array(self.session)

@@ -49,6 +49,21 @@ def test_latencies_say_where_the_next_session_lies_and_ratios_are_as_wide_as_sto
         assert (latency.low_ms, latency.high_ms) == (1e3 * seconds.next_low, 1e3 * seconds.next_high)
 
 
+def test_sessions_that_agree_are_known_as_well_as_their_rounds_say() -> None:
+    collected = Collected(["cpu-1t"], seed=0, division=None, has_quality=False)
+    for number in range(3):
+        for seconds in (4.0, 5.0, 6.0):
+            each = {"file": [seconds], REFERENCE: [10.0]}
+            collected.count(["file"], number, "cpu-1t", Round(0, each, is_repeated=False))
+    pair = ("file", "cpu-1t")
+    collected.open(dict.fromkeys([pair, (REFERENCE, "cpu-1t")], Footprint(opening_ms=1.0, memory_mb=None)))
+    latency = collected.measured(["file"])["file"].latency["cpu-1t"]
+    assert collected.timings[pair].ratio_by_session() == [0.5, 0.5, 0.5]
+    assert latency.ratio_low < 0.4 < 0.6 < latency.ratio_high
+    assert latency.low_ms < 4000 < 6000 < latency.high_ms
+    assert collected.measured(["file"])["file"].faster_than == {REFERENCE}
+
+
 def a_meter(snr_db: float) -> QualityMeter:
     meter = QualityMeter(["y"])
     for _ in range(2):

@@ -104,3 +104,14 @@ def test_who_ends_when_ratios_are_known_well_enough_shows_less() -> None:
     stopped, others = ([shown_faster(pair, 0, is_stopped=is_stopped) for pair in pairs] for is_stopped in (True, False))
     assert all(less[name] <= more[name] for less, more in zip(stopped, others, strict=True) for name in less)
     assert sum("b" in found["a"] for found in stopped) < sum("b" in found["a"] for found in others)
+
+
+@pytest.mark.parametrize("saved", [0.01, 0.5])
+def test_sessions_that_happen_to_agree_show_no_more_than_their_rounds(saved: float) -> None:
+    found = {"a": Timings(), "b": Timings(), REFERENCE: Timings()}
+    for session in range(3):
+        for noise in (0.7, 1.0, 1.3):
+            found["a"].add([noise], [1.0], session)
+            found["b"].add([1 - saved], [1.0], session)
+            found[REFERENCE].add([1.0], [1.0], session)
+    assert ("a" in shown_faster(found, seed=0)["b"]) == (saved > 0.1)

@@ -12,6 +12,7 @@ from autoquant.measurement.intervals import (
     difference_intervals,
     intervals_by_target,
     session_intervals,
+    variance_of_medians,
 )
 
 medians = st.lists(st.floats(0.01, 100), min_size=2, max_size=8)
@@ -157,3 +158,42 @@ def test_a_disturbance_of_one_model_in_one_session_widens_its_own_interval(n_ses
     half = [math.log(found[i].high / found[i].value) / math.log(quiet[i].high / quiet[i].value) for i in range(12)]
     assert half[0] > 5
     assert max(half[1:]) < 1.5
+
+
+def test_medians_of_few_rounds_that_agree_are_not_known_better_than_these_rounds_say() -> None:
+    agreeing = {"a": [0.96, 0.96, 0.96], "b": [0.9, 0.96, 1.02]}
+    found, plain = session_intervals(agreeing, rounds={"a": 0.06**2}), session_intervals(agreeing)
+    assert math.log(found["a"].high / found["a"].value) > math.log(plain["a"].high / plain["a"].value)
+    assert found["b"] == plain["b"]
+    alone = session_intervals({"a": agreeing["a"]}, rounds={"a": 0.01**2})["a"]
+    assert math.log(alone.high / alone.value) == pytest.approx(1.96 * 0.01 / math.sqrt(3), rel=1e-3)
+
+
+@pytest.mark.parametrize("n_rounds", [5, 12, 40])
+def test_what_rounds_say_of_a_median_is_what_medians_differ_by(n_rounds: int) -> None:
+    rng, n_sessions = np.random.default_rng(5), 4000
+    logs = 0.05 * rng.standard_normal((n_sessions, n_rounds))
+    found = variance_of_medians(np.exp(logs.ravel()), np.repeat(np.arange(n_sessions), n_rounds))
+    assert found == pytest.approx(float(np.var(np.median(logs, axis=1))), rel=0.3)
+
+
+def test_sessions_of_two_rounds_say_nothing_of_medians() -> None:
+    assert variance_of_medians(np.array([1.0, 2.0, 1.0, 3.0]), np.array([0, 0, 1, 1])) == 0
+    both = variance_of_medians(np.array([1.0, 9.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1, 1]))
+    assert both == variance_of_medians(np.array([1.0, 2.0, 3.0]), np.array([0, 0, 0])) > 0
+
+
+def test_intervals_of_sessions_that_happen_to_agree_cover_the_next_one_more_often() -> None:
+    """Of the fifth of all files, alone in their measurements, whose medians agree most."""
+    rng, found = np.random.default_rng(7), []
+    for _ in range(1000):
+        logs = 0.05 * rng.standard_normal((4, 5))
+        medians, sessions = np.median(logs, axis=1), np.repeat(np.arange(3), 5)
+        rounds = {"a": variance_of_medians(np.exp(logs[:3].ravel()), sessions)}
+        of_sessions = {"a": list(np.exp(medians[:3]))}
+        intervals = (session_intervals(of_sessions)["a"], session_intervals(of_sessions, rounds=rounds)["a"])
+        is_inside = [each.next_low <= np.exp(medians[3]) <= each.next_high for each in intervals]
+        found.append((float(np.std(medians[:3])), *is_inside))
+    plain, ours = np.mean([each[1:] for each in sorted(found)[:200]], axis=0)
+    assert plain < 0.8 < 0.85 < ours
+    assert 0.95 <= np.mean([each[2] for each in found]) <= 0.985
