@@ -24,12 +24,14 @@ from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import MetricError, UsageError
+from autoquant.errors import MetricError, SamplerError, UsageError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
 from autoquant.study.study import quiet
 
 __all__ = ["search"]
+
+_KEPT = "what was measured is kept, and the search can be resumed"
 
 
 def search(
@@ -174,7 +176,12 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
             trials = run.open_trials(folder, opened)
             known = [e.outcome for e in trials.study.evaluations if isinstance(e.outcome, Measurement)]
             opened.evaluator.know(known)
-            ended = trials.run(asked.budget.trials)
+            try:
+                ended = trials.run(asked.budget.trials)
+            except SamplerError as error:
+                if not run.has_evaluations:
+                    raise
+                raise SamplerError(f"{error}; {_KEPT}") from error
             if opened.ingredients.regions or ended == "interrupted":
                 run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations, trials.missing_s))
             run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
@@ -190,4 +197,4 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
                 remark=lambda front: sentences.outlook_sentences(outlook, front, asked.bounds.max_latency_ratio),
             )
         except MetricError as error:
-            raise MetricError(f"{error}; what was measured is kept, and the search can be resumed") from error
+            raise MetricError(f"{error}; {_KEPT}") from error

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from autoquant.domain.accuracy import Accuracy
+from autoquant.domain.arguments import check_type
 from autoquant.domain.mistakes import Location, did_you_mean, first_mistake, key_of, unknown
 from autoquant.domain.scheme import (
     FLOAT,
@@ -43,7 +44,7 @@ __all__ = ["read_space"]
 _Values = TypeVar("_Values", bound=Container[object])
 
 
-def read_space(name_or_path: str, *, ep: str, accuracy: Accuracy | None = None) -> SpaceDefinition:
+def read_space(name_or_path: str | os.PathLike[str], *, ep: str, accuracy: Accuracy | None = None) -> SpaceDefinition:
     """Read and check a search space.
 
     Args:
@@ -53,6 +54,7 @@ def read_space(name_or_path: str, *, ep: str, accuracy: Accuracy | None = None) 
 
     Raises:
         SpaceError: There is no such space, it is no valid space file, or it has no section for ``ep``.
+        UsageError: It is neither a name nor a path.
     """
     path = _find(name_or_path)
     try:
@@ -68,7 +70,8 @@ def read_space(name_or_path: str, *, ep: str, accuracy: Accuracy | None = None) 
     return _define(path.stem, file, file.ep[ep], file.accuracy if accuracy is None else accuracy)
 
 
-def _find(name_or_path: str) -> Path:
+def _find(name_or_path: str | os.PathLike[str]) -> Path:
+    check_type("the search space", name_or_path, (str, os.PathLike), "the name of one or the path of a .toml file")
     path = Path(name_or_path)
     if path.suffix == ".toml" and os.path.exists(path):  # that of Path raises where a name is too long
         return path

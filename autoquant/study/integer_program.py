@@ -18,6 +18,8 @@ __all__ = ["Fastest", "fastest_within"]
 
 _OPTIMAL = 0
 """What ``milp`` calls a solution that nothing beats."""
+_TOO_MUCH = 2.0
+"""Of the noise that is allowed, a choice that makes more is none: HiGHS refuses coefficients of 1e15 and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def fastest_within(
     costs = np.concatenate([own[region, scheme], border])
     if not costs.size:  # everything is float
         return Fastest(np.zeros(len(layout.regions), dtype=np.int64), is_proven=True)
-    noise = landscape.noise[:, region, scheme] / noise_limit
+    noise = np.minimum(landscape.noise[:, region, scheme] / noise_limit, _TOO_MUCH)
     padding = np.zeros((len(noise), len(border)))
     constraints = [
         LinearConstraint(np.concatenate([noise, padding], axis=1), ub=1.0),

@@ -43,7 +43,9 @@ def parse_sampler(asked: str | BaseSampler) -> SamplerChoice:
     if isinstance(asked, BaseSampler):
         return asked
     if asked not in tuple(SamplerName):
-        raise UsageError(f"the sampler is '{asked}', choose from: {', '.join(SamplerName)}, or give one of Optuna")
+        raise UsageError(
+            f"the sampler is '{asked}', choose from: {', '.join(SamplerName)}; in Python one of Optuna may be given"
+        )
     return SamplerName(asked)
 
 

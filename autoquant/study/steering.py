@@ -1,5 +1,6 @@
 """What steers proposals beside SNR and latency: sizes, and demands on metrics."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class Steering:
         self._max_bytes = max_size_bytes
         self._model = SizeModel(layout) if has_size or max_size_bytes is not None else None
         self._size_bytes: list[float] = []
+        self._is_size_known = self._has_warned = False
         self._holds: list[bool] = []
         self._has_metrics = False
         self._threshold = Threshold()
@@ -71,7 +73,13 @@ class Steering:
         self._codes = asked
         is_known = np.isfinite(self._size_bytes)
         if self._model is not None and is_known.any():
+            self._is_size_known = True
             self._model.fit(asked[is_known], np.array(self._size_bytes)[is_known])
+        elif self._model is not None and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "sizes are of interest, but no trial says its own; set its attribute 'size_bytes'", stacklevel=2
+            )
 
     @property
     def keeps(self) -> Bools:
@@ -98,15 +106,15 @@ class Steering:
 
     def term(self, price: float) -> SizeTerm | None:
         """For solving: what the size costs where it is an objective or limited; None where it does not matter."""
-        if self._model is None:
+        if self._model is None or not (self.has_size or self._is_size_known):
             return None
-        prices = (price,) if self._max_bytes is None else tuple(price + more for more in _PRICES)
+        prices = tuple(price + more for more in _PRICES) if self._is_limited else (price,)
         return SizeTerm(self._model.table, prices)
 
     @property
-    def _limit(self) -> float:
-        assert self._model is not None
-        return np.inf if self._max_bytes is None else self._max_bytes / self._model.largest_bytes
+    def _is_limited(self) -> bool:
+        """Whether there is a limit, and it is known how large files are."""
+        return self._max_bytes is not None and self._is_size_known
 
     def min_snr_db(self, demanded: float | None) -> float | None:
         """Lowest SNR of interest: what is demanded, or more where metrics want it."""
@@ -123,6 +131,9 @@ class Steering:
             snr_db: Predicted, shape (n,).
         """
         found = self._threshold.chances(snr_db) if self._has_metrics else np.ones(snr_db.shape)
-        if self._max_bytes is None or self._model is None:
+        if not self._is_limited:
             return found
-        return np.asarray(found * ndtr((self._limit - self._model.predict(codes)) / self._model.error))
+        assert self._model is not None
+        assert self._max_bytes is not None
+        limit = self._max_bytes / self._model.largest_bytes
+        return np.asarray(found * ndtr((limit - self._model.predict(codes)) / self._model.error))

@@ -11,6 +11,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from autoquant import Budget, Demands
 from autoquant import search as search_in_python
 from autoquant.api.trials import Trials
+from autoquant.errors import SamplerError
 from autoquant.study.samplers import make_sampler
 from tests.integration.conftest import Command
 
@@ -42,6 +43,23 @@ def test_a_resumed_run_may_take_another_sampler_and_says_so(search: Command) -> 
     document = run_document()
     assert document["configuration"]["sampler"] == "random"
     assert "the run began with the sampler structure and went on with random" in document["notes"]
+
+
+class Failing(RandomSampler):
+    """After the first trial, which is float."""
+
+    def after_trial(self, *_: object) -> None:
+        raise RuntimeError("out of order")
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_sampler_that_fails_after_a_trial_leaves_what_can_be_resumed_and_says_so() -> None:
+    what = {"calibration": "calib.npz", "evaluation": "eval.npz", "out": "run", "budget": Budget(trials=2)}
+    with pytest.raises(
+        SamplerError, match=r"\(RuntimeError: out of order\); what was measured is kept, and the search"
+    ):
+        search_in_python("model.onnx", sampler=Failing(), **what)  # type: ignore[arg-type]
+    assert len(search_in_python("model.onnx", sampler="random", resume=True, **what).trials) > 1  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("workplace")

@@ -5,7 +5,7 @@ import pytest
 from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.scheme import Operators, RangeMethod, Rounding, Scheme, TensorFormat
 from autoquant.domain.space import Group, SpaceRule
-from autoquant.errors import SpaceError
+from autoquant.errors import SpaceError, UsageError
 from autoquant.space.schema import read_space
 from tests.unit.space.files import GROUP, RULE, SCHEME_A, SCHEME_B, SECTION, read, refused, text
 
@@ -165,6 +165,14 @@ def test_a_provider_without_a_section_is_refused_with_those_that_have_one(tmp_pa
 def test_what_is_not_toml_is_refused(tmp_path: Path) -> None:
     message = refused(tmp_path, "schema = = 1")
     assert message.startswith("cnn.toml: it cannot be read as TOML, put it right: Invalid value (at line 1")
+
+
+def test_a_path_is_taken_as_its_text_is_and_what_is_neither_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cnn.toml"
+    path.write_text(text())
+    assert read_space(path, ep="cpu") == read_space(str(path), ep="cpu")
+    with pytest.raises(UsageError, match=r"^the search space is of type 'int', give the name of one or the path of"):
+        read_space(3, ep="cpu")  # type: ignore[arg-type]
 
 
 def test_what_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -98,8 +98,9 @@ def test_regions_without_borders_each_take_what_is_fastest() -> None:
     assert fastest_within(landscape, ONE, 1.0, seconds=600).codes.tolist() == landscape.own[0].argmin(axis=1).tolist()
 
 
-def test_no_noise_at_all_leaves_all_in_float() -> None:
-    found = fastest_within(a_landscape(a_layout()), ONE, 1e-9, seconds=600)
+@pytest.mark.parametrize("limit", [1e-9, 1e-20, 1e-30])
+def test_no_noise_at_all_leaves_all_in_float(limit: float) -> None:
+    found = fastest_within(a_landscape(a_layout()), ONE, limit, seconds=600)
     assert not found.codes.any()
     assert found.is_proven
 

@@ -69,6 +69,7 @@ def test_what_alone_makes_trials_fail_is_not_proposed() -> None:
     assert all(codes[0] != 1 for codes in proposals)
 
 
+@pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")
 @pytest.mark.parametrize("has_size", [False, True])
 def test_with_several_objectives_beside_snr_each_proposal_weighs_them_anew(has_size: bool) -> None:
     proposer = a_proposer(interest=Interest(has_size=has_size))

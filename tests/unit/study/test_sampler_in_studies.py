@@ -302,6 +302,7 @@ def test_trials_that_were_there_before_are_read_whichever_of_them_is_odd(odd: in
     assert sampler.beliefs().keys() == set(range(9)) - {odd}
 
 
+@pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")
 @pytest.mark.parametrize("n_known", [0, 6])
 def test_sizes_of_0_are_unknown(n_known: int) -> None:
     sampler = StructureSampler(a_layout(), seed=0, max_size_bytes=5_000_000, has_size=True)

@@ -68,7 +68,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_what_is_no_sampler_is_refused() -> None:
-    with pytest.raises(UsageError, match="or give one of Optuna"):
+    with pytest.raises(UsageError, match="in Python one of Optuna may be given"):
         parse_sampler(optuna.create_study())  # type: ignore[arg-type]
 
 

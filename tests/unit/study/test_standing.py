@@ -64,6 +64,7 @@ def test_what_an_evaluation_brought_is_what_it_adds_to_the_saving() -> None:
     assert standing.gain_of(4, WEIGHTS, before) == standing.gain_of(5, WEIGHTS, before) == 0
 
 
+@pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")
 @pytest.mark.parametrize(("has_size", "weights", "highest"), [(False, [0.5, 0.5], 0.6), (True, [0.25, 0.25, 0.5], 0.8)])
 def test_a_highest_ratio_counts_by_the_share_of_latency_in_the_weights(
     has_size: bool, weights: list[float], highest: float

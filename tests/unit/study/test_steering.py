@@ -74,6 +74,19 @@ def test_a_file_that_is_predicted_to_be_too_large_has_no_chance() -> None:
     assert high > 0.99
 
 
+def test_as_long_as_no_trial_says_its_size_a_limit_means_nothing_and_a_warning_says_so() -> None:
+    steering, codes = Steering(LAYOUT, max_size_bytes=1), np.array([np.zeros(N), np.full(N, 2)], dtype=np.int64)
+    with pytest.warns(UserWarning, match="no trial says its own; set its attribute 'size_bytes'"):
+        learned(steering, a_trial("float"), a_trial("b"))
+    learned(steering, a_trial("float"), a_trial("b"), a_trial("a"))  # not again
+    assert steering.term(0.0) is None
+    assert steering.keeps.all()
+    assert (steering.chances(codes, np.array([60.0, 30.0])) == 1).all()
+    learned(steering, *[a_trial("float"), a_trial("b"), a_trial("a"), a_trial("b", size_bytes=300)])
+    assert steering.term(0.0) is not None
+    assert (steering.chances(codes, np.array([60.0, 30.0])) < 0.01).all()
+
+
 def test_sizes_that_a_trial_does_not_say_are_predicted() -> None:
     trials = [a_trial("float", size_bytes=1000), a_trial("b", size_bytes=250), a_trial("b")]
     steering = learned(Steering(LAYOUT, has_size=True), *trials)
