@@ -43,6 +43,7 @@ from autoquant.rewrites.places import take_rows
 from autoquant.rewrites.pools import convolve_first, lower_average_pool, weigh_pools
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
+from autoquant.rewrites.resize_axes import spell_axes
 from autoquant.rewrites.resizes import multiply_resizes
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
@@ -106,6 +107,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         lower_affine,
         merge_branches,
         interleave_depth,
+        spell_axes,
         multiply_resizes,
         *(
             (split_prelu, split_exponentials, expect_last, transpose_softmax, split_softmax, pack_places)

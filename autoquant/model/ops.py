@@ -15,6 +15,7 @@ from autoquant.model.windows import window_axes
 
 __all__ = [
     "LINEAR",
+    "ROI",
     "SCALES",
     "SIZES",
     "VIEWS",
@@ -101,8 +102,8 @@ _KINDS = {
     Kind.RECURRENT: ("LSTM",),
 }
 _KIND_OF = {op: kind for kind, ops in _KINDS.items() for op in ops}
-SCALES, SIZES = 2, 3
-"""The inputs of a Resize that name factors, or the sizes of its output."""
+ROI, SCALES, SIZES = 1, 2, 3
+"""The inputs of a Resize that name a region of interest, factors, or the sizes of its output."""
 _REARRANGING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """What comes out are all values of the first input, in another shape or order."""
 
