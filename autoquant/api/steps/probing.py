@@ -1,7 +1,7 @@
 """Ways of writing candidates, of which it is measured which are faster here."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -87,6 +87,7 @@ def probe_rewrites(
         rewrites: Those that are probed where they change something.
     """
     builder.write(frozenset())
+    plain = _Plain(builder, bench)
     sentences: dict[Rewrite, str] = {}
     refused, float_ratio = list[str](), 1.0
     for rewrite in sorted(builder.possible.intersection(rewrites)):
@@ -96,11 +97,11 @@ def probe_rewrites(
             if excerpts is not None:
                 alone = _gain_alone(excerpts, bench)
                 is_used = alone is not None and (
-                    rewrite not in _COMPARED or _keeps_outputs(bench, *_both(builder, {}, rewrite, bench))
+                    rewrite not in _COMPARED or plain.is_kept_by(plain.with_rewrite({}, rewrite), {})
                 )
                 ratio = alone if is_used else None
             elif assignment is not None:
-                ratio = _gain(builder, assignment, rewrite, bench)
+                ratio = _gain(plain, assignment, rewrite)
                 float_ratio *= 1.0 if assignment or ratio is None else ratio
         except ModelError as error:
             refused.append(f"{IN_WORDS[rewrite]}: not tried, {error}")
@@ -159,32 +160,53 @@ def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None
     return _shown(bench.compare(first, second, _N_RACED_ALONE, feed))
 
 
-def _gain(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> float | None:
-    """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all."""
-    opened, other = _both(builder, assignment, rewrite, bench)
-    if rewrite in (*_OF_FLOAT, *_COMPARED) and not _keeps_outputs(bench, opened, other):
+def _gain(plain: "_Plain", assignment: Assignment, rewrite: Rewrite) -> float | None:
+    """The ratio of latencies on the target where a rewrite wins least; None where it is not shown to win on all.
+
+    Nor where the model would write others: that is looked at where it wins, as it takes as long.
+    """
+    other = plain.with_rewrite(assignment, rewrite)
+    ratio = _shown(_raced(plain.bench, plain.opened(assignment), other, _PROBE_SECONDS))
+    if ratio is not None and rewrite in (*_OF_FLOAT, *_COMPARED) and not plain.is_kept_by(other, assignment):
         return None
-    return _shown(_raced(bench, opened, other, _PROBE_SECONDS))
+    return ratio
 
 
-def _both(builder: Builder, assignment: Assignment, rewrite: Rewrite, bench: Bench) -> tuple[Opened, Opened]:
-    """A candidate without a rewrite, and with it."""
-    first = builder.build(assignment)
-    builder.write(frozenset({rewrite}))
-    second = builder.build(assignment)
-    builder.write(frozenset())
-    return _opened(bench, first), _opened(bench, second)
+@dataclass(slots=True)
+class _Plain:
+    """Candidates without rewrites, opened and run once for all that they are compared with: slow models take long."""
+
+    builder: Builder
+    bench: Bench
+    _known: dict[frozenset[tuple[str, str]], Opened] = field(default_factory=dict)
+    _worst_db: dict[frozenset[tuple[str, str]], float] = field(default_factory=dict)
+
+    def opened(self, assignment: Assignment) -> Opened:
+        key = frozenset(assignment.items())
+        if key not in self._known:
+            self._known[key] = _opened(self.bench, self.builder.build(assignment))
+        return self._known[key]
+
+    def with_rewrite(self, assignment: Assignment, rewrite: Rewrite) -> Opened:
+        self.builder.write(frozenset({rewrite}))
+        candidate = self.builder.build(assignment)
+        self.builder.write(frozenset())
+        return _opened(self.bench, candidate)
+
+    def is_kept_by(self, other: Opened, assignment: Assignment) -> bool:
+        """Whether another one is as near to the float model, or near enough, on a few samples."""
+        key = frozenset(assignment.items())
+        if key not in self._worst_db:
+            self._worst_db[key] = self._db(self.opened(assignment))
+        return self._db(other) >= min(self._worst_db[key] - 1, _ENOUGH_DB)
+
+    def _db(self, opened: Opened) -> float:
+        return self.bench.untimed_quality(opened, _N_COMPARED).worst_db
 
 
 def _shown(timings: Mapping[str, Timings]) -> float | None:
     is_shown = all(timing.ratio + 2 * timing.error < 1 for timing in timings.values())
     return max(timing.ratio for timing in timings.values()) if is_shown else None
-
-
-def _keeps_outputs(bench: Bench, first: Opened, second: Opened) -> bool:
-    """Whether the second candidate is as near to the float model as the first, or near enough, on a few samples."""
-    before, after = (bench.untimed_quality(each, _N_COMPARED).worst_db for each in (first, second))
-    return after >= min(before - 1, _ENOUGH_DB)
 
 
 def _sentence(rewrite: Rewrite, ratio: float, *, is_alone: bool) -> str:

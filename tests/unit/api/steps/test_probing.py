@@ -1,5 +1,7 @@
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,11 +18,13 @@ from autoquant.api.steps import (
 )
 from autoquant.api.steps.probing import Probed
 from autoquant.domain.feed import Samples
+from autoquant.domain.measurement import Quality
 from autoquant.domain.region import Assignment, RegionId
 from autoquant.domain.rewrite import Rewrite
 from autoquant.errors import ModelError
 from autoquant.measurement.bench import Bench
 from autoquant.measurement.latency import Timings
+from autoquant.measurement.opening import Opened, Opener
 from autoquant.qdq.candidate import Candidate
 from autoquant.space.schema import read_space
 from tests.graphs import U8S8_CHANNEL, case_of
@@ -195,6 +199,36 @@ def test_channels_are_kept_in_blocks_where_float_is_faster_and_the_same(
         monkeypatch.setattr("autoquant.qdq.blocks.constant_of", lambda *_: "o")
     assert probe_rewrites(builder, None, open_bench(path, samples)).sentences == notes
     assert builder.rewrites == ({Rewrite.KEPT_BLOCKS} if notes else set())
+
+
+@pytest.mark.parametrize(("ratio", "n_run"), [(0.8, 3), (1.2, 0)])
+def test_the_plain_candidate_is_opened_and_run_once_and_none_is_run_that_does_not_win(
+    ratio: float, n_run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = model_of(
+        "(float[1,192,16,16] x) => (float[1,192,16,16] y)",
+        "a = Conv<pads=[1,1,1,1]>(x, w) b = Mul(a, c) d = Add(a, b) y = Conv<pads=[1,1,1,1]>(d, w)",
+        {"w": floats(192, 192, 3, 3, scale=0.02), "c": floats(192, 1, 1)},
+    )
+    path = saved(given, tmp_path / "both.onnx")
+    builder, n_opened, run = case_of(given).builder({}), list[str](), list[Opened]()
+    opened, quality = Opener.open, Bench.untimed_quality
+
+    def told(opener: Opener, skeleton: bytes, *others: Any) -> Opened:
+        n_opened.append(hashlib.sha256(skeleton).hexdigest())
+        return opened(opener, skeleton, *others)
+
+    def seen(bench: Bench, candidate: Opened, n_samples: int) -> Quality:
+        run.append(candidate)
+        return quality(bench, candidate, n_samples)
+
+    monkeypatch.setattr(Opener, "open", told)
+    monkeypatch.setattr(Bench, "untimed_quality", seen)
+    monkeypatch.setattr(Bench, "compare", lambda *_: {"cpu-1t": timings_of([ratio] * 5)})
+    probed = probe_rewrites(builder, None, open_bench(path, read_data(path, {"x": floats(3, 192, 16, 16)})))
+    assert len(n_opened) == len(set(n_opened)) == 3
+    assert len(run) == n_run
+    assert len(probed.sentences) == (2 if n_run else 0)
 
 
 ATTENTION = """q = Reshape(x, heads) qh = Transpose<perm=[0,2,1,3]>(q) kh = Transpose<perm=[0,2,3,1]>(q)
