@@ -21,6 +21,8 @@ __all__ = ["float_model"]
 Floats = npt.NDArray[np.float32]
 _Place = tuple[int, int]
 """Index of a node and position of one of its inputs."""
+_New = tuple[int, onnx.NodeProto]
+"""A node and where it comes."""
 
 
 def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -29,7 +31,8 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     With the member's ``*.overrides.json`` onnxruntime's ``quantize_static`` makes the same integers of it, where it
     would round those of ``prepared.onnx`` to the nearest ones and not correct its biases. Overrides are not about a
     constant that bodies or outputs of the graph read as it was, too. Of a tensor that some operators read as integers
-    and others as floats, these read another name before an Identity, as the tool gives integers to all readers.
+    and others as floats, these read another name before an Identity, as the tool gives integers to all readers. A Sum
+    of one input, by which a member keeps an operator in float, is in it, too.
 
     Args:
         member: A QDQ file of a run's folder.
@@ -40,6 +43,15 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     """
     quantized, graph = Graph(load_any(Path(member))), Graph(load_any(Path(prepared)))
     found = copy_of(graph.model)
+    _dequantize(found, graph, quantized)
+    new = [*_split(found, graph, _read_both_ways(graph, quantized)), *_kept_in_float(found, graph, quantized)]
+    for place, node in sorted(new, key=itemgetter(0), reverse=True):
+        found.graph.node.insert(place, node)
+    return found
+
+
+def _dequantize(found: onnx.ModelProto, graph: Graph, quantized: Graph) -> None:
+    """Constants become what the integers of a member stand for, with the attributes that belong to them."""
     others = {(node.name, node.op_type): node for node in quantized.nodes}
     values: dict[TensorName, npt.NDArray[np.generic]] = {}
     changed: set[_Place] = set()
@@ -68,8 +80,6 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
     del found.graph.initializer[:]
     found.graph.initializer.extend(kept)
     found.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
-    _split(found, graph, _read_both_ways(graph, quantized))
-    return found
 
 
 def _read_both_ways(graph: Graph, quantized: Graph) -> Mapping[TensorName, Collection[_Place]]:
@@ -102,9 +112,9 @@ def _is_quantizing(reader: Node, quantized: Graph, own: Collection[str]) -> bool
     return reader.op_type == "QuantizeLinear"
 
 
-def _split(found: onnx.ModelProto, graph: Graph, both: Mapping[TensorName, Collection[_Place]]) -> None:
+def _split(found: onnx.ModelProto, graph: Graph, both: Mapping[TensorName, Collection[_Place]]) -> list[_New]:
     """Give tensors another name where they are written and read as floats, and their own to an Identity behind that."""
-    protos, identities = found.graph.node, list[tuple[int, onnx.NodeProto]]()
+    protos, identities = found.graph.node, list[_New]()
     for tensor, integers in both.items():
         writer, floats = graph.producer[tensor], graph.free_name(f"{tensor}_floats")
         protos[writer.index].output[writer.outputs.index(tensor)] = floats
@@ -114,8 +124,25 @@ def _split(found: onnx.ModelProto, graph: Graph, both: Mapping[TensorName, Colle
                     protos[reader.index].input[position] = floats
         identity = helper.make_node("Identity", [floats], [tensor], name=f"{floats}_Identity")
         identities.append((writer.index + 1, identity))
-    for place, identity in sorted(identities, key=itemgetter(0), reverse=True):
-        protos.insert(place, identity)
+    return identities
+
+
+def _kept_in_float(found: onnx.ModelProto, graph: Graph, quantized: Graph) -> list[_New]:
+    """Sums of one input that a member has before operators, which read them from now on."""
+    others, own = {node.name: node for node in quantized.nodes}, {node.name for node in graph.nodes}
+    protos, sums = found.graph.node, dict[TensorName, _New]()
+    for node in graph.nodes:
+        read = others[node.name].inputs if node.name in others else ()
+        for position, (name, there) in enumerate(zip(node.inputs, read, strict=False)):
+            kept = quantized.producer.get(there)
+            if not name or kept is None or kept.op_type != "Sum" or kept.name in own:
+                continue
+            target = graph.free_name(there)
+            if target not in sums:
+                made = helper.make_node("Sum", [protos[node.index].input[position]], [target], name=kept.name)
+                sums[target] = node.index, made
+            protos[node.index].input[position] = target
+    return list(sums.values())
 
 
 def _kept_for_others(

@@ -119,7 +119,7 @@ def _scales(graph: Graph, node: Node, before: Sequence[int], behind: Sequence[in
     name = node.inputs[SCALES] if len(node.inputs) > SCALES else None
     if not name or graph.shape(name) == (0,):  # as before opset 13 beside sizes
         return [n_resized / n for n, n_resized in zip(before, behind, strict=True)]
-    if not graph.is_constant(name):
+    if not graph.is_constant(name) or node.attributes.get("axes"):
         return None
     given = graph.constant(name).astype(np.float64).ravel().tolist()
     return given if len(given) == _RANK else None

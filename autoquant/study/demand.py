@@ -26,6 +26,8 @@ _FIRST_STEP_DB, _STEP_GROWTH = 0.05, 1.5
 _LEAST_PROGRAM_S = 0.1
 _LEAST_SNR_ERROR_DB, _LEAST_RATIO_ERROR = 0.5, 0.003
 """Of what one trial measures."""
+_MOST_DB = 2000.0
+"""Powers beyond are no doubles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,8 @@ class _Beliefs:
         excluded: list[Codes] = []
         while True:
             left = max(end - time.perf_counter(), _LEAST_PROGRAM_S)
-            solved = fastest_within(landscape, weights, 10 ** (-limit_db / 10), seconds=left, excluded=excluded)
+            noise = 10 ** (-float(np.clip(limit_db, -_MOST_DB, _MOST_DB)) / 10)
+            solved = fastest_within(landscape, weights, noise, seconds=left, excluded=excluded)
             if solved.codes.tobytes() in missed:
                 if time.perf_counter() > end:
                     return Fastest(np.zeros_like(solved.codes), is_proven=False)

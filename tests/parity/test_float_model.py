@@ -59,9 +59,7 @@ def integers(model: onnx.ModelProto) -> dict[str, Array]:
 def outputs(path: Path, feed: dict[str, Floats]) -> Floats:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"], disabled_optimizers=["WeightBiasQuantization"]
-    )
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     found: Floats = session.run(None, feed)[0]
     return found
 

@@ -3,14 +3,12 @@
 import json
 import re
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -19,12 +17,11 @@ from autoquant.api.steps import prepare, read_data
 from autoquant.domain.scheme import Operators, Scheme
 from autoquant.examples import example
 from autoquant.model.dequantized import float_model
-from autoquant.model.graph import Node
 from autoquant.qdq.overrides import op_types_with_float_outputs, tensor_quant_overrides
 from autoquant.qdq.plan import Plan
 from autoquant.runtime.overrides import load_overrides
-from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, exact, models, scheme
-from tests.models import Array, floats, model_of, op_types
+from tests.graphs import U8S8_CHANNEL, U8S8_TENSOR, U16S8, Case, Quantized, case_of, exact, models, run, scheme
+from tests.models import floats, model_of, op_types
 from tests.parity.quantizer import quantized_statically
 
 U8S8_LINEAR = scheme("u8:tensor:asym", "s8:channel:sym", Operators.LINEAR)
@@ -32,39 +29,17 @@ POWERS_OF_TWO = scheme("u8:tensor:asym:pow2", "s8:channel:sym:pow2")
 
 
 def is_expressible(case: Case, plan: Plan) -> bool:
-    """Not so: an input or output of the graph that is read quantized and unquantized, a tensor in a third type; Gemms
-    that write unlike types; a float MatMul of two activations behind integers, which onnxruntime runs on integers
-    unless it is kept from that: sums of integers differ from those of floats in the last bit, which moves what is
-    rounded afterwards by a step."""
-    if any(map(partial(is_kept_from_integers, case=case, plan=plan), case.graph.nodes)):
-        return False
+    """Not so: an input or output of the graph that is read quantized and unquantized, a tensor in a third type, or in
+    a second one beside floats; Gemms that write unlike types."""
     n_types = Counter(tensor for tensor, _ in plan.entries)
     for tensor, n in n_types.items():
         has_float_reader = any(reader.index not in plan.integer for reader in case.graph.consumers[tensor])
-        if n > 1 or tensor in case.graph.pinned or (has_float_reader and tensor in case.graph.inputs):
+        is_fixed = tensor in case.graph.pinned or (
+            has_float_reader and (tensor in case.graph.inputs or tensor in plan.produced)
+        )
+        if n > 1 or is_fixed:
             return False
     return op_types_with_float_outputs(plan, case.graph) is not None
-
-
-def is_kept_from_integers(node: Node, case: Case, plan: Plan) -> bool:
-    """Those with constant weights are run as the model says once an optimizer is off, see ``outputs``."""
-    is_product = node.op_type == "MatMul" and not any(case.graph.is_constant(name) for name in node.inputs)
-    return is_product and node.index not in plan.integer and any(name in plan.produced for name in node.inputs)
-
-
-def outputs(model: onnx.ModelProto, case: Case) -> list[Array]:
-    """Without the optimizer that makes float operators int8: the grammar cannot say what our model says against it."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = ort.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["WeightBiasQuantization"],
-    )
-    found: list[Array] = session.run(None, dict(case.feed))
-    return found
 
 
 def changed_float_model(case: Case, ours: Quantized, folder: Path) -> onnx.ModelProto:
@@ -85,7 +60,7 @@ def reproduced(case: Case, ours: Quantized, folder: Path) -> onnx.ModelProto:
 def assert_reproduced(case: Case, ours: Quantized) -> None:
     with TemporaryDirectory() as folder:
         theirs = reproduced(case, ours, Path(folder))
-    for a, b in zip(outputs(ours.model, case), outputs(theirs, case), strict=True):
+    for a, b in zip(run(ours.model, case.feed), run(theirs, case.feed), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -147,6 +122,47 @@ def test_a_tensor_that_is_read_as_integers_and_as_floats_is_reproduced(body: str
     ours = case.quantized(None, dict.fromkeys(linear, exact(U8S8_LINEAR)))
     (identity,) = [node for node in changed_float_model(case, ours, tmp_path).graph.node if node.op_type == "Identity"]
     assert identity.output == ["a"]
+    assert is_expressible(case, ours.plan)
+    assert_reproduced(case, ours)
+
+
+HELD_APART = {
+    "two tensors": ("a = Conv(x, w) c = Conv(a, v) d = Add(c, a) e = Conv(d, v) y = Add(e, d)", ["c", "e"], ["a", "d"]),
+    "a HardSigmoid": (
+        "a = Conv(x, w) h = HardSigmoid(a) c = Conv(h, v) d = Conv(a, v) e = Add(c, a) y = Add(d, e)",
+        ["h", "c", "d"],
+        ["a"],
+    ),
+    "two types": ("a = Conv(x, w) c = Conv(a, v) d = Conv(a, w) e = Add(c, d) y = Add(e, a)", ["c"], []),
+    "two readers": ("a = Conv(x, w) c = Conv(a, v) t = Add(c, a) y = Add(t, a)", ["c"], ["a"]),
+}
+
+
+@pytest.mark.parametrize("held", HELD_APART)
+def test_which_tensors_have_another_name_where_they_are_floats(held: str, tmp_path: Path) -> None:
+    body, integers, names = HELD_APART[held]
+    shape = "float[1,4,6,6]"
+    constants = {"w": floats(4, 4, 1, 1), "v": floats(4, 4, 1, 1, seed=1)}
+    case = case_of(model_of(f"({shape} x) => ({shape} y)", body, dict(constants)))
+    taken = {node.name: exact(U8S8_LINEAR) for node in case.graph.nodes if set(node.outputs) & set(integers)}
+    if held == "two types":
+        taken |= {node.name: U16S8 for node in case.graph.nodes if "d" in node.outputs}
+    ours = case.quantized(None, taken)
+    changed = changed_float_model(case, ours, tmp_path)
+    onnx.checker.check_model(changed, full_check=True)
+    assert [node.output[0] for node in changed.graph.node if node.op_type == "Identity"] == names
+    if names:
+        assert_reproduced(case, ours)
+
+
+def test_what_is_kept_in_float_is_kept_again() -> None:
+    shape = "float[1,4,6,6]"
+    body = "a = Conv(x, w) c = Conv(a, v) s = Sigmoid(c) d = Conv(s, w) e = Conv(d, v) y = Add(e, c)"
+    constants = {"w": floats(4, 4, 1, 1), "v": floats(4, 4, 1, 1, seed=1)}
+    case = case_of(model_of(f"({shape} x) => ({shape} y)", body, dict(constants)))
+    left = {node.name: None for node in case.graph.nodes if "d" in node.outputs}
+    ours = case.quantized(exact(U8S8_CHANNEL), left)
+    assert "Sum" in op_types(ours.model)
     assert is_expressible(case, ours.plan)
     assert_reproduced(case, ours)
 

@@ -92,6 +92,7 @@ def test_an_image_of_its_own_size_stays_what_it_is() -> None:
         resized('coordinate_transformation_mode="half_pixel_symmetric"'),
         resized('keep_aspect_ratio_policy="not_larger"'),
         resized(size=(1100, 4), behind=(2200, 8)),
+        resized("axes=[0,1,2,3]", scales=True),
         model_of(
             "(float[1,2,5,7] x) => (float[1,2,10,14] y)",
             'y = Resize<mode="linear">(x, , scales)',
@@ -106,7 +107,7 @@ def test_an_image_of_its_own_size_stays_what_it_is() -> None:
             "(float[1,2,5,7] x, float[4] scales) => (float[1,2,10,14] y)", 'y = Resize<mode="cubic">(x, , scales)'
         ),
     ],
-    ids=["antialias", "position", "policy", "large", "linear", "size unknown", "computed"],
+    ids=["antialias", "position", "policy", "large", "axes", "linear", "size unknown", "computed"],
 )
 def test_others_stay(model: onnx.ModelProto) -> None:
     assert multiply_resizes(model) is model

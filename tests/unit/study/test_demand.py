@@ -95,10 +95,16 @@ def test_it_keeps_the_demand_with_a_margin_and_is_no_slower_than_what_keeps_6_db
     assert found.ratios[0] == pytest.approx(landscape.ratios_of(codes[None])[0, 0], abs=0.03)
 
 
-def test_a_demand_that_nothing_keeps_leaves_everything_float(tmp_path: Path) -> None:
-    found, _, _ = solved(tmp_path, 110.0)
+@pytest.mark.parametrize("min_snr_db", [110.0, 300.0, 4000.0])
+def test_a_demand_that_nothing_keeps_leaves_everything_float(tmp_path: Path, min_snr_db: float) -> None:
+    found, _, _ = solved(tmp_path, min_snr_db)
     assert found.assignment == {}
     assert found.is_proven
+
+
+def test_a_demand_below_what_doubles_hold_is_none(tmp_path: Path) -> None:
+    found, layout, landscape = solved(tmp_path, -4000.0)
+    assert found.ratios[0] == pytest.approx(landscape.ratios_of(every_assignment(layout)).min(), abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(4))
