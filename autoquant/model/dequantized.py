@@ -87,16 +87,26 @@ def _read_both_ways(graph: Graph, quantized: Graph) -> Mapping[TensorName, Colle
 
     Inputs and outputs of the graph, and what bodies read, cannot take another name.
     """
-    others, own = {node.name: node for node in quantized.nodes}, {node.name for node in graph.nodes}
+    own = {node.name for node in graph.nodes}
     found: defaultdict[TensorName, list[_Place]] = defaultdict(list)
-    for node in graph.nodes:
-        read = others[node.name].inputs if node.name in others else ()
-        for position, (name, there) in enumerate(zip(node.inputs, read, strict=False)):
-            if name in graph.producer and name not in graph.pinned and _are_integers(there, quantized):
-                found[name].append((node.index, position))
+    for (index, position), there in _read_there(graph, quantized).items():
+        name = graph.nodes[index].inputs[position]
+        if name in graph.producer and name not in graph.pinned and _are_integers(there, quantized):
+            found[name].append((index, position))
     readers = {name: quantized.consumers.get(name, ()) for name in found}
     quantizing = {name: [_is_quantizing(reader, quantized, own) for reader in readers[name]] for name in found}
     return {name: places for name, places in found.items() if sum(quantizing[name]) == 1 < len(quantizing[name])}
+
+
+def _read_there(graph: Graph, quantized: Graph) -> Mapping[_Place, TensorName]:
+    """What operators of the same names read in a member, in the order of the nodes."""
+    others = {node.name: node.inputs for node in quantized.nodes}
+    return {
+        (node.index, position): there
+        for node in graph.nodes
+        for position, (name, there) in enumerate(zip(node.inputs, others.get(node.name, ()), strict=False))
+        if name
+    }
 
 
 def _are_integers(tensor: TensorName, quantized: Graph) -> bool:
@@ -129,19 +139,15 @@ def _split(found: onnx.ModelProto, graph: Graph, both: Mapping[TensorName, Colle
 
 def _kept_in_float(found: onnx.ModelProto, graph: Graph, quantized: Graph) -> list[_New]:
     """Sums of one input that a member has before operators, which read them from now on."""
-    others, own = {node.name: node for node in quantized.nodes}, {node.name for node in graph.nodes}
-    protos, sums = found.graph.node, dict[TensorName, _New]()
-    for node in graph.nodes:
-        read = others[node.name].inputs if node.name in others else ()
-        for position, (name, there) in enumerate(zip(node.inputs, read, strict=False)):
-            kept = quantized.producer.get(there)
-            if not name or kept is None or kept.op_type != "Sum" or kept.name in own:
-                continue
-            target = graph.free_name(there)
-            if target not in sums:
-                made = helper.make_node("Sum", [protos[node.index].input[position]], [target], name=kept.name)
-                sums[target] = node.index, made
-            protos[node.index].input[position] = target
+    own, protos, sums = {node.name for node in graph.nodes}, found.graph.node, dict[TensorName, _New]()
+    for (index, position), there in _read_there(graph, quantized).items():
+        kept = quantized.producer.get(there)
+        if kept is None or kept.op_type != "Sum" or kept.name in own:
+            continue
+        target = graph.free_name(there)
+        if target not in sums:
+            sums[target] = index, helper.make_node("Sum", [protos[index].input[position]], [target], name=kept.name)
+        protos[index].input[position] = target
     return list(sums.values())
 
 
