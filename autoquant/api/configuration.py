@@ -13,7 +13,7 @@ import numpy as np
 
 from autoquant.calibration.sources import DataSource
 from autoquant.domain.accuracy import Accuracy
-from autoquant.domain.arguments import check_several, check_type
+from autoquant.domain.arguments import check_n_regions, check_several, check_type
 from autoquant.domain.metric import Metric
 from autoquant.domain.objective import DEFAULT_OBJECTIVES, Bounds, Objectives
 from autoquant.domain.sampler import MAX_SEED, SamplerName
@@ -180,9 +180,7 @@ class Configuration:
         _unwrap(self)
         check_targets(self.targets)
         check_seed(self.seed)
-        check_type("the number of regions", self.n_regions, numbers.Integral, "a whole number")
-        if self.n_regions < 1:
-            raise UsageError(f"the number of regions is {self.n_regions}, it must be at least 1")
+        check_n_regions(self.n_regions)
         if self.metrics and self.batch > 1:
             raise UsageError("metrics are of single samples; leave the batch at 1, or leave them out")
         self._check_drops()
@@ -352,7 +350,7 @@ def _check_numbers(arguments: "Budget | Demands") -> None:
         value = getattr(arguments, one.name)
         is_by_name = one.name == "max_drop" and isinstance(value, Mapping)
         for each in value.values() if is_by_name else (value,):
-            if each is not None:
+            if each is not None or is_by_name:
                 check_type(f"{type(arguments).__name__}.{one.name}", each, numbers.Real, "a number")
 
 

@@ -75,7 +75,7 @@ class Deadline:
 
     Attributes:
         seconds: The budget; None where only trials count.
-        phases: Seconds of each phase so far.
+        phases: Seconds of each phase so far; what was gone before is ``start``.
         spent_s: Seconds that were gone before this was made.
         left_out: What preparing went without, as it was late.
     """
@@ -85,6 +85,10 @@ class Deadline:
     spent_s: float = 0.0
     left_out: list[str] = field(default_factory=list)
     _start: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if self.spent_s:
+            self.phases["start"] = self.spent_s
 
     @property
     def elapsed(self) -> float:

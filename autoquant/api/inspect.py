@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autoquant.api.steps import model_path
+from autoquant.domain.arguments import check_type
 from autoquant.domain.reason import temporary_files
 from autoquant.domain.target import DEFAULT_TARGET, Target
 from autoquant.errors import ModelError, TargetError
@@ -70,7 +71,9 @@ def inspect_model(
         ModelError: A model cannot be read or opened.
         OutputError: There is no place for temporary files.
         TargetError: The execution provider is not installed, or does not show what it runs.
+        UsageError: An argument is of another type.
     """
+    check_type("the target", target, Target, "one, e.g. Target('cpu')")
     path = model_path(model)
     found = _inspect(path, target)
     comparison = compare(found, _inspect(model_path(against), target)) if against is not None else None

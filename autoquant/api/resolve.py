@@ -1,5 +1,6 @@
 """Another demand on a finished run: solved for, built and measured, again only where that misses the demand."""
 
+import numbers
 import os
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -22,6 +23,7 @@ from autoquant.api.run_configuration import read_configuration
 from autoquant.api.sentences import ENDED_BY_USER
 from autoquant.api.trials import Trials
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.arguments import check_function, check_path, check_seconds, check_type
 from autoquant.domain.front import Front
 from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.objective import NO_BOUNDS
@@ -88,6 +90,18 @@ def resolve(
     Raises:
         AutoquantError: The run cannot be gone on with here, or no assignment is predicted to keep the demand.
     """
+    for name, path, is_needed in (
+        ("the run", run, True),
+        ("the new run's folder", out, True),
+        ("the model", model, False),
+        ("the file of labels", labels, False),
+        ("the search space", space, False),
+        ("the cache", cache, False),
+    ):
+        check_path(name, path, is_needed=is_needed)
+    check_type("the lowest SNR", min_snr_db, numbers.Real, "a number")
+    check_seconds("the seconds that are gone", spent_s, example="3")
+    check_function("what is told of progress", on_progress, "a function of a SearchProgress")
     folder, deadline = Path(run), Deadline(seconds, spent_s=spent_s)
     asked = read_configuration(
         folder,

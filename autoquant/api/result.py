@@ -94,8 +94,9 @@ class SearchResult:
         if [min_snr_db, max_latency_ratio, max_drop].count(None) != 2:
             raise UsageError("give either min_snr_db, max_latency_ratio or max_drop")
         drops = max_drop.values() if isinstance(max_drop, Mapping) else [max_drop]
-        for demanded in (min_snr_db, max_latency_ratio, *drops):
-            check_type("what is demanded", demanded, (numbers.Real, type(None)), "a number")
+        demands = (each for each in (min_snr_db, max_latency_ratio) if each is not None)
+        for demanded in (*demands, *(drops if max_drop is not None else ())):
+            check_type("what is demanded", demanded, numbers.Real, "a number")
         for name, limit in (("min_snr_db", min_snr_db), ("max_latency_ratio", max_latency_ratio)):
             if limit is not None and math.isnan(limit):
                 raise UsageError(f"{name} is nan, give a number")

@@ -1,6 +1,5 @@
 """The structure sampler, made from what the steps give."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 from autoquant.api import steps
@@ -10,6 +9,7 @@ from autoquant.domain.arguments import check_several, check_type
 from autoquant.domain.region import Region, RegionId
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.statistics import Statistics
+from autoquant.domain.warning import warn_caller
 from autoquant.errors import UsageError
 from autoquant.model.prepared import PreparedModel
 from autoquant.study import sampler
@@ -77,6 +77,7 @@ class StructureSampler(sampler.StructureSampler):
         has_size: bool = False,
     ) -> None:
         Demands(min_snr_db=min_snr_db, max_latency_ratio=max_latency_ratio, max_size_bytes=max_size_bytes)  # checks
+        check_type("has_size", has_size, bool, "True or False")
         if seed is not None:
             check_seed(seed)
         self._has_repeated = False
@@ -106,10 +107,9 @@ class StructureSampler(sampler.StructureSampler):
         """Warn once: what is proposed runs as an earlier trial did."""
         if not self._has_repeated:
             self._has_repeated = True
-            warnings.warn(
+            warn_caller(
                 "StructureSampler repeats itself, as every other assignment was proposed already or runs as one that"
-                " was; end the study",
-                stacklevel=2,
+                " was; end the study"
             )
 
     @property

@@ -19,12 +19,12 @@ from autoquant.api.objectives import objectives_of
 from autoquant.api.result import SearchResult
 from autoquant.api.run import OnProgress, Run
 from autoquant.calibration.sources import DataSource
-from autoquant.domain.arguments import check_several, check_type
+from autoquant.domain.arguments import check_dims, check_function, check_path, check_seconds, check_several, check_type
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import N_REGIONS
 from autoquant.domain.sampler import SamplerName
 from autoquant.domain.target import Target
-from autoquant.errors import MetricError, SamplerError, UsageError
+from autoquant.errors import MetricError, SamplerError
 from autoquant.metrics.grammar import parse_metrics
 from autoquant.study.samplers import BaseSampler, parse_sampler
 from autoquant.study.study import quiet
@@ -104,14 +104,13 @@ def search(
     budget, demands = budget or Budget(), demands or Demands()
     check_type("the budget", budget, Budget, "one, e.g. Budget(seconds=120)")
     check_type("what is demanded", demands, Demands, "it like Demands(min_snr_db=30)")
-    check_type("the sizes of dimensions", dims or {}, Mapping, "a dict")
-    check_type("the run's folder", out, (str, os.PathLike), "its path")
+    check_dims(dims)
+    check_path("the run's folder", out, is_needed=True)
     for name, path_given in (("the file of labels", labels), ("the warm start", warm_start), ("the cache", cache)):
-        check_type(name, path_given, (str, os.PathLike, type(None)), "its path")
-    if not callable(on_progress):
-        raise UsageError(
-            f"what is told of progress is of type '{type(on_progress).__name__}', give a function of a SearchProgress"
-        )
+        check_path(name, path_given)
+    check_type("resume", resume, bool, "True or False")
+    check_seconds("the seconds that are gone", spent_s, example="3")
+    check_function("what is told of progress", on_progress, "a function of a SearchProgress")
     check_several("metrics", metrics, str, "names, e.g. ['top1'] or ['my_module:my_function']")
     check_several("objectives", objectives, str, "names, e.g. ['latency', 'snr']")
     check_several("targets", targets, Target, "targets, e.g. [Target('cpu')]")

@@ -222,7 +222,7 @@ def _target(asked: "_Target", options: "_Options") -> Target:
     return Target(
         ep=options.ep if asked.ep is None else asked.ep,
         threads=options.threads if asked.threads is None else asked.threads,
-        options=asked.options,
+        options={name: str(value) for name, value in asked.options.items()},
     )
 
 
@@ -298,23 +298,23 @@ class _Table(BaseModel):
 
 class _Options(_Table):
     time: Annotated[float | None, PlainValidator(lambda value: value if value is None else _seconds(value))] = None
-    trials: int | None = Field(default=None, ge=1)
+    trials: int | None = Field(default=None, ge=1, strict=True)
     objectives: list[str] = Field(default_factory=lambda: ["latency", "snr"])
     max_size: Annotated[int | None, PlainValidator(lambda value: value if value is None else _bytes(value))] = None
-    threads: int = Field(default=1, ge=1, le=MAX_THREADS)
+    threads: int = Field(default=1, ge=1, le=MAX_THREADS, strict=True)
     ep: str = "cpu"
     space: str = "default"
     accuracy: Annotated[Accuracy | None, Field(strict=False)] = None
-    seed: int = Field(default=0, ge=0, le=MAX_SEED)
-    regions: int = Field(default=N_REGIONS, ge=1)
-    dims: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, strict=True)
+    regions: int = Field(default=N_REGIONS, ge=1, strict=True)
+    dims: dict[str, Annotated[int, Field(ge=1, strict=True)]] = Field(default_factory=dict)
     demands: Annotated[dict[str, float], AfterValidator(_demands)] = Field(default_factory=dict)
 
 
 class _Target(_Table):
     ep: str | None = None
-    threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)
-    options: dict[str, str] = Field(default_factory=dict)
+    threads: int | None = Field(default=None, ge=1, le=MAX_THREADS, strict=True)
+    options: dict[str, str | int | float] = Field(default_factory=dict)
 
 
 class _Model(_Options):

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
+from autoquant.domain.arguments import check_path
 from autoquant.domain.region import TensorName
 from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.io import load_any
+from autoquant.model.io import load_any, load_model
 
 __all__ = ["float_model"]
 
@@ -39,9 +40,12 @@ def float_model(member: str | os.PathLike[str], prepared: str | os.PathLike[str]
         prepared: The run's ``prepared.onnx``.
 
     Raises:
-        ModelError: A file cannot be read.
+        ModelError: A file cannot be read, or what is given for ``prepared.onnx`` is quantized.
+        UsageError: An argument is no path.
     """
-    quantized, graph = Graph(load_any(Path(member))), Graph(load_any(Path(prepared)))
+    check_path("the member", member, is_needed=True)
+    check_path("the prepared model", prepared, is_needed=True)
+    quantized, graph = Graph(load_any(Path(member))), Graph(load_model(Path(prepared)))
     found = copy_of(graph.model)
     _dequantize(found, graph, quantized)
     new = [*_split(found, graph, _read_both_ways(graph, quantized)), *_kept_in_float(found, graph, quantized)]

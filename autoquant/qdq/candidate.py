@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from autoquant.domain.arguments import check_path
 from autoquant.domain.region import NodeName
 from autoquant.domain.scheme import Rounding
 from autoquant.model.fragments import whole
@@ -61,5 +62,7 @@ class Candidate:
 
         Raises:
             OutputError: There is no room, or the folder cannot be written.
+            UsageError: It is no path.
         """
+        check_path("where to write the model", path, is_needed=True)
         save_pieces(whole(self.skeleton, self.constants, {}), Path(path))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autoquant.domain.arguments import check_path
 from autoquant.domain.reason import one_line
 from autoquant.errors import ModelError
 
@@ -22,8 +23,10 @@ def load_overrides(path: str | os.PathLike[str]) -> dict[str, list[dict[str, Any
     JSON has neither enumerations nor sets nor typed scalars; onnxruntime accepts nothing else.
 
     Raises:
-        ModelError: The file is no JSON, or names an unknown type.
+        ModelError: The file is missing or no JSON, or names an unknown type.
+        UsageError: It is no path.
     """
+    check_path("the overrides", path, is_needed=True)
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         return {tensor: [_typed(override) for override in overrides] for tensor, overrides in content.items()}

@@ -57,7 +57,7 @@ class Knowledge:
         self.trust = Trust()
         self._found = observe(layout, [])
         self._numbers: list[int] = []
-        self._reader = Reader(layout)
+        self._reader = Reader(layout, has_size=interest.has_size)
         self._pace = Pace()
         self._promised: dict[bytes, Promise] = {}
         self._next_gain = float("inf")

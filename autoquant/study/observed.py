@@ -1,7 +1,6 @@
 """Told trials as the models take them: complete ones, and pruned ones that say their SNR but no ratio."""
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +9,9 @@ import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from autoquant.domain.measurement import State
 from autoquant.domain.reason import one_line
+from autoquant.domain.warning import warn_caller
 from autoquant.errors import UsageError
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.proposal import asked_for
@@ -57,10 +58,11 @@ class Reader:
 
     Args:
         layout: Regions and schemes.
+        has_size: Whether smaller files count: what is minimised last may be the size then.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, *, has_size: bool = False) -> None:
+        self._layout, self._has_size = layout, has_size
         self._regions = frozenset(layout.regions)
         self._rows: dict[int, _Row | None] = {}
         self._started: dict[int, datetime | None] = {}
@@ -115,7 +117,7 @@ class Reader:
         for trial, _ in wrong:
             self._rows[trial.number], self._started[trial.number] = None, trial.datetime_start
         for trial, why in wrong:
-            warnings.warn(f"nothing is learned of trial {trial.number}: {why}", stacklevel=2)
+            warn_caller(f"nothing is learned of trial {trial.number}: {why}")
 
     def _alike(self, pairs: list[tuple[FrozenTrial, "_Row"]]) -> list[tuple[FrozenTrial, "_Row"]]:
         """Without the few trials that have ratios on another number of targets than most."""
@@ -127,21 +129,20 @@ class Reader:
             return pairs
         new, self._odd = odd - self._odd, self._odd | odd
         for number in sorted(new):
-            warnings.warn(
+            warn_caller(
                 f"nothing is learned of trial {number}: it has latency ratios on {counts[number]} targets, and others"
-                f" on {usual}",
-                stacklevel=2,
+                f" on {usual}"
             )
         return [(trial, row) for trial, row in pairs if trial.number not in odd]
 
     def _read_row(self, trial: FrozenTrial, directions: Sequence[StudyDirection]) -> "_Row | None":
         try:
             if trial.state is TrialState.COMPLETE:
-                _check_values(directions, trial)
+                _check_values(directions, trial, has_size=self._has_size)
             return _row(self._layout, trial) if self._is_whole(trial) else None
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError) as error:
             raise UsageError(
-                f"trial {trial.number} has user attributes that cannot be read ({one_line(error)}); see"
+                f"trial {trial.number} has values or user attributes that cannot be read ({one_line(error)}); see"
                 " help(StructureSampler) for what they are"
             ) from error
 
@@ -150,19 +151,23 @@ class Reader:
         missing = [region for region in self._layout.regions if region not in trial.params]
         if trial.state is TrialState.COMPLETE and missing and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn_caller(
                 f"trial {trial.number} has no scheme for region '{missing[0]}': nothing is learned of trials that lack"
                 " some; suggest every region of sampler.choices by its name, and fix schemes with"
-                " optuna.samplers.PartialFixedSampler",
-                stacklevel=2,
+                " optuna.samplers.PartialFixedSampler"
             )
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         return all(trial.params.get(region) in self._layout.schemes for region in self._layout.regions)
 
 
-def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial) -> None:
+def _check_values(directions: Sequence[StudyDirection], trial: FrozenTrial, *, has_size: bool) -> None:
     """Whether the SNR and the ratios of a complete trial can be told."""
+    if has_size and len(directions) > 2 and "ratios" not in trial.user_attrs:
+        raise UsageError(
+            f"trial {trial.number} does not say which of its values are latency ratios and which is a size; set its"
+            " user attributes 'snr_db', 'ratios' (a list) and 'size_bytes'"
+        )
     is_usual = len(directions) > 1 and directions == [
         StudyDirection.MAXIMIZE,
         *[StudyDirection.MINIMIZE] * (len(directions) - 1),
@@ -237,30 +242,61 @@ def _row(layout: Layout, trial: FrozenTrial) -> _Row:
     asked = layout.encode(trial.params)
     evaluated = _read(layout, trial) if is_measured(trial) else None
     ran = asked if evaluated is None else evaluated.codes
-    is_untimed = trial.user_attrs.get("state") == "untimed"
+    is_untimed = trial.user_attrs.get("state") == State.UNTIMED
     return _Row(asked, evaluated, frozenset() if is_untimed else frozenset((asked.tobytes(), ran.tobytes())))
 
 
 def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     """What really ran; a region that onnxruntime quantized unasked counts as asked."""
-    attributes = trial.user_attrs
-    ran = attributes.get("effective") or {}
-    known = {region: scheme for region, scheme in ran.items() if scheme in layout.schemes}
-    values = trial.values or []
-    is_untimed = attributes.get("state") == "untimed"
-    ratios = tuple(map(float, attributes.get("ratios", () if is_untimed else values[1:])))
+    said = trial.user_attrs
+    values, state = trial.values or [], _state(trial)
+    is_untimed = state is State.UNTIMED
+    ratios = _numbers(trial, "ratios", () if is_untimed else values[1:])
     if np.inf in ratios:  # it did not come to an end
         ratios = ()
     _check_numbers(trial, ratios)
-    is_quick = is_untimed or attributes.get("state") == "rejected-early" or trial.state is TrialState.PRUNED
+    is_quick = is_untimed or state is State.REJECTED_EARLY or trial.state is TrialState.PRUNED
     return _Evaluated(
-        codes=layout.encode({**trial.params, **known}),
-        snr_db=float(attributes["snr_db"] if "snr_db" in attributes else values[0]),
-        snr_by_output=tuple(map(float, attributes.get("snr_by_output") or ())),
+        codes=layout.encode({**trial.params, **_ran(layout, trial)}),
+        snr_db=float(said["snr_db"] if "snr_db" in said else values[0]),
+        snr_by_output=_numbers(trial, "snr_by_output", ()),
         ratios=ratios,
         errors=_ratio_errors(trial, len(ratios), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
     )
+
+
+def _state(trial: FrozenTrial) -> State:
+    said = trial.user_attrs.get("state", State.COMPLETE)
+    if said not in tuple(State):
+        raise UsageError(
+            f"trial {trial.number} has '{said}' in 'state'; set it to one of: {', '.join(State)}, or leave it out"
+        )
+    return State(said)
+
+
+def _ran(layout: Layout, trial: FrozenTrial) -> Mapping[str, str]:
+    """Schemes of the study that regions really ran, as far as that is said; there may be other regions, too."""
+    said = trial.user_attrs.get("effective") or {}
+    if not isinstance(said, Mapping) or (said and said.keys().isdisjoint(layout.regions)):
+        raise UsageError(
+            f"trial {trial.number} has {one_line(repr(said))} in 'effective'; set it to the scheme that each region"
+            " really ran, by the region's name, or leave it out"
+        )
+    return {region: scheme for region, scheme in said.items() if scheme in layout.schemes}
+
+
+def _numbers(trial: FrozenTrial, name: str, others: Sequence[float]) -> tuple[float, ...]:
+    """Of a user attribute; others where there is none."""
+    said = trial.user_attrs.get(name)
+    if said is None:
+        return tuple(map(float, others))
+    try:
+        return tuple(map(float, said))
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"trial {trial.number} has {one_line(repr(said))} in '{name}'; set it to a list of numbers"
+        ) from error
 
 
 def _check_numbers(trial: FrozenTrial, ratios: Sequence[float]) -> None:

@@ -1,6 +1,5 @@
 """What steers proposals beside SNR and latency: sizes, and demands on metrics."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
 from autoquant.domain.objective import MODELLED_BOUNDS
+from autoquant.domain.warning import warn_caller
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.size import SizeModel, SizeTable
 from autoquant.study.threshold import Threshold
@@ -77,9 +77,7 @@ class Steering:
             self._model.fit(asked[is_known], np.array(self._size_bytes)[is_known])
         elif self._model is not None and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
-                "sizes are of interest, but no trial says its own; set its attribute 'size_bytes'", stacklevel=2
-            )
+            warn_caller("sizes are of interest, but no trial says its own; set its attribute 'size_bytes'")
 
     @property
     def keeps(self) -> Bools:

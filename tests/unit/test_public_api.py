@@ -3,7 +3,9 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -13,8 +15,11 @@ from autoquant import AutoquantError, Budget, Demands, Target
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Measurement
 from autoquant.domain.region import RegionId
+from autoquant.errors import UsageError
 from autoquant.examples import example
 from autoquant.space.schema import read_space
+
+untyped: Any = autoquant
 
 
 def test_there_are_few_public_names_and_all_of_them_load() -> None:
@@ -112,3 +117,82 @@ def test_an_argument_out_of_its_range_is_refused(make: object, phrase: str) -> N
     assert callable(make)
     with pytest.raises(AutoquantError, match=phrase):
         make()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: untyped.read_data("example:digits", role="evalutaion"), "the role is 'evalutaion', choose from: "),
+        (lambda: untyped.resolve(3, min_snr_db=30, out="new"), "the run is of type 'int', give its path"),
+        (
+            lambda: untyped.resolve("run", min_snr_db=30, out=3),
+            "the new run's folder is of type 'int', give its path",
+        ),
+        (lambda: untyped.resolve("run", min_snr_db=None, out="new"), "the lowest SNR is of type 'NoneType', give a"),
+        (lambda: untyped.resolve("run", min_snr_db=30, out="new", labels=3), "the file of labels is of type 'int'"),
+        (lambda: untyped.resolve("run", min_snr_db=30, out="new", on_progress=3), "what is told of progress is of"),
+        (lambda: untyped.inspect_model("example:digits", target="cpu"), "the target is of type 'str', give one"),
+        (lambda: untyped.float_model(3, "prepared.onnx"), "the member is of type 'int', give its path"),
+        (lambda: untyped.float_model("member.onnx", onnx.ModelProto()), "the prepared model is of type 'ModelProto'"),
+        (lambda: untyped.load_overrides(3), "the overrides is of type 'int', give its path"),
+    ],
+)
+def test_arguments_of_another_type_are_refused_in_one_sentence(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: untyped.prepare(s.model, s.samples, dims=3), "the sizes of dimensions is of type 'int'"),
+        (lambda s: untyped.prepare(s.model, s.samples, dims={"n": 0}), "the size of dimension n is 0, it must be at"),
+        (lambda s: untyped.prepare(s.model, s.samples, eps="cuda"), "execution providers are one text, 'cuda', give"),
+        (lambda s: untyped.find_regions(s.prepared, n_regions="5"), "the number of regions is of type 'str'"),
+        (lambda s: untyped.calibrate(s.prepared, s.samples, seconds=-1), "the seconds of a calibration are -1 s"),
+        (lambda s: untyped.calibrate(s.prepared, s.samples, cache_folder=3), "the cache is of type 'int', give its"),
+        (lambda s: untyped.open_bench(s.model, s.samples, targets="cpu"), "targets are one text, 'cpu', give a list"),
+        (lambda s: untyped.open_bench(s.model, s.samples, targets=[]), "there is no target, give at least one"),
+        (lambda s: untyped.open_bench(s.model, s.samples, seed="x"), "the seed is of type 'str', give a whole"),
+        (lambda s: untyped.open_bench(s.model, s.samples, seconds=None), "the seconds of opening is of type 'None"),
+        (lambda s: s.candidate.save(3), "where to write the model is of type 'int', give its path"),
+        (lambda s: s.measure(bench="model.onnx"), "the bench is of type 'str', give what open_bench gives"),
+        (lambda s: s.measure(assignment=3), "the assignment is of type 'int', give what the candidate was built from"),
+        (lambda s: s.measure(found=3), "regions are of type 'int', give a list of what find_regions"),
+        (lambda s: s.measure(n_rounds="3"), "the number of rounds is of type 'str', give a whole number"),
+        (lambda s: s.measure(n_rounds=-1), "the number of rounds is -1, give 0 or more"),
+    ],
+)
+def test_steps_refuse_arguments_of_another_type(
+    call: Callable[[Any], object], message: str, digits_steps: "Steps"
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(digits_steps)
+    assert str(caught.value).startswith(message)
+
+
+class Steps:
+    """What the steps give of the example, all regions float."""
+
+    def __init__(self, cache: Path) -> None:
+        self.model = example("digits").model
+        self.samples = autoquant.read_data("example:digits")
+        self.prepared = autoquant.prepare(self.model, self.samples)
+        regions = autoquant.find_regions(self.prepared)
+        statistics = autoquant.calibrate(self.prepared, self.samples, cache_folder=cache, n_samples=2)
+        self.candidate = autoquant.build(self.prepared, regions, statistics, {})
+        self._given = {
+            "bench": autoquant.open_bench(self.model, self.samples, seconds=0),
+            "candidate": self.candidate,
+            "assignment": {},
+            "found": regions,
+        }
+
+    def measure(self, **given: object) -> object:
+        return untyped.measure(**{**self._given, **given})
+
+
+@pytest.fixture(scope="module")
+def digits_steps(tmp_path_factory: pytest.TempPathFactory) -> Steps:
+    return Steps(tmp_path_factory.mktemp("cache"))

@@ -13,7 +13,7 @@ from autoquant.calibration.batches import select
 from autoquant.calibration.collect import collect
 from autoquant.calibration.spread import spread_order
 from autoquant.calibration.timed import CutOffError, TimedFeeds
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_path, check_seconds, check_type
 from autoquant.domain.feed import Feed, LazyFeeds, Samples
 from autoquant.domain.region import TensorName
 from autoquant.domain.space import SpaceDefinition
@@ -61,7 +61,7 @@ def calibrate(
         DataError: The samples are of another model, onnxruntime cannot run the float model on one, or an output of it
             holds NaN or infinity.
         SpaceError: The space cannot be read.
-        UsageError: There would be no sample, or the feeds of ``samples`` were replaced.
+        UsageError: There would be no sample, an argument is of another type, or the feeds of ``samples`` were replaced.
     """
     check_prepared_type(prepared)
     check_samples_type(samples)
@@ -71,6 +71,8 @@ def calibrate(
             " calibrate their number as n_samples"
         )
     check_type("the number of samples", n_samples, (int, type(None)), "1 or more")
+    check_seconds("the seconds of a calibration", seconds)
+    check_path("the cache", cache_folder)
     if n_samples is not None and n_samples < 1:
         raise UsageError(f"the number of samples is {n_samples}, give 1 or more")
     names = list(samples.feeds[0])

@@ -144,6 +144,15 @@ def build(
 ) -> Candidate:
     """Build one candidate.
 
+    Args:
+        prepared: What ``prepare`` gave.
+        found: What ``find_regions`` gave.
+        statistics: What ``calibrate`` gave.
+        assignment: Name of a scheme by region; regions that it does not name stay float.
+        space: Name or path of the search space, as regions were found for.
+        ep: Execution provider whose section of the space counts.
+        rounder: Rounds weights of schemes that do not round to the nearest integer; a search makes its own.
+
     Raises:
         SpaceError: The space cannot be read.
         UsageError: An argument is of another type, the assignment names an unknown region or scheme, or a scheme of the

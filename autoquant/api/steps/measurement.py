@@ -5,14 +5,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from autoquant.api.configuration import check_seed, check_targets
 from autoquant.api.steps.models import check_samples_type, model_path, running
-from autoquant.domain.arguments import check_type
+from autoquant.domain.arguments import check_seconds, check_several, check_type
 from autoquant.domain.feed import Samples
 from autoquant.domain.measurement import Failure, Measurement, State
 from autoquant.domain.reason import one_line
 from autoquant.domain.region import Assignment, Region
 from autoquant.domain.target import Target
-from autoquant.errors import AutoquantError
+from autoquant.errors import AutoquantError, UsageError
 from autoquant.measurement.bench import Bench, Observer, Progress
 from autoquant.measurement.effective import effective_assignment
 from autoquant.model.numbers import number_outputs_of
@@ -44,8 +47,12 @@ def open_bench(
         DataError: An output of the float model holds NaN or infinity.
         ModelError: The model cannot be opened, or not run on these samples.
         TargetError: An execution provider is not installed.
+        UsageError: An argument is of another type.
     """
     check_samples_type(samples)
+    check_targets(targets)
+    check_seed(seed)
+    check_seconds("the seconds of opening", seconds)
     path = model_path(model)
     numbers = number_outputs_of(path) if numbers is None else numbers
     with running(path):
@@ -71,12 +78,22 @@ def measure(
         assignment: What it was built from.
         found: The partition.
         n_rounds: Timed rounds; with 0 the quality is all that is measured.
-        goes_on: See ``Bench.measure``.
+        goes_on: Asked with the estimate before the first round, after a third of the rounds, and after all of them,
+            whether there shall be more.
         known: Measurements by digest of the optimised graph; a candidate that runs the same graph is not run again,
             only its size is its own.
         observe: Told the outputs of each sample.
+
+    Raises:
+        UsageError: An argument is of another type.
     """
+    check_type("the bench", bench, Bench, "what open_bench gives")
     check_type("the candidate", candidate, Candidate, "what build gives")
+    check_type("the assignment", assignment, Mapping, "what the candidate was built from")
+    check_several("regions", found, Region, "what find_regions(prepared) gives")
+    check_type("the number of rounds", n_rounds, (int, np.integer), "a whole number")
+    if n_rounds < 0:
+        raise UsageError(f"the number of rounds is {n_rounds}, give 0 or more")
     try:
         opened = bench.opener.open(candidate.skeleton, candidate.constants)
         digest = f"{opened.optimized.digest}-{candidate.variants_digest}"

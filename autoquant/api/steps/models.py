@@ -26,6 +26,8 @@ __all__ = [
     "some_data",
 ]
 
+_ROLES = ("calibration", "evaluation", "held-out")
+
 
 def model_path(model: str | os.PathLike[str]) -> Path:
     """The file of a model, ``example:NAME`` for one that ships with the package.
@@ -74,12 +76,15 @@ def read_data(model: str | os.PathLike[str], source: DataSource | None = None, *
     Args:
         model: The float model's file, or ``example:digits``.
         source: The data, see the guide; an example brings its own.
-        role: What they are for, ``calibration`` or ``evaluation``.
+        role: What they are for, ``calibration``, ``evaluation`` or ``held-out``, for messages.
 
     Raises:
         DataError: There are none, or they do not fit the model.
         ModelError: The model cannot be read.
+        UsageError: There is no such role.
     """
+    if role not in _ROLES:
+        raise UsageError(f"the role is {role!r}, choose from: {', '.join(_ROLES)}")
     path = model_path(model)
     source = source if source is not None else some_data(model, role)
     return read_samples(source, signatures_of(path), role=role)

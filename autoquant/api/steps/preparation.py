@@ -15,11 +15,12 @@ from autoquant.api.steps.models import (
     signatures_of,
 )
 from autoquant.calibration.sources import DataSource
+from autoquant.domain.arguments import check_dims, check_n_regions, check_several
 from autoquant.domain.feed import Samples, sample_name
 from autoquant.domain.region import N_REGIONS, Region
 from autoquant.domain.space import SpaceDefinition
 from autoquant.domain.target import CPU, Target
-from autoquant.errors import DataError, ModelError, TargetError, UsageError
+from autoquant.errors import DataError, ModelError, TargetError
 from autoquant.graph import preprocess, regions
 from autoquant.measurement.saturation import is_saturating
 from autoquant.model.copies import opset_of
@@ -53,13 +54,20 @@ def prepare(
 ) -> PreparedModel:
     """Preprocess a float model for execution providers: freeze, fold, convert, name, in fast forms.
 
-    See ``autoquant.graph.preprocess``.
+    Args:
+        model: The float model's file, or ``example:digits``.
+        samples: What ``read_data`` gave: dimensions in which all of them agree are fixed, and outputs are compared.
+        dims: Sizes of named dynamic dimensions.
+        eps: Names of the execution providers that the model is for: some forms are faster on that of the CPU alone.
 
     Raises:
         DataError: Samples are of another size than ``dims`` says.
         ModelError: The model cannot be read or preprocessed.
+        UsageError: An argument is of another type.
     """
     check_samples_type(samples)
+    check_dims(dims)
+    check_several("execution providers", eps, str, "names, e.g. ['cpu']")
     path = model_path(model)
     _check_dims(path, samples, dims or {})
     with running(path):
@@ -104,6 +112,7 @@ def prepare_without_data(
         DataError: The data do not fit the model, or are of another size than ``dims`` says.
         ModelError: The model cannot be read or preprocessed.
     """
+    check_dims(dims)
     path = model_path(model)
     calibration = calibration if calibration is not None else example_data(model)
     if calibration is None:
@@ -116,13 +125,18 @@ def find_regions(
 ) -> tuple[Region, ...]:
     """Partition the nodes that some scheme of the space could quantize.
 
+    Args:
+        prepared: What ``prepare`` gave.
+        space: Name or path of the search space.
+        ep: Execution provider whose section of the space counts.
+        n_regions: Largest number of regions.
+
     Raises:
         SpaceError: The space cannot be read, or a group of it matches nothing.
         UsageError: There shall be no region, or the model was not prepared.
     """
     check_prepared_type(prepared)
-    if n_regions < 1:
-        raise UsageError(f"the number of regions is {n_regions}, it must be at least 1")
+    check_n_regions(n_regions)
     definition = definition_of(space, ep)
     graph = prepared.graph
     known = [node for node in graph.nodes if node.op_type in definition.op_types]

@@ -45,6 +45,8 @@ def test_a_budget_without_a_whole_number_of_trials_is_refused(trials: Any) -> No
         (lambda: Budget(seconds="60"), "Budget.seconds is of type 'str', give a number"),  # type: ignore[arg-type]
         (lambda: Budget(trials={"a": 3}), "Budget.trials is of type 'dict', give a number"),  # type: ignore[arg-type]
         (lambda: Demands(min_snr_db="40"), "Demands.min_snr_db is of type 'str', give a number"),  # type: ignore[arg-type]
+        (lambda: Budget(trials=True), "Budget.trials is of type 'bool', give a number"),
+        (lambda: Demands(max_drop={"top1": None}), "Demands.max_drop is of type 'NoneType', give a number"),  # type: ignore[dict-item]
         (lambda: Demands(max_drop={"top1": "1 %"}), "Demands.max_drop is of type 'str', give a number"),  # type: ignore[dict-item]
     ],
 )

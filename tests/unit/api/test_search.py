@@ -89,6 +89,11 @@ def test_the_process_that_measures_has_the_memory_of_the_budget(
         ),
         ({"labels": np.arange(3)}, "the file of labels is of type 'ndarray', give its path"),
         ({"warm_start": 3}, "the warm start is of type 'int', give its path"),
+        ({"resume": "no"}, "resume is of type 'str', give True or False"),
+        ({"seed": True}, "the seed is of type 'bool', give a whole number"),
+        ({"dims": {"batch": 1.0}}, "the size of dimension batch is of type 'float', give a whole number"),
+        ({"spent_s": -5}, r"the seconds that are gone are -5 s, give 0 or more, e\.g\. 3"),
+        ({"on_progress": 3}, "what is told of progress is of type 'int', give a function of a SearchProgress"),
     ],
 )
 def test_arguments_of_another_type_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -45,6 +45,16 @@ def assert_alike(found: onnx.ModelProto, member: onnx.ModelProto) -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_files_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
+    prepared = saved(model_of("(float[1,3] x) => (float[1,3] y)", "y = Relu(x)"), tmp_path / "prepared.onnx")
+    nodes = "q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)"
+    quantized = model_of(
+        "(float[1,3] x) => (float[1,3] y)", nodes, {"s": np.array(1, np.float32), "z": np.array(0, np.uint8)}
+    )
+    with pytest.raises(ModelError, match=r"already quantized .* give the float model"):
+        float_model(prepared, saved(quantized, tmp_path / "member.onnx"))
+
+
 @pytest.mark.parametrize(
     ("call", "constants"),
     [

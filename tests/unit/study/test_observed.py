@@ -203,22 +203,43 @@ def test_ratios_that_cannot_be_are_refused(ratio: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        {"ratios": 0.5},
-        {"ratios": {"cpu": 0.5}},
-        {"snr_db": None},
-        {"snr_db": "high"},
-        {"size_bytes": "4MB"},
-        {"ratio_error": "a"},
-        {"effective": ["a"]},
-        {"snr_by_output": 30.0},
-        {"snr_error_db": "little"},
-    ],
+    "said", [{"snr_db": None}, {"snr_db": "high"}, {"size_bytes": "4MB"}, {"ratio_error": "a"}, {"snr_error_db": "low"}]
 )
 def test_attributes_that_cannot_be_read_are_refused_with_the_trial(said: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=r"^trial -?\d+ has user attributes that cannot be read \(.*help"):
+    with pytest.raises(UsageError, match=r"^trial -?\d+ has values or user attributes that cannot be read \(.*help"):
         Reader(LAYOUT).read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"ratios": 0.5}, r"has 0\.5 in 'ratios'; set it to a list of numbers$"),
+        ({"ratios": {"cpu": 0.5}}, r"has {'cpu': 0\.5} in 'ratios'; set it to a list of numbers$"),
+        ({"snr_by_output": 30.0}, r"has 30\.0 in 'snr_by_output'; set it to a list of numbers$"),
+        ({"effective": ["a"]}, r"has \['a'\] in 'effective'; set it to the scheme .* by the region's name"),
+        ({"effective": {"x": "a"}}, r"has {'x': 'a'} in 'effective'; set it to the scheme .* by the region's name"),
+        ({"state": "rejected_early"}, r"has 'rejected_early' in 'state'; set it to one of: complete, rejected-early, "),
+        ({"state": ["untimed"]}, r"has '\['untimed'\]' in 'state'; set it to one of: "),
+    ],
+)
+def test_what_is_wrong_with_an_attribute_is_said_by_its_name(said: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=rf"^trial -?\d+ {message}"):
+        Reader(LAYOUT).read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
+
+
+def test_where_sizes_count_too_trials_say_which_values_are_ratios() -> None:
+    """The size would be taken for the ratio on a second target."""
+    trial = create_trial(
+        params=dict.fromkeys(LAYOUT.regions, "a"),
+        distributions={region: CategoricalDistribution(CHOICES) for region in LAYOUT.regions},
+        values=[40.0, 0.8, 0.3],
+    )
+    directions = [*DIRECTIONS, StudyDirection.MINIMIZE]
+    assert Reader(LAYOUT).read([trial], directions).found.ratios.tolist() == [[0.8, 0.3]]
+    with pytest.raises(UsageError, match=r"does not say which of its values are latency ratios .* 'size_bytes'$"):
+        Reader(LAYOUT, has_size=True).read([trial], directions)
+    trial.user_attrs = {"snr_db": 40.0, "ratios": [0.8], "size_bytes": 300_000}
+    assert Reader(LAYOUT, has_size=True).read([trial], directions).found.ratios.tolist() == [[0.8]]
 
 
 @pytest.mark.parametrize("error", [np.inf, -1.0])

@@ -258,7 +258,7 @@ def test_what_ended_before_all_regions_were_suggested_is_not_proposed_again(erro
     ("name", "value", "message"),
     [
         ("ratios", [0.0], "trial 9 has 0 as a latency ratio"),
-        ("snr_db", None, "trial 9 has user attributes that cannot be read"),
+        ("snr_db", None, "trial 9 has values or user attributes that cannot be read"),
         ("size_bytes", -1, "trial 9 has -1 in 'size_bytes'"),
         ("snr_error_db", -1, "-1 in 'snr_error_db'"),
         ("ratios", [0.5, 0.6], "it has latency ratios on 2 targets, and others on 1"),
