@@ -147,7 +147,7 @@ class Deadline:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
     def trial_seconds(self, first_s: float) -> float:
-        """The same of a trial: one that hangs is not to take all the time that is left, and nobody would learn of it.
+        """What a trial may take before it is taken to hang: not all the time that is left, as nobody would learn of it.
 
         Args:
             first_s: What the first trial should take.

@@ -15,7 +15,7 @@ from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["FRONT", "GIVEN_WAY", "JOURNAL", "LEDGER", "RunFolder", "enough_room", "read_json", "writing"]
+__all__ = ["FRONT", "GIVEN_WAY", "JOURNAL", "LEDGER", "RunFolder", "enough_room", "read_json", "write_texts", "writing"]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -139,17 +139,7 @@ class RunFolder:
         Raises:
             OutputError: There is no room, or the folder cannot be written.
         """
-        parts = {self.path / f"{name}.part": self.path / name for name in texts}
-        with writing(self.path):
-            try:
-                for part, text in zip(parts, texts.values(), strict=True):
-                    part.write_text(text, encoding="utf-8", errors="backslashreplace")  # paths may be no UTF-8
-                for part, target in parts.items():
-                    os.replace(part, target)
-            finally:
-                for part in parts:
-                    with suppress(OSError):
-                        part.unlink(missing_ok=True)
+        write_texts(self.path, texts)
 
     def remove(self, name: str) -> None:
         """Remove a file of an earlier run of the folder, if there is one.
@@ -344,3 +334,26 @@ def _concerns(error: OSError, path: Path) -> bool:
 
 def _disk_full(path: Path) -> DiskFullError:
     return DiskFullError(f"{path}: the disk is full; free some room and try again")
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write all files or none.
+
+    Args:
+        folder: Where to.
+        texts: By name.
+
+    Raises:
+        OutputError: There is no room, or the folder cannot be written.
+    """
+    parts = {folder / f"{name}.part": folder / name for name in texts}
+    with writing(folder):
+        try:
+            for part, text in zip(parts, texts.values(), strict=True):
+                part.write_text(text, encoding="utf-8", errors="backslashreplace")  # paths may be no UTF-8
+            for part, target in parts.items():
+                os.replace(part, target)
+        finally:
+            for part in parts:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)

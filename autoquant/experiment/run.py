@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
-from autoquant.api.folder import writing
+from autoquant.api.folder import write_texts, writing
 from autoquant.api.result import SearchResult
 from autoquant.api.search import search
 from autoquant.api.sentences import ENDED_BY_USER, MEASUREMENT_ENDED_BY_USER, failure_sentences
@@ -108,11 +108,7 @@ def _head(
 
 
 def _write(summary: JobSummary, folder: Path) -> None:
-    with writing(folder):
-        for name, text in (("summary.json", summary.json()), ("summary.md", summary.markdown())):
-            part = folder / f"{name}.part"
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, folder / name)
+    write_texts(folder, {"summary.json": summary.json(), "summary.md": summary.markdown()})
 
 
 def _rows(job: Job, folder: Path, runs: Path, before: Yardsticks, *, smoke: bool) -> Iterator[Rows]:

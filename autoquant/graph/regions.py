@@ -15,11 +15,10 @@ from itertools import pairwise
 from autoquant.domain.region import N_REGIONS, NodeName, Region, RegionId, TensorName
 from autoquant.errors import SpaceError
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import VIEWS, Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
+from autoquant.model.ops import MOVING_KINDS, VIEWS, Kind, can_be_dynamic, is_linear, is_quantizable, kind_of
 
 __all__ = ["borders", "ends", "find_regions", "linear_alone"]
 
-_MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
 _MEASURING = frozenset({"Shape", "Size"})
 """Operators of which no value of what they read comes through."""
 _ACROSS_BLOCKS = 4.0
@@ -100,7 +99,7 @@ def linear_alone(graph: Graph, regions: Sequence[Region]) -> frozenset[RegionId]
 
     def is_alone(region: Region) -> bool:
         others = [by_name[name] for name in region.static if name not in region.linear]
-        return all(kind_of(node) in _MOVING for node in others)
+        return all(kind_of(node) in MOVING_KINDS for node in others)
 
     return frozenset(region.id for region in regions if is_alone(region))
 
@@ -111,7 +110,7 @@ def _static(graph: Graph, nodes: Sequence[Node]) -> set[int]:
     for node in nodes:
         if is_quantizable(node, graph):
             producer = graph.producer.get(node.inputs[0])
-            if kind_of(node) not in _MOVING or (producer is not None and producer.index in found):
+            if kind_of(node) not in MOVING_KINDS or (producer is not None and producer.index in found):
                 found.add(node.index)
     return found
 
@@ -161,7 +160,7 @@ def _with_movers(graph: Graph, units: dict[int, _Unit], home: dict[int, int]) ->
     """
     for first in sorted(units, reverse=True):
         unit = units[first]
-        if unit.group is None and all(kind_of(graph.nodes[i]) in _MOVING for i in unit.nodes):
+        if unit.group is None and all(kind_of(graph.nodes[i]) in MOVING_KINDS for i in unit.nodes):
             read = [name for i in unit.nodes for name in graph.nodes[i].outputs]
             readers = sorted(reader.index for name in read for reader in graph.consumers.get(name, ()))
             others = [home[i] for i in readers if i in home and home[i] != first and units[home[i]].group is None]

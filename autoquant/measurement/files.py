@@ -53,13 +53,11 @@ class Round:
     """Every file on one sample.
 
     Attributes:
-        sample: Its index.
         seconds: Of each inference, by file; the baseline's are named ``REFERENCE``.
         is_repeated: Whether it doesn't count: the files were far slower than usual, so that it was run again.
         shapes: Of the sample.
     """
 
-    sample: int
     seconds: Mapping[str, Sequence[float]]
     is_repeated: bool
     shapes: Shapes = frozenset()
@@ -196,7 +194,7 @@ class FileBench:
             for repeats_left in reversed(range(_MOST_REPEATS)):
                 found = self._round(target, feed)
                 has_jumped = self._has_jumped(self._usual_s[target, shapes_of(feed)], self._typical(found))
-                rounds.append(Round(sample, found, has_jumped and repeats_left > 0, shapes_of(feed)))
+                rounds.append(Round(found, has_jumped and repeats_left > 0, shapes_of(feed)))
                 if not rounds[-1].is_repeated:
                     break
         return rounds
@@ -246,7 +244,7 @@ class FileBench:
                     scorer.add(key, sample, reference, outputs)
             self.drop([key for key in meters if key in failed])
             meters = {key: meter for key, meter in meters.items() if key not in failed}
-            rounds.append(Round(sample, seconds, is_repeated=False, shapes=shapes_of(feed)))
+            rounds.append(Round(seconds, is_repeated=False, shapes=shapes_of(feed)))
         return Compared(meters=meters, failed=failed, rounds=tuple(rounds), is_beside=source == target)
 
     def score(self, target: str, key: str) -> Mapping[str, MemberMetric]:

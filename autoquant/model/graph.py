@@ -182,7 +182,7 @@ class Graph:
         return frozenset[int]().union(*(norm.nodes for norm in self.norms))
 
     def sizes(self, tensor: TensorName) -> tuple[int | None, ...] | None:
-        """The same with None for each dimension that is not known or not static; None where their number is not."""
+        """The shape with None for each dimension that is not known or not static; None where their number is not."""
         if tensor in self._tensors:
             return tuple(self._tensors[tensor].dims)
         return self._types.get(tensor, (0, None))[1]

@@ -15,6 +15,7 @@ from autoquant.model.windows import window_axes
 
 __all__ = [
     "LINEAR",
+    "MOVING_KINDS",
     "ROI",
     "SCALES",
     "SIZES",
@@ -55,6 +56,8 @@ class Kind(Enum):
     """Takes no part."""
 
 
+MOVING_KINDS = (Kind.SAME_RANGE, Kind.CLIPPING)
+"""What only moves, selects or clips values."""
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that only say another shape."""
 LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -138,7 +141,7 @@ def bias_of(node: Node) -> TensorName | None:
 def activations(node: Node, graph: Graph) -> tuple[TensorName, ...]:
     """The float inputs that are not weight or bias; constants of element-wise operators are among them."""
     kind = kind_of(node)
-    if kind in (Kind.SAME_RANGE, Kind.CLIPPING):
+    if kind in MOVING_KINDS:
         return node.inputs[:1]
     if kind is Kind.LINEAR:
         return node.inputs[:1] if is_linear(node, graph) else node.inputs[:2]

@@ -2,7 +2,7 @@
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, is_linear, kind_of
+from autoquant.model.ops import MOVING_KINDS, Kind, is_linear, kind_of
 from autoquant.qdq.plan import Plan
 
 __all__ = ["comes_from_dq", "needs_breaker", "would_pool_integers"]
@@ -78,7 +78,7 @@ def _leads_to_q(tensor: TensorName, graph: Graph, plan: Plan) -> bool:
 def _quantizes(reader: Node, tensor: TensorName, graph: Graph, plan: Plan) -> bool:
     if reader.index in plan.integer:
         return True
-    if kind_of(reader) in (Kind.SAME_RANGE, Kind.CLIPPING):
+    if kind_of(reader) in MOVING_KINDS:
         passes = reader.inputs[0] == tensor
     else:  # onnxruntime folds a constant summand or factor into the operator before it
         others = [name for name in reader.inputs if name != tensor]

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 
 from autoquant.model.excerpts import Excerpt, excerpt
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, kind_of
+from autoquant.model.ops import MOVING_KINDS, kind_of
 
 __all__ = ["APPROXIMATE", "exact_gelus", "gelu_excerpts"]
 
 APPROXIMATE: Mapping[str, str] = {"approximate": "tanh"}
 """Attributes of a Gelu that is computed so."""
 _EXACT = b"none"
-_MOVING = (Kind.SAME_RANGE, Kind.CLIPPING)
 
 
 def exact_gelus(graph: Graph) -> Mapping[int, frozenset[int]]:
@@ -35,7 +34,7 @@ def _is_exact(node: Node) -> bool:
 
 def _before(graph: Graph, node: Node) -> Iterator[int]:
     producer = graph.producer.get(node.inputs[0])
-    while producer is not None and kind_of(producer) in _MOVING:
+    while producer is not None and kind_of(producer) in MOVING_KINDS:
         producer = graph.producer.get(producer.inputs[0])
     if producer is not None:
         yield producer.index
@@ -43,7 +42,7 @@ def _before(graph: Graph, node: Node) -> Iterator[int]:
 
 def _behind(graph: Graph, node: Node) -> Iterator[int]:
     for reader in graph.consumers.get(node.outputs[0], ()):
-        if kind_of(reader) in _MOVING:
+        if kind_of(reader) in MOVING_KINDS:
             yield from _behind(graph, reader)
         else:
             yield reader.index

@@ -9,7 +9,7 @@ from autoquant.domain.scheme import DType, TensorFormat
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import Kind, hard_sigmoid_factors, kind_of
+from autoquant.model.ops import MOVING_KINDS, hard_sigmoid_factors, kind_of
 from autoquant.model.opsets import CLIP_TAKES_INTEGERS
 
 __all__ = ["ClippingHardSigmoid", "clipping_hard_sigmoids"]
@@ -25,13 +25,11 @@ class ClippingHardSigmoid:
     """A HardSigmoid ``Clip(a * (x + b), 0, 1)`` where no other values of ``x`` below ``-b`` are needed than ``-b``.
 
     Attributes:
-        node: The HardSigmoid.
         beta: ``a * b``, the output where ``x`` is 0.
         summand: ``b``.
         is_alone: Whether nothing else reads ``x``.
     """
 
-    node: Node
     beta: float
     summand: float
     is_alone: bool
@@ -89,9 +87,9 @@ def _clipping(node: Node, graph: Graph) -> ClippingHardSigmoid | None:
     if any(_ties_ranges(reader) for reader in graph.consumers.get(target, ())):
         return None
     alpha, summand = factors
-    return ClippingHardSigmoid(node, alpha * summand, summand, is_alone=not others)
+    return ClippingHardSigmoid(alpha * summand, summand, is_alone=not others)
 
 
 def _ties_ranges(node: Node) -> bool:
     """Whether a node does not read and write any two ranges that there may be."""
-    return kind_of(node) in (Kind.SAME_RANGE, Kind.CLIPPING) or node.op_type in _PARTICULAR
+    return kind_of(node) in MOVING_KINDS or node.op_type in _PARTICULAR

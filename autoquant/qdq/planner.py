@@ -12,6 +12,7 @@ from autoquant.domain.scheme import Operators, RangeKind, RangeMethod, Scheme
 from autoquant.domain.statistics import CalibrationRange
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import (
+    MOVING_KINDS,
     Kind,
     activations,
     can_be_dynamic,
@@ -76,7 +77,7 @@ class Planner:
             return node.index in self._dynamic and (node.op_type != "LSTM" or not scheme.is_blockwise)
         if not self.can_be_integer(node):
             return False
-        if kind_of(node) in (Kind.SAME_RANGE, Kind.CLIPPING):
+        if kind_of(node) in MOVING_KINDS:
             return True
         return (scheme.operators is Operators.ALL or is_linear(node, self.graph)) and _has_kernel(node, scheme)
 
@@ -122,7 +123,7 @@ class Planner:
     def _least_width(self, key: QuantKey) -> float:
         """Of the range of means over an image, whatever moved or clipped them since; 0 for what is none."""
         pool = self.graph.producer.get(key.root)
-        while pool is not None and kind_of(pool) in (Kind.SAME_RANGE, Kind.CLIPPING):
+        while pool is not None and kind_of(pool) in MOVING_KINDS:
             pool = self.graph.producer.get(pool.inputs[0])
         if pool is None or pool.op_type != "GlobalAveragePool" or pool.index not in self._candidates:
             return 0.0

@@ -107,7 +107,8 @@ class TiledConvs:
             found = chain.add("Slice", [found, *names])
         bias = bias_of(node)
         summand = np.zeros(n_written, np.float32) if bias is None else self.graph.constant(bias)
-        chain.end("Add", [found, chain.constant("summand", np.broadcast_to(summand, n_written).reshape(1, -1, 1, 1))])
+        summands = chain.constant("summand", np.broadcast_to(summand, n_written).reshape(1, -1, 1, 1))
+        chain.add("Add", [found, summands], output=target)
 
     def _weight_of(self, name: TensorName) -> Floats:
         if name not in self._weights:
@@ -129,15 +130,13 @@ class _Chain:
     target: str
     _n: int = 0
 
-    def add(self, op_type: str, inputs: list[str], name: str = "", **attributes: int | tuple[int, ...]) -> str:
+    def add(
+        self, op_type: str, inputs: list[str], name: str = "", *, output: str = "", **attributes: int | tuple[int, ...]
+    ) -> str:
         self._n += 1
-        output = self.parts.pieces.free(f"{self.target}_tiles_{self._n}")
+        output = output or self.parts.pieces.free(f"{self.target}_tiles_{self._n}")
         self.parts.node(op_type, inputs, [output], name or self._name(), **attributes)
         return output
-
-    def end(self, op_type: str, inputs: list[str]) -> None:
-        self._n += 1
-        self.parts.node(op_type, inputs, [self.target], self._name())
 
     def reshape(self, source: str, shape: tuple[int, ...]) -> str:
         return self.add("Reshape", [source, self.constant(f"shape_{self._n}", np.array(shape, np.int64))])

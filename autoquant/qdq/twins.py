@@ -7,7 +7,7 @@ from autoquant.domain.region import NodeName, Region, RegionId, TensorName
 from autoquant.domain.scheme import FLOAT, Scheme
 from autoquant.domain.space import SearchSpace
 from autoquant.model.graph import Node
-from autoquant.model.ops import Kind, activations, kind_of
+from autoquant.model.ops import MOVING_KINDS, Kind, activations, kind_of
 from autoquant.qdq.plan import QuantKey
 from autoquant.qdq.planner import Planner, is_clipped
 
@@ -96,7 +96,7 @@ class _Written:
         kind = kind_of(node)
         if kind is not Kind.SAME_RANGE:
             yield node.outputs[0]
-        if kind not in (Kind.SAME_RANGE, Kind.CLIPPING):
+        if kind not in MOVING_KINDS:
             for name in activations(node, self.planner.graph):
                 yield from self._behind(name)
 

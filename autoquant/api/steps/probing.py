@@ -152,7 +152,7 @@ def _raced(bench: Bench, first: Opened, second: Opened, seconds: float) -> Mappi
 
 
 def _gain_alone(excerpts: tuple[Excerpt, Excerpt], bench: Bench) -> float | None:
-    """The same of the second one against the first, on random inputs."""
+    """The ratio of latencies of the second one to the first, as ``_gain``, on random inputs."""
     opener = Opener(bench.targets)
     first, second = (opener.open(each.model, {}) for each in excerpts)
     rng = np.random.default_rng(bench.seed)

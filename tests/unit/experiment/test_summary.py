@@ -1,13 +1,10 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from autoquant.errors import OutputError
 from autoquant.experiment.summary import JobSummary, read_summary
 from autoquant.report.job_report import JobRow
-
-REPORTS = Path(__file__).parents[3] / "reports"
 
 
 def a_summary() -> JobSummary:
@@ -63,10 +60,3 @@ def test_a_run_of_another_environment_is_named_and_no_change_told() -> None:
 def test_what_is_no_summary_is_refused(text: str) -> None:
     with pytest.raises(OutputError, match=r"summary\.json"):
         read_summary(text)
-
-
-def test_committed_summaries_render_to_the_committed_text() -> None:
-    for path in REPORTS.glob("*/*/summary.json"):
-        found = read_summary(path.read_text(encoding="utf-8"))
-        assert found.markdown() == path.with_name("summary.md").read_text(encoding="utf-8"), path
-        assert (path.parent.parent.name, path.parent.name) == (found.job, found.date)

@@ -94,14 +94,14 @@ class Process:
         self.clock.now += len(samples) * (self.reference_s + n_files * self.file_s[target])
         meters = {key: QualityMeter(["y"]) for key in self.opened if key != REFERENCE}
         seconds = {REFERENCE: [self.reference_s], **{key: [self.file_s[target]] for key in meters}}
-        rounds = tuple(Round(sample, seconds, is_repeated=False) for sample in samples)
+        rounds = tuple(Round(seconds, is_repeated=False) for _ in samples)
         return Compared(meters=meters, failed={}, rounds=rounds, is_beside=self.is_beside)
 
     def _time(self, target: str, samples: Sequence[int]) -> list[Round]:
         self.asked.append((target, len(samples)))
         self.clock.now += len(samples) * self._round_s(target)
         seconds = {key: [self.file_s[target]] for key in self.opened}
-        return [Round(sample, seconds, is_repeated=False) for sample in samples]
+        return [Round(seconds, is_repeated=False) for _ in samples]
 
 
 def measured(

@@ -25,7 +25,7 @@ def timed() -> Collected:
     for number in range(3):
         for target in TARGETS:
             each = {key: [SECONDS[key, target][number]] for key in ("file", REFERENCE)}
-            collected.count(["file"], number, target, Round(0, each, is_repeated=False))
+            collected.count(["file"], number, target, Round(each, is_repeated=False))
     return collected
 
 
@@ -54,7 +54,7 @@ def test_sessions_that_agree_are_known_as_well_as_their_rounds_say() -> None:
     for number in range(3):
         for seconds in (4.0, 5.0, 6.0):
             each = {"file": [seconds], REFERENCE: [10.0]}
-            collected.count(["file"], number, "cpu-1t", Round(0, each, is_repeated=False))
+            collected.count(["file"], number, "cpu-1t", Round(each, is_repeated=False))
     pair = ("file", "cpu-1t")
     collected.open(dict.fromkeys([pair, (REFERENCE, "cpu-1t")], Footprint(opening_ms=1.0, memory_mb=None)))
     latency = collected.measured(["file"])["file"].latency["cpu-1t"]
