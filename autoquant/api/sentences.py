@@ -86,7 +86,7 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: fl
             " float has numbers: cut the model before what makes it so, or judge by a metric of your own"
         )
     if ended == "time" and len(evaluations) < _FEW_EVALUATIONS:
-        return f"{_ENDINGS[ended]} after {counted(len(evaluations), 'evaluation')}, which are few; give more time"
+        return f"{_ENDINGS[ended]} after only {counted(len(evaluations), 'evaluation')}; give more time"
     return _ENDINGS[ended]
 
 
@@ -278,8 +278,8 @@ def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[
     if len(worst) != 1 or None in worst:
         return []
     return [
-        f"output '{worst.pop()}' has the least SNR in {len(qualities)} of"
-        f" {counted(len(qualities), 'member' if members else 'evaluation')}, which is theirs"
+        f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}, and"
+        " the SNR of a model is that of its worst output"
     ]
 
 

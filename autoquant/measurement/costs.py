@@ -87,6 +87,7 @@ class TimingCosts:
     """What timing files in several processes takes, where they are open in the first one.
 
     Attributes:
+        starting_s: Seconds that a fresh process takes before it opens anything.
         opening_s: Seconds that opening one file takes.
         baseline_s: Seconds of an inference of the baseline on all targets.
         file_s: The same of a file, in the mean.
@@ -94,6 +95,7 @@ class TimingCosts:
         is_counted: Whether rounds in which outputs were compared count where inferences are long.
     """
 
+    starting_s: float
     opening_s: float
     baseline_s: float
     file_s: float
@@ -126,7 +128,7 @@ class TimingCosts:
             _timing_seconds(self.opening_s, max(latency_s, least_s), n_sessions, n_rounds, is_counted=self.is_counted)
             for latency_s in (self.baseline_s, self.file_s)
         )
-        starting_s, each_s = (n_sessions - 1) * STARTING_S, running_s + timed_share * of_file
+        starting_s, each_s = (n_sessions - 1) * self.starting_s, running_s + timed_share * of_file
         return int((left_s - starting_s - of_baseline) / each_s) if each_s else _ALL
 
 

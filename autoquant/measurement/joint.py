@@ -224,7 +224,7 @@ class JointMeasurement:
             opening_s, n_opened = time.perf_counter() - start, 1 + len(self._roster.kept)
             judging = self._judging
             if number == 0 and self.has_quality:
-                judging.run(worker, opening_s - ready_s)
+                judging.run(worker, ready_s, opening_s - ready_s)
                 opening_s = ready_s + (opening_s - ready_s) * (1 + len(self._roster.kept)) / n_opened
             start = time.perf_counter()
             limit_s = min(_LONGEST_WARMUP_S, max(0.0, _WARMUP_SHARE * self._time.seconds))

@@ -68,15 +68,18 @@ class Judging:
     notes: list[str]
     rounds: dict[str, list[Round]] = field(default_factory=dict)
     _sample_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _starting_s: float = 0.0
     _opening_s: float = 0.0
 
-    def run(self, worker: Worker, opening_s: float) -> None:
+    def run(self, worker: Worker, starting_s: float, opening_s: float) -> None:
         """Compare all files that are kept.
 
         Args:
             worker: A process of a ``FileBench``, in which they are open.
+            starting_s: Seconds that it took to be ready.
             opening_s: Seconds that opening all of them took.
         """
+        self._starting_s = starting_s
         self._opening_s = opening_s / (1 + len(self.roster.kept))
         not_on_cpu = worker.call("open_reference", seconds=self.time.answer_s(1))
         if not_on_cpu:
@@ -179,6 +182,7 @@ class Judging:
         n_targets = len(self.collected.targets)
         is_counted = n_targets == 1 and bool(self.rounds) and len(self.setup.feeds) >= LEAST_ROUNDS
         return TimingCosts(
+            starting_s=self._starting_s,
             opening_s=self._opening_s,
             baseline_s=baseline_s,
             file_s=file_s,

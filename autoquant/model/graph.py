@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from autoquant.domain.region import NodeName, TensorName
 from autoquant.model.norms import Norm, find_norms
-from autoquant.model.sizes import size_tensors
+from autoquant.model.sizes import position_tensors, size_tensors
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies
 
 __all__ = ["Graph", "Node", "draws", "subgraph_reads"]
@@ -170,6 +170,11 @@ class Graph:
         return size_tensors(
             [each for node, proto in pairs for each in (node, *(_node(node.index, p) for p in nodes_in_bodies(proto)))]
         )
+
+    @cached_property
+    def position_tensors(self) -> frozenset[TensorName]:
+        """What follows from sizes and grows with them: see ``autoquant.model.sizes``."""
+        return position_tensors(self.nodes, self.constants)
 
     @cached_property
     def norms(self) -> tuple[Norm, ...]:

@@ -32,6 +32,7 @@ __all__ = [
     "has_constant_bias",
     "is_float_constant",
     "is_linear",
+    "is_of_sizes",
     "is_quantizable",
     "kind_of",
     "original_of",
@@ -189,17 +190,23 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
     return node.op_type == "Gemm" or (node.op_type == "MatMul" and not is_linear(node, graph))
 
 
+def is_of_sizes(node: Node, graph: Graph) -> bool:
+    """Whether a node writes what says how large tensors are, or what follows from that and grows with it."""
+    return not (graph.size_tensors | graph.position_tensors).isdisjoint(node.outputs)
+
+
 def is_quantizable(node: Node, graph: Graph) -> bool:
     """Whether the operator could run on integers here: float tensors, constant weights, its kernel's conditions.
 
-    Floats that say how large tensors are must stay exact. All nodes of a norm have one kernel, for floats alone.
+    Floats that say how large tensors are must stay exact, and what grows with sizes has no range. All nodes of a norm
+    have one kernel, for floats alone.
     """
     kind = kind_of(node)
     if kind in (Kind.FLOAT, Kind.RECURRENT) or not node.outputs or node.outputs[0] not in graph.float_tensors:
         return False
     if not all(name in graph.float_tensors or is_float_constant(name, graph) for name in activations(node, graph)):
         return False
-    if not graph.size_tensors.isdisjoint(node.outputs) or node.index in graph.norm_nodes:
+    if is_of_sizes(node, graph) or node.index in graph.norm_nodes:
         return False
     if kind is Kind.LINEAR:
         return _is_quantizable_linear(node, graph)
@@ -237,7 +244,7 @@ def can_be_dynamic(node: Node, graph: Graph) -> bool:
     Those of MatMul and Gemm with a constant matrix, and of LSTM. That of Conv is slower than float. onnxruntime takes a
     constant that widens a column for the bias of the product, which then fails.
     """
-    if node.op_type not in ("Gemm", "MatMul", "LSTM") or not graph.size_tensors.isdisjoint(node.outputs):
+    if node.op_type not in ("Gemm", "MatMul", "LSTM") or is_of_sizes(node, graph):
         return False
     weights = node.inputs[1:3] if node.op_type == "LSTM" else node.inputs[1:2]
     n_dimensions = 3 if node.op_type == "LSTM" else 2

@@ -1,6 +1,6 @@
-"""Floats that say how large tensors are."""
+"""Floats that say how large tensors are, or follow from it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from autoquant.domain.region import TensorName
@@ -8,7 +8,7 @@ from autoquant.domain.region import TensorName
 if TYPE_CHECKING:
     from autoquant.model.graph import Node
 
-__all__ = ["size_tensors"]
+__all__ = ["position_tensors", "size_tensors"]
 
 _SIZES = {
     "CenterCropPad": {1},
@@ -40,6 +40,30 @@ _DISCRETE = frozenset(
     | {"LessOrEqual", "Loop", "NonMaxSuppression", "NonZero", "Not", "Or", "Scan", "Shape", "Size", "TopK", "Unique"}
 )
 """Operators whose results another value may leave as they are; of bodies that is not known."""
+_COUNTING = frozenset({"Shape", "Size"})
+_GROWING = _ARITHMETIC | {"ConstantOfShape", "CumSum", "Einsum", "MatMul", "Range"}
+"""Operators whose results grow with sizes; a table, a sine or a norm has bounds whatever it is read by."""
+_MOVING = frozenset({"Expand", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+"""Of these, those of which the first input alone is in the results."""
+
+
+def position_tensors(nodes: Sequence["Node"], constants: Container[TensorName]) -> frozenset[TensorName]:
+    """Numbers of positions and what is computed of them: sizes and constants alone are in them, and no bounds.
+
+    So the angles of position encodings are computed where lengths are not known. They grow with the length: a range
+    that holds those of the samples does not hold those of longer ones.
+
+    Args:
+        nodes: In topological order.
+        constants: Names of those.
+    """
+    found = set[TensorName]()
+    for node in nodes:
+        read = [name for name in node.inputs[: 1 if node.op_type in _MOVING else None] if name]
+        is_grown = node.op_type in _GROWING and all(name in found or name in constants for name in read)
+        if node.op_type in _COUNTING or (is_grown and any(name in found for name in read)):
+            found.update(name for name in node.outputs if name)
+    return frozenset(found)
 
 
 def size_tensors(nodes: Sequence["Node"]) -> frozenset[TensorName]:

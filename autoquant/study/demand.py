@@ -65,9 +65,10 @@ def fastest_predicted(
     """The lowest mean ratio of what is predicted to keep the demand with a margin of one standard deviation.
 
     The margin is of the models alone: what is told of the prediction has what samples leave open and the luck of a
-    measurement too. What is found is either the solution of an integer program or, where it is faster by its own measurement with a margin of one
-    standard deviation too, an assignment that was evaluated. What was measured to the end and misses the demand,
-    or failed, is neither; nor is in the solution what alone can be the cause of failures, or never ran as asked.
+    measurement too. What is found is either the solution of an integer program or, where it is faster by its own
+    measurement with a margin of one standard deviation too, an assignment that was evaluated. What was measured to the
+    end and misses the demand, or failed, is neither; nor is in the solution what alone can be the cause of failures, or
+    never ran as asked.
 
     Args:
         study: With at least one measured trial.

@@ -43,7 +43,6 @@ def an_outlook(saving: float, attainable: float) -> Outlook:
     return Outlook(saving=saving, attainable=attainable, next_gain=0.0, noise=0.01, demands_db=(8.0, 64.0))
 
 
-FEW = ", which are few; give more time"
 NOTHING = "before any quantized candidate was evaluated; give"
 
 
@@ -51,7 +50,12 @@ NOTHING = "before any quantized candidate was evaluated; give"
     ("ended", "evaluations", "missing_s", "said"),
     [
         ("time", [a_measured(0)] * 20, 9.0, "the time budget ended the search"),
-        ("time", [a_measured(0)] * 19, 9.0, f"the time budget ended the search after 19 evaluations{FEW}"),
+        (
+            "time",
+            [a_measured(0)] * 19,
+            9.0,
+            "the time budget ended the search after only 19 evaluations; give more time",
+        ),
         ("time", [], 0.0, f"the time budget ended the search {NOTHING} more time"),
         ("time", [], 64.2, f"the time budget ended the search {NOTHING} at least 65 s more time"),
         (
@@ -60,7 +64,7 @@ NOTHING = "before any quantized candidate was evaluated; give"
             -1.0,
             f"the time budget ended the search {NOTHING} more time",
         ),
-        ("time", [a_failure(0)], 9.0, f"the time budget ended the search after 1 evaluation{FEW}"),
+        ("time", [a_failure(0)], 9.0, "the time budget ended the search after only 1 evaluation; give more time"),
         ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),
         ("sampler", [a_measured(0)], 9.0, "the sampler could not go on, see log.txt, which ended the search"),
     ],
@@ -314,7 +318,8 @@ def with_snrs(member: Member, *snrs_db: float) -> Member:
 def test_the_output_whose_snr_is_that_of_every_member_is_told() -> None:
     front = a_front(with_snrs(a_member("m1"), 38.1, 23.3, 26.5), with_snrs(a_member("m2"), 45.0, 30.0, 31.0))
     assert limiting_sentences(front, [a_measured(0)]) == [
-        "output 'b' has the least SNR in 2 of 2 members, which is theirs"
+        "output 'b' has the least SNR of all outputs in every member, and the SNR of a model is that of its worst"
+        " output"
     ]
 
 
@@ -324,7 +329,8 @@ def test_without_a_member_it_is_that_of_the_evaluations() -> None:
     quality = Quality(per_output={"a": 8.0, "b": 3.0}, agreement={}, n_samples=64)
     evaluation = replace(a_measured(0), outcome=replace(outcome, quality=quality))
     assert limiting_sentences(a_front(), [evaluation, a_failure(1)]) == [
-        "output 'b' has the least SNR in 1 of 1 evaluation, which is theirs"
+        "output 'b' has the least SNR of all outputs in every evaluation, and the SNR of a model is that of its worst"
+        " output"
     ]
     assert limiting_sentences(a_front(), []) == []
 

@@ -20,7 +20,7 @@ def test_a_file_is_run_scored_and_timed_in_several_processes() -> None:
 def test_rounds_have_a_least_length_on_each_target() -> None:
     one, three = (replace(COSTS, n_targets=n_targets).seconds(1e-6, is_rough=True) for n_targets in (1, 3))
     assert three - COSTS.judging_seconds(1e-6) == pytest.approx(3 * (one - COSTS.judging_seconds(1e-6)))
-    costs = TimingCosts(opening_s=0.0, baseline_s=1e-6, file_s=1e-6)
+    costs = TimingCosts(starting_s=STARTING_S, opening_s=0.0, baseline_s=1e-6, file_s=1e-6)
     found = [replace(costs, n_targets=n_targets).n_timed(20.0) for n_targets in (1, 3)]
     assert found[0] == pytest.approx(3 * found[1], abs=4)
 
@@ -35,7 +35,7 @@ def test_so_many_files_are_timed_as_the_time_that_they_take_allows(n_files: int)
     costs = FileCosts(n_samples=0, opening_s=0.1)
     each_s, baseline_s = (costs.seconds(latency_s, is_rough=False) - 0.1 for latency_s in (0.02, 0.05))
     left_s = 4 * STARTING_S + (baseline_s + n_files * each_s) * WANTED_SESSIONS / LEAST_SESSIONS
-    timing = TimingCosts(opening_s=0.0, baseline_s=0.05, file_s=0.02)
+    timing = TimingCosts(starting_s=STARTING_S, opening_s=0.0, baseline_s=0.05, file_s=0.02)
     found = [timing.n_timed(left_s + more_s) for more_s in (0.01, 10.0, -60.0)]
     assert n_files <= found[0] <= found[1]
     assert found[2] == 0
@@ -43,18 +43,18 @@ def test_so_many_files_are_timed_as_the_time_that_they_take_allows(n_files: int)
 
 
 def test_the_least_processes_take_less_than_those_that_are_wanted() -> None:
-    timing = TimingCosts(opening_s=0.1, baseline_s=0.02, file_s=0.02)
+    timing = TimingCosts(starting_s=STARTING_S, opening_s=0.1, baseline_s=0.02, file_s=0.02)
     assert timing.n_timed(20.0) < timing.n_least(20.0)
     assert timing.n_least(20.0, running_s=0.3) < timing.n_least(20.0, running_s=0.3, timed_share=0.5)
 
 
 def test_one_process_times_all_that_it_can_where_the_least_number_has_time_for_a_few_alone() -> None:
-    timing = TimingCosts(opening_s=10.0, baseline_s=0.05, file_s=0.05)
+    timing = TimingCosts(starting_s=STARTING_S, opening_s=10.0, baseline_s=0.05, file_s=0.05)
     assert [timing.n_least(left_s) for left_s in (-60.0, 1.0, 2.0, 13.0, 190.0)] == [1, 1, 3, 27, 7]
 
 
 def test_a_process_that_has_compared_outputs_of_long_inferences_has_timed_all_of_them() -> None:
-    timing = TimingCosts(opening_s=10.0, baseline_s=0.1, file_s=0.1, is_counted=True)
+    timing = TimingCosts(starting_s=STARTING_S, opening_s=10.0, baseline_s=0.1, file_s=0.1, is_counted=True)
     assert timing.n_least(2.0) > 1000
     assert timing.n_least(190.0) == 7
     assert replace(timing, is_counted=False).n_least(2.0) == 1
@@ -100,3 +100,10 @@ def test_spares_are_left_out_so_that_there_are_processes_enough(
 ) -> None:
     """Nine files and the baseline, 10 s a process."""
     assert n_continued(9, n_spares, n_done, left_s=left_s, session_s=10.0) == expected
+
+
+def test_fewer_files_are_timed_where_processes_start_slowly() -> None:
+    timing = TimingCosts(starting_s=STARTING_S, opening_s=0.1, baseline_s=0.02, file_s=0.02)
+    slow = replace(timing, starting_s=4.0)
+    assert slow.n_least(20.0) < timing.n_least(20.0)
+    assert slow.n_least(20.0 + 2 * (4.0 - STARTING_S)) == timing.n_least(20.0)

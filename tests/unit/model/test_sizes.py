@@ -4,9 +4,10 @@ import pytest
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph
 from autoquant.model.ops import can_be_dynamic, is_quantizable
+from autoquant.model.rewrite import infer_shapes
 from tests.models import model_of
 
-BEFORE = "r = Relu(x) s = Shape(r) hw = Slice(s, two, four) f = Cast<to=1>(hw) m = Mul(f, scale)"
+BEFORE = "r = Relu(x) s = Shape(r) hw = Slice(s, two, four) f = Cast<to=1>(hw) m = Mul(f, factor)"
 
 
 def graph_of(body: str) -> Graph:
@@ -17,7 +18,7 @@ def graph_of(body: str) -> Graph:
         "scale": np.array([2.0], np.float32),
         "some": np.array([1, 4]),
     }
-    return Graph(model_of("(float[1,4,H,W] x) => (float[?,?,?,?] y)", f"{BEFORE} {body}", constants))
+    return Graph(model_of("(float[1,4,H,W] x, float[1] factor) => (float[?,?,?,?] y)", f"{BEFORE} {body}", constants))
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,35 @@ def test_what_is_resized_is_a_value() -> None:
     graph = graph_of("n = Concat<axis=0>(ones, m) y = Resize(r, , n)")
     assert TensorName("r") not in graph.size_tensors
     assert TensorName("y") not in graph.size_tensors
+
+
+POSITIONS = "s = Shape(x) l = Gather(s, two) n = Squeeze(l) p = Range(zero, n, one) f = Cast<to=1>(p)"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("y = Mul(f, scale)", True),
+        ("u = Unsqueeze(f, zeros) t = Transpose(u) a = MatMul(t, row) y = Reshape(a, some)", True),
+        ("a = Mul(f, scale) i = Sin(a) y = Mul(i, scale)", False),
+        ("i = Cast<to=7>(f) e = Gather(table, i) y = Mul(e, scale)", False),
+        ("r = Relu(x) y = Add(r, f)", False),
+        ("e = Expand(scale, s) y = Mul(e, scale)", False),
+        ("m = Mul(scale, scale) y = Add(m, m)", False),
+    ],
+    ids=["angles", "an outer product", "a sine", "a table", "beside a value", "a constant", "constants"],
+)
+def test_what_grows_with_sizes_has_no_range(body: str, expected: bool) -> None:
+    constants = {
+        "zero": np.array(0),
+        "one": np.array(1),
+        "two": np.array([2]),
+        "zeros": np.array([0]),
+        "some": np.array([-1]),
+        "scale": np.array([2.0], np.float32),
+        "row": np.ones((1, 3), np.float32),
+        "table": np.ones((9, 2), np.float32),
+    }
+    graph = Graph(infer_shapes(model_of("(float[1,4,T] x) => (float[?] y)", f"{POSITIONS} {body}", constants)))
+    assert ("y" in graph.position_tensors) is expected
+    assert is_quantizable(graph.nodes[-1], graph) is not expected
