@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.windows import SPATIAL
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
-__all__ = ["Chain", "rewritten"]
+__all__ = ["TO_THE_END", "Chain", "of_each_chain"]
+
+TO_THE_END = np.iinfo(np.int64).max
+"""Where a Slice ends that takes all that is left."""
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ class Chain:
     def crop(self, before: Sequence[int], behind: Sequence[int], part: str) -> None:
         """So many places less along each axis of images or lines, before the first ones and behind the last ones."""
         axes = range(SPATIAL, SPATIAL + len(before))
-        ends = [-n if n else np.iinfo(np.int64).max for n in behind]
+        ends = [-n if n else TO_THE_END for n in behind]
         numbers = {"starts": before, "ends": ends, "axes": axes}
         self.add("Slice", {name: np.array(values, np.int64) for name, values in numbers.items()}, part=part)
 
@@ -90,18 +94,22 @@ class Chain:
         self.reshape((n, n_left, *whole), "image" if len(sizes) > 1 else "line")
 
 
-def rewritten(model: onnx.ModelProto, write: Callable[[Graph, Chain], None]) -> onnx.ModelProto:
-    """The model with chains in place of some nodes.
+def of_each_chain(opset: int = 0) -> Callable[[Callable[[Graph, Chain], None]], Callable[[Model], Model]]:
+    """What adds to the chain of a node what comes in its place, nothing where it stays, becomes a rewrite of models.
 
     Args:
-        model: Stays as it is, and is given back where nothing is replaced.
-        write: Adds to the chain of a node what comes in its place; nothing where it stays.
+        opset: Models of older ones stay as they are.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        chain = Chain(edit, node)
-        write(graph, chain)
-        if chain.nodes:
-            edit.replaced[node.index] = chain.nodes
-    return edit.model()
+
+    def rewrite_of(write: Callable[[Graph, Chain], None]) -> Callable[[Model], Model]:
+        @of_each_node(opset)
+        @wraps(write)
+        def rewrite(edit: Edit, node: Node) -> None:
+            chain = Chain(edit, node)
+            write(edit.graph, chain)
+            if chain.nodes:
+                edit.replaced[node.index] = chain.nodes
+
+        return rewrite
+
+    return rewrite_of

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import RANKS, SPATIAL
 from autoquant.rewrites.affine import applied
-from autoquant.rewrites.chain import Chain, rewritten
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.chain import Chain, of_each_chain
+from autoquant.rewrites.edits import Edit, of_each_node
 from autoquant.rewrites.moves import axes_of
 
 __all__ = ["interleave_depth", "lower_affine", "lower_conv_transpose", "pool_means", "transpose_upsampled"]
@@ -48,7 +45,8 @@ class _Phases:
     cut: tuple[int, ...]
 
 
-def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain(SLICE_HAS_INPUTS)
+def lower_conv_transpose(graph: Graph, chain: Chain) -> None:
     """A ConvTranspose becomes a Conv that computes all phases as channels, and Transposes that interleave them.
 
     With a stride of ``s`` each output reads every ``s``-th place of the kernel. A Slice follows where the padding is no
@@ -58,107 +56,91 @@ def lower_conv_transpose(model: onnx.ModelProto) -> onnx.ModelProto:
     References:
         Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?" (arXiv 1609.07009).
     """
-
-    def write(graph: Graph, chain: Chain) -> None:
-        phases = _phases(graph, chain.node)
-        if phases is not None:
-            _convolve(graph, chain, phases)
-
-    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
+    phases = _phases(graph, chain.node)
+    if phases is not None:
+        _convolve(graph, chain, phases)
 
 
-def transpose_upsampled(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def transpose_upsampled(edit: Edit, node: Node) -> None:
     """A Conv of 3 x 3 over images that a Resize doubles by repeating values becomes a ConvTranspose of 4 x 4.
 
     That has 16 products where it had 36: two or four of each nine are with the same value. Images are of known size.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
-        if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
-            continue
-        if graph.only_reader(node.inputs[0]) is node:
-            doubled = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
-            weight = edit.constant(f"{node.name}_doubled", doubled.astype(np.float32))
-            inputs = [resize.inputs[0], weight, *node.inputs[2:]]
-            made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
-            made.attribute.extend(
-                [helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))]
-            )
-            edit.replaced |= {resize.index: (), node.index: (made,)}
-    return edit.model()
+    graph = edit.graph
+    resize = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
+    if resize is None or not _is_doubled(graph, resize) or not _is_three_by_three(graph, node):
+        return
+    if graph.only_reader(node.inputs[0]) is node:
+        doubled = np.einsum("mcab,ka,lb->cmkl", graph.constant(node.inputs[1]), _DOUBLED, _DOUBLED)
+        weight = edit.constant(f"{node.name}_doubled", doubled.astype(np.float32))
+        inputs = [resize.inputs[0], weight, *node.inputs[2:]]
+        made = helper.make_node("ConvTranspose", inputs, list(node.outputs), name=node.name)
+        made.attribute.extend([helper.make_attribute("strides", (2, 2)), helper.make_attribute("pads", (1, 1, 1, 1))])
+        edit.replaced |= {resize.index: (), node.index: (made,)}
 
 
-def interleave_depth(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain()
+def interleave_depth(graph: Graph, chain: Chain) -> None:
     """A DepthToSpace of images of known size becomes Transposes that move one axis each."""
-
-    def write(graph: Graph, chain: Chain) -> None:
-        node = chain.node
-        shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
-        if shape is not None and 0 not in shape:
-            is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
-            chain.interleave(shape, (int(node.attributes["blocksize"]),) * 2, is_in_a_row=is_in_a_row)
-
-    return rewritten(model, write)
+    node = chain.node
+    shape = graph.shape(node.inputs[0]) if node.op_type == "DepthToSpace" else None
+    if shape is not None and 0 not in shape:
+        is_in_a_row = node.attributes.get("mode", b"DCR") == b"CRD"
+        chain.interleave(shape, (int(node.attributes["blocksize"]),) * 2, is_in_a_row=is_in_a_row)
 
 
-def lower_affine(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def lower_affine(edit: Edit, node: Node) -> None:
     """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
 
     Those that a linear operator before them takes in are not for this. Between Transposes, of which the second takes
     back what the first does, they and these become a Mul and an Add over the axis where channels are.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        source = next((name for name in node.inputs if not graph.is_constant(name)), None)
-        if source is None or node.index in edit.replaced:
-            continue
-        nodes, factor, summand = _affine(graph, node, source)
-        is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
-        if not is_vector and all(each.op_type != "BatchNormalization" for each in nodes):
-            continue
-        rank, around = graph.rank(source), _transposes_around(graph, source, nodes[-1])
-        if around and edit.claim(*around):
-            chain = Chain(edit, node, around[0].inputs[0], around[1].outputs[0])
-            shape = (-1, *[1] * (rank - 1 - around[0].attributes["perm"][1]))
-            chain.add("Mul", {"factors": factor.reshape(shape)})
-            chain.add("Add", {"summands": summand.reshape(shape)}, part="shifted")
-            nodes.extend(around)
-        else:
-            chain = Chain(edit, node, source, nodes[-1].outputs[0])
-            weight = {"weight": factor.reshape(-1, *[1] * (rank - 1)), "bias": summand}
-            chain.add("Conv", weight, group=len(factor))
-        edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
-    return edit.model()
+    graph = edit.graph
+    source = next((name for name in node.inputs if not graph.is_constant(name)), None)
+    if source is None or node.index in edit.replaced:
+        return
+    nodes, factor, summand = _affine(graph, node, source)
+    is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
+    if not is_vector and all(each.op_type != "BatchNormalization" for each in nodes):
+        return
+    rank, around = graph.rank(source), _transposes_around(graph, source, nodes[-1])
+    if around and edit.claim(*around):
+        chain = Chain(edit, node, around[0].inputs[0], around[1].outputs[0])
+        shape = (-1, *[1] * (rank - 1 - around[0].attributes["perm"][1]))
+        chain.add("Mul", {"factors": factor.reshape(shape)})
+        chain.add("Add", {"summands": summand.reshape(shape)}, part="shifted")
+        nodes.extend(around)
+    else:
+        chain = Chain(edit, node, source, nodes[-1].outputs[0])
+        weight = {"weight": factor.reshape(-1, *[1] * (rank - 1)), "bias": summand}
+        chain.add("Conv", weight, group=len(factor))
+    edit.replaced |= {each.index: () for each in nodes} | {node.index: chain.nodes}
 
 
-def pool_means(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain()
+def pool_means(graph: Graph, chain: Chain) -> None:
     """A ReduceMean over the places of images or lines becomes a GlobalAveragePool, but for those of norms.
 
     A ReduceL2 over them, as ConvNeXt V2 normalises by, becomes the root of one of squares.
     """
-
-    def write(graph: Graph, chain: Chain) -> None:
-        node, shape = chain.node, graph.shape(chain.node.inputs[0]) if chain.node.inputs else None
-        readers = graph.consumers.get(node.outputs[0], ())
-        is_norm = node.op_type == "ReduceMean" and any(reader.op_type in _NORMALISING for reader in readers)
-        is_length = node.op_type == "ReduceL2" and shape is not None and 0 not in shape
-        if not (node.op_type == "ReduceMean" or is_length) or is_norm or not _is_over_places(graph, node):
-            return
-        if is_length:
-            chain.add("Mul", part="square")
-            chain.nodes[0].input.append(node.inputs[0])
-        chain.add("GlobalAveragePool")
-        if is_length and shape is not None:
-            chain.add("Mul", {"places": np.float32(math.prod(shape[SPATIAL:]))}, part="sum")
-            chain.add("Sqrt", part="root")
-        if not node.attributes.get("keepdims", 1):
-            assert shape is not None
-            chain.reshape(shape[:SPATIAL], "flat")
-
-    return rewritten(model, write)
+    node, shape = chain.node, graph.shape(chain.node.inputs[0]) if chain.node.inputs else None
+    readers = graph.consumers.get(node.outputs[0], ())
+    is_norm = node.op_type == "ReduceMean" and any(reader.op_type in _NORMALISING for reader in readers)
+    is_length = node.op_type == "ReduceL2" and shape is not None and 0 not in shape
+    if not (node.op_type == "ReduceMean" or is_length) or is_norm or not _is_over_places(graph, node):
+        return
+    if is_length:
+        chain.add("Mul", part="square")
+        chain.nodes[0].input.append(node.inputs[0])
+    chain.add("GlobalAveragePool")
+    if is_length and shape is not None:
+        chain.add("Mul", {"places": np.float32(math.prod(shape[SPATIAL:]))}, part="sum")
+        chain.add("Sqrt", part="root")
+    if not node.attributes.get("keepdims", 1):
+        assert shape is not None
+        chain.reshape(shape[:SPATIAL], "flat")
 
 
 def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:

@@ -1,7 +1,8 @@
 """Nodes and constants that come in place of others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import onnx
 from onnx import helper, numpy_helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import Model, copy_of
+from autoquant.model.copies import Model, copy_of, opset_of
 from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of
 from autoquant.model.names import NewNames
 from autoquant.model.subgraphs import read_by
 
-__all__ = ["Edit", "Parts", "without_unused"]
+__all__ = ["Edit", "Parts", "of_each_node", "without_unused"]
 
 
 @dataclass(slots=True)
@@ -112,6 +114,28 @@ class Parts:
     def constant(self, called: str, values: npt.ArrayLike) -> TensorName:
         """A new one, by what it is called behind the name of the replaced node."""
         return self.edit.constant(f"{self.node.name}_{called}", values)
+
+
+def of_each_node(opset: int = 0) -> Callable[[Callable[[Edit, Node], None]], Callable[[Model], Model]]:
+    """What replaces a node, or leaves it, becomes a rewrite of models, which goes through their nodes in order.
+
+    Args:
+        opset: Models of older ones stay as they are.
+    """
+
+    def rewrite_of(write: Callable[[Edit, Node], None]) -> Callable[[Model], Model]:
+        @wraps(write)
+        def rewrite(model: Model) -> Model:
+            if opset_of(model) < opset:
+                return model
+            edit = Edit(graph_of(model))
+            for node in edit.graph.nodes:
+                write(edit, node)
+            return edit.model()
+
+        return rewrite
+
+    return rewrite_of
 
 
 def without_unused(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -7,14 +7,11 @@ quantized.
 from math import prod
 
 import numpy as np
-import onnx
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS
-from autoquant.rewrites.edits import Edit, Parts
+from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
 __all__ = ["FEWEST_ELEMENTS", "split_exponentials"]
 
@@ -23,29 +20,24 @@ FEWEST_ELEMENTS = 1 << 11
 _WRITTEN = ("Elu", "Softplus", "Mish")
 
 
-def split_exponentials(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(CLIP_HAS_INPUTS)
+def split_exponentials(edit: Edit, node: Node) -> None:
     """Elu, Softplus and Mish on large tensors by Exp, Log and arithmetic.
 
     Mish may be an operator, or the product of ``x`` and ``tanh(softplus(x))`` as exporters write it.
 
-    Args:
-        model: Stays as it is, and is given back where there is nothing to do.
+    The model stays as it is, and is given back where there is nothing to do.
     """
-    graph = graph_of(model)
-    if opset_of(model) < CLIP_HAS_INPUTS:
-        return model
-    edit = Edit(graph)
-    for node in graph.nodes:
-        parts = Parts(edit, node)
-        gated = _gated(graph, node)
-        if gated is not None and _is_large(graph, gated):
-            edit.replaced[gated.index] = ()
-            _write_gate(parts, gated.inputs[0], node.outputs[0])
-        elif node.op_type in _WRITTEN and _is_large(graph, node):
-            _write(parts)
-        if parts.nodes:
-            edit.replaced[node.index] = parts.nodes
-    return edit.model()
+    graph = edit.graph
+    parts = Parts(edit, node)
+    gated = _gated(graph, node)
+    if gated is not None and _is_large(graph, gated):
+        edit.replaced[gated.index] = ()
+        _write_gate(parts, gated.inputs[0], node.outputs[0])
+    elif node.op_type in _WRITTEN and _is_large(graph, node):
+        _write(parts)
+    if parts.nodes:
+        edit.replaced[node.index] = parts.nodes
 
 
 def _gated(graph: Graph, node: Node) -> Node | None:

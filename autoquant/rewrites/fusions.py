@@ -14,7 +14,7 @@ from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.opsets import GEMM_WITHOUT_BIAS
-from autoquant.rewrites.edits import Edit, Parts
+from autoquant.rewrites.edits import Edit, Parts, of_each_node
 from autoquant.rewrites.moves import axes_of
 
 __all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked", "scale_norms", "split_gemm"]
@@ -22,85 +22,77 @@ __all__ = ["divide_by_roots", "fuse_hard_swish", "lower_matmul", "reduce_stacked
 _RANK_OF_GEMM = 2
 
 
-def fuse_hard_swish(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def fuse_hard_swish(edit: Edit, node: Node) -> None:
     """``x * Clip(x + 3, 0, 6) / 6`` becomes ``x * HardSigmoid(x)``, which the kernel of a Conv before it absorbs.
 
     Wherever it is divided, or multiplied by a sixth; exporters of MobileNetV3-like networks write all of these.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        match = _match_hard_swish(graph, node)
-        if match is None or match[0] not in graph.float_tensors:
-            continue
-        if 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
-            x, gone = match
-            gate = edit.names.new(f"{node.name}_HardSigmoid")
-            edit.replaced.update(dict.fromkeys(gone, ()))
-            edit.replaced[node.index] = (
-                helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
-                helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
-            )
-    return edit.model()
+    graph = edit.graph
+    match = _match_hard_swish(graph, node)
+    if match is None or match[0] not in graph.float_tensors:
+        return
+    if 0 < graph.rank(match[0]) == graph.rank(node.outputs[0]):
+        x, gone = match
+        gate = edit.names.new(f"{node.name}_HardSigmoid")
+        edit.replaced.update(dict.fromkeys(gone, ()))
+        edit.replaced[node.index] = (
+            helper.make_node("HardSigmoid", [x], [gate], name=f"{node.name}_HardSigmoid", alpha=1 / 6, beta=0.5),
+            helper.make_node("Mul", [x, gate], list(node.outputs), name=f"{node.name}_HardSwish"),
+        )
 
 
-def lower_matmul(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def lower_matmul(edit: Edit, node: Node) -> None:
     """A MatMul with a constant matrix, and the bias behind it, becomes Gemm, between two Reshapes unless it is 2-D.
 
     onnxruntime does the same at load time, though not inside patterns that could be an attention; as a Gemm the integer
     kernel adds the bias itself and may write floats. Inputs with dynamic shapes stay as they are, and so do, below
     opset 11, those without a bias, which a Gemm has to have there.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
-            continue
-        given, weight = graph.shape(node.inputs[0]), graph.shape(node.inputs[1])
-        if given is None or weight is None or len(weight) != 2 or len(given) < 2:
-            continue
-        if node.inputs[0] not in graph.float_tensors or 0 in (*given, *weight):  # to Reshape a 0 is another size
-            continue
-        add = _bias_add(graph, node, weight[1])
-        if add is None and opset_of(model) < GEMM_WITHOUT_BIAS:
-            continue
-        target = node if add is None else add
-        bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
-        if add is not None:
-            edit.replaced[node.index] = ()
-        if len(given) == _RANK_OF_GEMM:
-            inputs = [node.inputs[0], node.inputs[1], *bias]
-            edit.replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
-            continue
-        sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
-        there, back = (
-            edit.constant(f"{node.name}_shape_{end}", np.array(size, np.int64)) for end, size in sizes.items()
-        )
-        flat, product = edit.names.new(f"{node.inputs[0]}_for_{node.name}"), edit.names.new(f"{node.name}_product")
-        edit.replaced[target.index] = (
-            helper.make_node("Reshape", [node.inputs[0], there], [flat], name=f"{node.name}_flatten"),
-            helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
-            helper.make_node("Reshape", [product, back], [target.outputs[0]], name=f"{node.name}_unflatten"),
-        )
-    return edit.model()
+    graph = edit.graph
+    if node.op_type != "MatMul" or not graph.is_constant(node.inputs[1]):
+        return
+    given, weight = graph.shape(node.inputs[0]), graph.shape(node.inputs[1])
+    if given is None or weight is None or len(weight) != 2 or len(given) < 2:
+        return
+    if node.inputs[0] not in graph.float_tensors or 0 in (*given, *weight):  # to Reshape a 0 is another size
+        return
+    add = _bias_add(graph, node, weight[1])
+    if add is None and opset_of(graph.model) < GEMM_WITHOUT_BIAS:
+        return
+    target = node if add is None else add
+    bias = [] if add is None else [next(name for name in add.inputs if graph.is_constant(name))]
+    if add is not None:
+        edit.replaced[node.index] = ()
+    if len(given) == _RANK_OF_GEMM:
+        inputs = [node.inputs[0], node.inputs[1], *bias]
+        edit.replaced[target.index] = (helper.make_node("Gemm", inputs, [target.outputs[0]], name=node.name),)
+        return
+    sizes = {"in": (int(np.prod(given[:-1])), weight[0]), "out": (*given[:-1], weight[1])}
+    there, back = (edit.constant(f"{node.name}_shape_{end}", np.array(size, np.int64)) for end, size in sizes.items())
+    flat, product = edit.names.new(f"{node.inputs[0]}_for_{node.name}"), edit.names.new(f"{node.name}_product")
+    edit.replaced[target.index] = (
+        helper.make_node("Reshape", [node.inputs[0], there], [flat], name=f"{node.name}_flatten"),
+        helper.make_node("Gemm", [flat, node.inputs[1], *bias], [product], name=node.name),
+        helper.make_node("Reshape", [product, back], [target.outputs[0]], name=f"{node.name}_unflatten"),
+    )
 
 
-def reduce_stacked(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def reduce_stacked(edit: Edit, node: Node) -> None:
     """The largest or smallest across tensors that were stacked for it, as PyTorch exports it, becomes Max or Min.
 
     Stacking copies all of them, and ReduceMax over so few neighbours is slow: decision 0045.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        stacked = _stacked(graph, node)
-        if stacked:
-            op_type = node.op_type.removeprefix("Reduce")
-            inputs = [each.inputs[0] for each in stacked]
-            edit.replaced[node.index] = (helper.make_node(op_type, inputs, list(node.outputs), name=node.name),)
-            gone = [graph.producer[node.inputs[0]], *(each for each in stacked if graph.only_reader(each.outputs[0]))]
-            edit.replaced.update({each.index: () for each in gone})
-    return edit.model()
+    graph = edit.graph
+    stacked = _stacked(graph, node)
+    if stacked:
+        op_type = node.op_type.removeprefix("Reduce")
+        inputs = [each.inputs[0] for each in stacked]
+        edit.replaced[node.index] = (helper.make_node(op_type, inputs, list(node.outputs), name=node.name),)
+        gone = [graph.producer[node.inputs[0]], *(each for each in stacked if graph.only_reader(each.outputs[0]))]
+        edit.replaced.update({each.index: () for each in gone})
 
 
 def _stacked(graph: Graph, node: Node) -> list[Node]:
@@ -116,22 +108,20 @@ def _stacked(graph: Graph, node: Node) -> list[Node]:
     return stacked if len(stacked) == len(producers) and len(axes) == 1 and is_float else []
 
 
-def split_gemm(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def split_gemm(edit: Edit, node: Node) -> None:
     """A Gemm that adds anything but a constant for each output becomes a product and an Add.
 
     onnxruntime makes such ones of MatMul and Add, and has no integer kernel for them; float ones it makes again.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        product = _product_of(graph, node, opset_of(model))
-        if product is not None:
-            inner = edit.names.new(f"{node.name}_product")
-            edit.replaced[node.index] = (
-                _product(product, node, inner),
-                helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
-            )
-    return edit.model()
+    graph = edit.graph
+    product = _product_of(graph, node, opset_of(graph.model))
+    if product is not None:
+        inner = edit.names.new(f"{node.name}_product")
+        edit.replaced[node.index] = (
+            _product(product, node, inner),
+            helper.make_node("Add", [inner, node.inputs[2]], list(node.outputs), name=f"{node.name}_add"),
+        )
 
 
 def _product_of(graph: Graph, node: Node, opset: int) -> str | None:
@@ -230,21 +220,18 @@ def _is_scalar(graph: Graph, tensor: TensorName, value: float) -> bool:
     return bool(np.isclose(graph.constant(tensor).reshape(()), value, rtol=1e-6))
 
 
-def divide_by_roots(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def divide_by_roots(edit: Edit, node: Node) -> None:
     """``x * Reciprocal(Sqrt(mean + epsilon))`` becomes ``x / Sqrt(mean + epsilon)``, which onnxruntime fuses to a norm.
 
     PyTorch's exporter by torch.export writes RMS norms so below opset 23, Keras and JAX write layer norms so.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        found = [(value, made) for value, factor in _turns(node) if (made := _reciprocal(graph, factor)) is not None]
-        if len(found) == 1:
-            ((value, reciprocal),) = found
-            read = [value, reciprocal.inputs[0]]
-            edit.replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
-            edit.replaced[reciprocal.index] = ()
-    return edit.model()
+    found = [(value, made) for value, factor in _turns(node) if (made := _reciprocal(edit.graph, factor)) is not None]
+    if len(found) == 1:
+        ((value, reciprocal),) = found
+        read = [value, reciprocal.inputs[0]]
+        edit.replaced[node.index] = (helper.make_node("Div", read, list(node.outputs), name=node.name),)
+        edit.replaced[reciprocal.index] = ()
 
 
 def _turns(node: Node) -> Sequence[Sequence[TensorName]]:

@@ -7,12 +7,10 @@ from typing import TypeVar
 import onnx
 from onnx import helper
 
-from autoquant.model.copies import Model, opset_of
-from autoquant.model.graph import draws
-from autoquant.model.kept import graph_of
+from autoquant.model.graph import Node, draws
 from autoquant.model.ops import LINEAR
 from autoquant.model.subgraphs import bodies_of, nodes_in_bodies, read_by
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["hoist_invariants"]
 
@@ -23,20 +21,18 @@ _N_COUNTED = 2
 """Inputs of a Loop, and of its body, before the states: trips and the condition."""
 
 
-def hoist_invariants(model: Model) -> Model:
+@of_each_node(_OPSET)
+def hoist_invariants(edit: Edit, node: Node) -> None:
     """Products that every step of a Loop or Scan computes of the same values are computed once, before it.
 
     With them comes what they read and what is computed of them alone, as of the keys of a decoder's attention. States
     that each step passes on as they are do not change either. Bodies inside bodies stay as they are.
     """
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes if opset_of(model) >= _OPSET else ():
-        if node.op_type in ("Loop", "Scan"):
-            proto = edit.graph.copy_of(node)
-            before = list(_Hoisting(edit, proto).hoisted())
-            if before:
-                edit.replaced[node.index] = [*before, proto]
-    return edit.model()
+    if node.op_type in ("Loop", "Scan"):
+        proto = edit.graph.copy_of(node)
+        before = list(_Hoisting(edit, proto).hoisted())
+        if before:
+            edit.replaced[node.index] = [*before, proto]
 
 
 @dataclass(slots=True)

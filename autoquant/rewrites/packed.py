@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL
-from autoquant.rewrites.chain import Chain, rewritten
+from autoquant.rewrites.chain import Chain, of_each_chain
 
 __all__ = ["pack_places"]
 
@@ -70,20 +68,17 @@ class _Window:
         return (*before, *map(max, behind, needed))
 
 
-def pack_places(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain(SLICE_HAS_INPUTS)
+def pack_places(graph: Graph, chain: Chain) -> None:
     """A Conv that writes few channels writes those of neighbouring places at once; Transposes put them in their places.
 
-    Its kernel is as much wider, with zeros in it. The argument stays as it is, and is given back where there is nothing
+    Its kernel is as much wider, with zeros in it. The model stays as it is, and is given back where there is nothing
     to do.
     """
-
-    def write(graph: Graph, chain: Chain) -> None:
-        window = _window(graph, chain.node)
-        packing = _packing(window, graph.shape(chain.node.inputs[1]) or ()) if window is not None else None
-        if window is not None and packing is not None:
-            _pack(graph, chain, window, packing)
-
-    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
+    window = _window(graph, chain.node)
+    packing = _packing(window, graph.shape(chain.node.inputs[1]) or ()) if window is not None else None
+    if window is not None and packing is not None:
+        _pack(graph, chain, window, packing)
 
 
 def _window(graph: Graph, node: Node) -> _Window | None:

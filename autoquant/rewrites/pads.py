@@ -9,13 +9,12 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL, UNPADDED
-from autoquant.rewrites.chain import Chain, rewritten
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.chain import TO_THE_END, Chain, of_each_chain
+from autoquant.rewrites.edits import Edit, of_each_node
 from autoquant.rewrites.sources import with_sources
 
 __all__ = ["concatenate_zeros", "crop", "drop_pads", "fold_pads", "spell_pads"]
@@ -24,7 +23,6 @@ _AXES = 2
 """The input that names axes, counted from the pads."""
 _LARGEST_KERNEL = 7
 """A Conv of larger ones may take longer with padding of its own: one of 64 x 1 takes 1.7 times as long."""
-_MOST = np.iinfo(np.int64).max
 Pads = npt.NDArray[np.int64]
 """Before and behind along each axis, shape (2, rank)."""
 
@@ -40,74 +38,65 @@ def drop_pads(model: onnx.ModelProto) -> onnx.ModelProto:
     return with_sources(model, {node.outputs[0]: node.inputs[0] for node in idle})
 
 
-def spell_pads(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def spell_pads(edit: Edit, node: Node) -> None:
     """A Pad that names axes says of all of them what is put there.
 
     Where onnxruntime moves a Transpose past one that names some, it fails: it takes its pads for those of all axes.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        pads = _pads(graph, node)
-        if pads is None or len(node.inputs) <= 1 + _AXES:
-            continue
-        proto = graph.copy_of(node)
-        proto.input[1] = edit.constant(f"{node.name}_pads", pads.ravel())
-        del proto.input[1 + _AXES :]
-        edit.replaced[node.index] = (proto,)
-    return edit.model()
+    graph = edit.graph
+    pads = _pads(graph, node)
+    if pads is None or len(node.inputs) <= 1 + _AXES:
+        return
+    proto = graph.copy_of(node)
+    proto.input[1] = edit.constant(f"{node.name}_pads", pads.ravel())
+    del proto.input[1 + _AXES :]
+    edit.replaced[node.index] = (proto,)
 
 
-def concatenate_zeros(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def concatenate_zeros(edit: Edit, node: Node) -> None:
     """A Pad that puts zeros before or behind the channels of tensors of known size becomes a Concat."""
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        pads = _zeros(graph, node)
-        shape = None if pads is None else graph.shape(node.inputs[0])
-        if pads is None or shape is None or 0 in shape or (pads < 0).any():
-            continue
-        if np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
-            continue
-        parts: list[str] = [node.inputs[0]]
-        for n, place in zip(pads[:, 1].tolist(), (0, 1), strict=True):
-            if n:
-                zeros = np.zeros((shape[0], n, *shape[2:]), np.float32)
-                parts.insert(place * len(parts), edit.constant(f"{node.name}_zeros", zeros))
-        edit.replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
-    return edit.model()
+    graph = edit.graph
+    pads = _zeros(graph, node)
+    shape = None if pads is None else graph.shape(node.inputs[0])
+    if pads is None or shape is None or 0 in shape or (pads < 0).any():
+        return
+    if np.flatnonzero(pads.any(axis=0)).tolist() != [1]:
+        return
+    parts: list[str] = [node.inputs[0]]
+    for n, place in zip(pads[:, 1].tolist(), (0, 1), strict=True):
+        if n:
+            zeros = np.zeros((shape[0], n, *shape[2:]), np.float32)
+            parts.insert(place * len(parts), edit.constant(f"{node.name}_zeros", zeros))
+    edit.replaced[node.index] = (helper.make_node("Concat", parts, list(node.outputs), name=node.name, axis=1),)
 
 
-def crop(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain(SLICE_HAS_INPUTS)
+def crop(graph: Graph, chain: Chain) -> None:
     """A Pad of negative numbers, as crops in UNets are exported, becomes a Slice."""
-
-    def write(graph: Graph, chain: Chain) -> None:
-        pads = _zeros(graph, chain.node)
-        if pads is not None and pads.any() and not (pads > 0).any():
-            axes = np.flatnonzero(pads.any(axis=0))
-            ends = np.where(pads[1] < 0, pads[1], _MOST)
-            chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
-
-    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
+    pads = _zeros(graph, chain.node)
+    if pads is not None and pads.any() and not (pads > 0).any():
+        axes = np.flatnonzero(pads.any(axis=0))
+        ends = np.where(pads[1] < 0, pads[1], TO_THE_END)
+        chain.add("Slice", {"starts": -pads[0, axes], "ends": ends[axes], "axes": axes})
 
 
-def fold_pads(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def fold_pads(edit: Edit, node: Node) -> None:
     """Zeros around images become the padding of the convolutions with small kernels that alone read them.
 
     onnxruntime does that too, but for a Pad whose value is an empty input, as PyTorch writes it.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        pads = _zeros(graph, node)
-        if pads is None or not pads[:, SPATIAL:].any() or pads[:, :SPATIAL].any() or (pads < 0).any():
-            continue
-        readers = graph.consumers.get(node.outputs[0], ())
-        if node.outputs[0] not in graph.pinned and all(_may_pad(graph, node, reader) for reader in readers):
-            edit.replaced[node.index] = ()
-            for reader in readers:
-                edit.replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, SPATIAL:]),)
-    return edit.model()
+    graph = edit.graph
+    pads = _zeros(graph, node)
+    if pads is None or not pads[:, SPATIAL:].any() or pads[:, :SPATIAL].any() or (pads < 0).any():
+        return
+    readers = graph.consumers.get(node.outputs[0], ())
+    if node.outputs[0] not in graph.pinned and all(_may_pad(graph, node, reader) for reader in readers):
+        edit.replaced[node.index] = ()
+        for reader in readers:
+            edit.replaced[reader.index] = (_padding(graph, reader, node.inputs[0], pads[:, SPATIAL:]),)
 
 
 def _zeros(graph: Graph, node: Node) -> Pads | None:
@@ -143,9 +132,9 @@ def _may_pad(graph: Graph, pad: Node, reader: Node) -> bool:
     """Whether it is a Conv of the padded images, without a padding of its own that depends on their size."""
     if reader.op_type != "Conv" or reader.attributes.get("auto_pad", UNPADDED[0]) not in UNPADDED:
         return False
-    kernel = (graph.shape(reader.inputs[1]) or (_MOST,))[SPATIAL:]
+    kernel = (graph.shape(reader.inputs[1]) or ())[SPATIAL:]
     is_image = reader.inputs[0] == pad.outputs[0] and reader.inputs.count(pad.outputs[0]) == 1
-    return is_image and max(kernel, default=_MOST) <= _LARGEST_KERNEL
+    return is_image and bool(kernel) and max(kernel) <= _LARGEST_KERNEL
 
 
 def _padding(graph: Graph, conv: Node, source: str, pads: Pads) -> onnx.NodeProto:

@@ -13,12 +13,10 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.ops import Kind, clip_bounds, kind_of
 from autoquant.model.opsets import CLIP_HAS_INPUTS
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 from autoquant.rewrites.moves import only_moves
 
 __all__ = ["MANY_ELEMENTS", "clip_first", "merge_clips", "split_prelu"]
@@ -31,50 +29,45 @@ _BLOCK = 16
 Slope = npt.NDArray[np.float32]
 
 
-def merge_clips(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(CLIP_HAS_INPUTS)
+def merge_clips(edit: Edit, node: Node) -> None:
     """The larger or smaller of a tensor and a number becomes a Clip, and clips in a row become one.
 
     Exporters of TensorFlow write a Relu6 as Relu, Min and Max. Integer kernels absorb a Clip, and none of these.
     """
-    graph = graph_of(model)
-    if opset_of(model) < CLIP_HAS_INPUTS:
-        return model
-    edit = Edit(graph)
-    for node in graph.nodes:
-        chain = _chain(graph, node)
-        if not chain or (len(chain) == 1 and kind_of(node) is Kind.CLIPPING):
-            continue
-        edit.replaced.update(dict.fromkeys((each.index for each in chain), ()))
-        ends = [
-            edit.constant(f"{node.name}_{end}", np.array(bound, np.float32))
-            for end, bound in zip(("least", "most"), _composed(graph, chain), strict=True)
-        ]  # one that is left out would be the largest float, which infinities would become
-        inputs = [_clipped(graph, chain[0]), *ends]
-        edit.replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
-    return edit.model()
+    graph = edit.graph
+    chain = _chain(graph, node)
+    if not chain or (len(chain) == 1 and kind_of(node) is Kind.CLIPPING):
+        return
+    edit.replaced.update(dict.fromkeys((each.index for each in chain), ()))
+    ends = [
+        edit.constant(f"{node.name}_{end}", np.array(bound, np.float32))
+        for end, bound in zip(("least", "most"), _composed(graph, chain), strict=True)
+    ]  # one that is left out would be the largest float, which infinities would become
+    inputs = [_clipped(graph, chain[0]), *ends]
+    edit.replaced[node.index] = (helper.make_node("Clip", inputs, list(node.outputs), name=node.name),)
 
 
-def clip_first(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def clip_first(edit: Edit, node: Node) -> None:
     """A Relu or Clip behind a MaxPool, as Keras has it, goes before it where the kernel of a Conv absorbs it there.
 
     The largest of clipped values is the largest value clipped. The same holds of nodes that only move elements, as the
     Squeeze that exporters put behind a Conv1D.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        between = _behind_conv(graph, node)
-        if between:
-            clip, *behind = (graph.copy_of(each) for each in (node, *between))
-            clip.input[0], clip.output[0] = behind[0].input[0], edit.names.new(f"{behind[0].input[0]}_clipped")
-            behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
-            edit.replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
-            edit.replaced[between[0].index] = (clip, behind[0])
-            edit.replaced[node.index] = ()
-    return edit.model()
+    graph = edit.graph
+    between = _behind_conv(graph, node)
+    if between:
+        clip, *behind = (graph.copy_of(each) for each in (node, *between))
+        clip.input[0], clip.output[0] = behind[0].input[0], edit.names.new(f"{behind[0].input[0]}_clipped")
+        behind[0].input[0], behind[-1].output[0] = clip.output[0], node.outputs[0]
+        edit.replaced.update({each.index: (proto,) for each, proto in zip(between, behind, strict=True)})
+        edit.replaced[between[0].index] = (clip, behind[0])
+        edit.replaced[node.index] = ()
 
 
-def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(CLIP_HAS_INPUTS)
+def split_prelu(edit: Edit, node: Node) -> None:
     """PRelu with a constant slope ``a`` becomes LeakyRelu where it is one number, else ``Max(x, a x)`` if a <= 1.
 
     Behind a Conv, whose channels onnxruntime keeps in blocks, it is ``a x + (1 - a) max(x, 0)``, both products as Convs
@@ -82,27 +75,22 @@ def split_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
     which an infinity must not be multiplied with, in tensors of known size that are not small. onnxruntime's kernel of
     PRelu takes longer than those of all of them together: decision 0038.
     """
-    graph = graph_of(model)
-    if opset_of(model) < CLIP_HAS_INPUTS:
-        return model
-    edit = Edit(graph)
-    for node in graph.nodes:
-        if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
-            continue
-        slope = graph.constant(node.inputs[1])
-        if (slope == slope.flat[0]).all():
-            alpha = float(slope.flat[0])
-            made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
-        elif _is_in_blocks(graph, node, slope):
-            made = _convolved(edit, node, slope)
-        elif (slope >= 1).all() or ((slope <= 1) & (slope != 0)).all():
-            made = _larger(edit, node, "Min" if (slope >= 1).all() else "Max")
-        elif prod(graph.shape(node.inputs[0]) or ()) >= MANY_ELEMENTS:
-            made = _parts(edit, node)
-        else:
-            continue
-        edit.replaced[node.index] = made
-    return edit.model()
+    graph = edit.graph
+    if node.op_type != "PRelu" or not _is_float_with_constant(graph, *node.inputs):
+        return
+    slope = graph.constant(node.inputs[1])
+    if (slope == slope.flat[0]).all():
+        alpha = float(slope.flat[0])
+        made = [helper.make_node("LeakyRelu", node.inputs[:1], list(node.outputs), name=node.name, alpha=alpha)]
+    elif _is_in_blocks(graph, node, slope):
+        made = _convolved(edit, node, slope)
+    elif (slope >= 1).all() or ((slope <= 1) & (slope != 0)).all():
+        made = _larger(edit, node, "Min" if (slope >= 1).all() else "Max")
+    elif prod(graph.shape(node.inputs[0]) or ()) >= MANY_ELEMENTS:
+        made = _parts(edit, node)
+    else:
+        return
+    edit.replaced[node.index] = made
 
 
 def _chain(graph: Graph, last: Node) -> list[Node]:

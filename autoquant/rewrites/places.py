@@ -3,36 +3,30 @@
 import numpy as np
 import numpy.typing as npt
 
-from autoquant.model.copies import Model, opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.opsets import SLICE_HAS_INPUTS
-from autoquant.rewrites.edits import Edit, Parts
+from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
 __all__ = ["take_rows"]
 
 _Places = npt.NDArray[np.int64]
 
 
-def take_rows(model: Model) -> Model:
+@of_each_node(SLICE_HAS_INPUTS)
+def take_rows(edit: Edit, node: Node) -> None:
     """A Gather of places in a row becomes a Slice, that of the only place a Reshape, a ScatterND of rows a Concat.
 
     Of an inner axis a Gather copies element by element. So exporters of PyTorch write ``unfold``, ``index_select`` and
     what a network assigns to a slice.
     """
-    if opset_of(model) < SLICE_HAS_INPUTS:
-        return model
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes:
-        parts = Parts(edit, node)
-        if node.outputs[0] in edit.graph.float_tensors and not edit.graph.is_constant(node.inputs[0]):
-            if node.op_type == "Gather":
-                _take(edit.graph, parts)
-            elif node.op_type == "ScatterND" and node.attributes.get("reduction", "none") in ("none", b"none"):
-                _write(edit.graph, parts)
-        if parts.nodes:
-            edit.replaced[node.index] = parts.nodes
-    return edit.model()
+    parts = Parts(edit, node)
+    if node.outputs[0] in edit.graph.float_tensors and not edit.graph.is_constant(node.inputs[0]):
+        if node.op_type == "Gather":
+            _take(edit.graph, parts)
+        elif node.op_type == "ScatterND" and node.attributes.get("reduction", "none") in ("none", b"none"):
+            _write(edit.graph, parts)
+    if parts.nodes:
+        edit.replaced[node.index] = parts.nodes
 
 
 def _take(graph: Graph, parts: Parts) -> None:

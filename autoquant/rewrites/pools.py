@@ -11,14 +11,14 @@ import numpy.typing as npt
 import onnx
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import Model, copy_of, opset_of
+from autoquant.model.copies import copy_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.model.ops import has_constant_bias
 from autoquant.model.rewrite import infer_shapes
 from autoquant.model.windows import RANKS, UNPADDED, Axis, window_axes
-from autoquant.rewrites.chain import Chain, rewritten
-from autoquant.rewrites.edits import Edit, Parts
+from autoquant.rewrites.chain import Chain
+from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
 __all__ = ["convolve_first", "lower_average_pool", "spell_ceiled", "weigh_pools"]
 
@@ -104,17 +104,17 @@ def lower_average_pool(model: onnx.ModelProto) -> onnx.ModelProto:
     those have a fast kernel, and so do those that no convolution is before: a Conv has the channels of integers moved
     to the last axis, which takes longer for what a pool reads than for what it writes.
     """
-    convolved: set[TensorName] = set()
-
-    def write(graph: Graph, chain: Chain) -> None:
-        node = chain.node
+    edit, convolved = Edit(graph_of(model)), set[TensorName]()
+    for node in edit.graph.nodes:
         is_behind = not convolved.isdisjoint(node.inputs)
         if is_behind or node.op_type in ("Conv", "ConvTranspose"):
             convolved.update(name for name in node.outputs if name)
+        chain = Chain(edit, node)
         if is_behind and node.op_type == "AveragePool":
-            _convolve(graph, chain)
-
-    return rewritten(model, write)
+            _convolve(edit.graph, chain)
+        if chain.nodes:
+            edit.replaced[node.index] = chain.nodes
+    return edit.model()
 
 
 def _convolve(graph: Graph, chain: Chain) -> None:
@@ -131,17 +131,15 @@ def _convolve(graph: Graph, chain: Chain) -> None:
         chain.add("Conv", {"weight": weight}, group=n_channels, **carried)
 
 
-def weigh_pools(model: Model) -> Model:
+@of_each_node(_SLOW_OPSET)
+def weigh_pools(edit: Edit, node: Node) -> None:
     """An AveragePool whose channels fill no whole blocks becomes a depthwise Conv, and a Mul where places around count.
 
     The Mul has a weight for each place of an image or line, as fewer places are in the windows at its edges. A pool of
     single places is a MaxPool.
     """
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes if opset_of(model) >= _SLOW_OPSET else ():
-        if node.op_type == "AveragePool" and _is_slow(node, edit.graph):
-            edit.replaced[node.index] = _weighed(edit, node)
-    return edit.model()
+    if node.op_type == "AveragePool" and _is_slow(node, edit.graph):
+        edit.replaced[node.index] = _weighed(edit, node)
 
 
 def _is_slow(node: Node, graph: Graph) -> bool:

@@ -2,54 +2,48 @@
 
 from math import prod
 
-from autoquant.model.copies import Model
+from autoquant.model.blocks import ARITHMETIC
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
-from autoquant.rewrites.edits import Edit, Parts
+from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
 __all__ = ["multiply_outer", "repeat_last"]
 
-_ELEMENTWISE = ("Add", "Div", "Mul", "Sub")
 _MOST = 6
 """Elements along the last axis: onnxruntime goes through each such row by itself, for so few slower than a copy."""
 _LEAST_SPANS = 1024
 """Of them: fewer take no time."""
 
 
-def repeat_last(model: Model) -> Model:
+@of_each_node()
+def repeat_last(edit: Edit, node: Node) -> None:
     """An operand with one element along a short last axis is repeated along it, so that all is one span.
 
     Coordinates and vectors in space have such axes. Concat copies faster than Expand and Tile do.
     """
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes:
-        short, n = _broadcast(edit.graph, node)
-        if n and _sizes(edit.graph, node, short)[:-1] == _sizes(edit.graph, node, 1 - short)[:-1]:
-            parts, inputs = Parts(edit, node), [*node.inputs]
-            inputs[short] = parts.add("Concat", [inputs[short]] * n, part="repeat", axis=-1)
-            parts.add(node.op_type, inputs, output=node.outputs[0])
-            edit.replaced[node.index] = parts.nodes
-    return edit.model()
+    short, n = _broadcast(edit.graph, node)
+    if n and _sizes(edit.graph, node, short)[:-1] == _sizes(edit.graph, node, 1 - short)[:-1]:
+        parts, inputs = Parts(edit, node), [*node.inputs]
+        inputs[short] = parts.add("Concat", [inputs[short]] * n, part="repeat", axis=-1)
+        parts.add(node.op_type, inputs, output=node.outputs[0])
+        edit.replaced[node.index] = parts.nodes
 
 
-def multiply_outer(model: Model) -> Model:
+@of_each_node()
+def multiply_outer(edit: Edit, node: Node) -> None:
     """A Mul of a column and a short row is a MatMul."""
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes:
-        column, n = _broadcast(edit.graph, node)
-        if not n or node.op_type != "Mul":
-            continue
-        left, right = (_sizes(edit.graph, node, place) for place in (column, 1 - column))
-        if len(left) > 1 and left[:-2] == right[:-2] and right[-2] == 1 != left[-2]:
-            parts = Parts(edit, node)
-            parts.add("MatMul", [node.inputs[column], node.inputs[1 - column]], output=node.outputs[0])
-            edit.replaced[node.index] = parts.nodes
-    return edit.model()
+    column, n = _broadcast(edit.graph, node)
+    if not n or node.op_type != "Mul":
+        return
+    left, right = (_sizes(edit.graph, node, place) for place in (column, 1 - column))
+    if len(left) > 1 and left[:-2] == right[:-2] and right[-2] == 1 != left[-2]:
+        parts = Parts(edit, node)
+        parts.add("MatMul", [node.inputs[column], node.inputs[1 - column]], output=node.outputs[0])
+        edit.replaced[node.index] = parts.nodes
 
 
 def _broadcast(graph: Graph, node: Node) -> tuple[int, int]:
     """Which operand has one element along the last axis, and how many the other one has; 0 where that is not so."""
-    if node.op_type not in _ELEMENTWISE or not graph.float_tensors.issuperset(node.inputs):
+    if node.op_type not in ARITHMETIC or not graph.float_tensors.issuperset(node.inputs):
         return 0, 0
     shapes = [shape for shape in map(graph.shape, node.inputs) if shape]
     if len(shapes) < len(node.inputs) or len({len(shape) for shape in shapes}) > 1:

@@ -7,31 +7,26 @@ import numpy.typing as npt
 import onnx
 
 from autoquant.domain.region import TensorName
-from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.ops import ROI, SCALES, SIZES
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["spell_axes"]
 
 
-def spell_axes(model: Model) -> Model:
+@of_each_node()
+def spell_axes(edit: Edit, node: Node) -> None:
     """A Resize with ``axes`` says factors, sizes and regions of interest for all axes instead.
 
     Where a convolution on integers changes the layout around it, onnxruntime moves what such a Resize says as if it
     were of all axes: it cannot open the model, or not run it.
 
-    Args:
-        model: Stays as it is, and is given back where there is nothing to do.
+    The model stays as it is, and is given back where there is nothing to do.
     """
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes:
-        if node.op_type == "Resize" and node.attributes.get("axes"):
-            spelled = _spelled(edit.graph, node)
-            if spelled is not None:
-                edit.replaced[node.index] = [_written(edit, node, spelled)]
-    return edit.model()
+    if node.op_type == "Resize" and node.attributes.get("axes"):
+        spelled = _spelled(edit.graph, node)
+        if spelled is not None:
+            edit.replaced[node.index] = [_written(edit, node, spelled)]
 
 
 def _spelled(graph: Graph, node: Node) -> dict[int, npt.NDArray[np.generic]] | None:

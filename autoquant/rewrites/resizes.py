@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import helper
 
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.ops import SCALES
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["CubicInterpolation", "multiply_resizes"]
 
@@ -75,27 +73,23 @@ class CubicInterpolation:
         return np.where(distance <= 1, near, far)
 
 
-def multiply_resizes(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def multiply_resizes(edit: Edit, node: Node) -> None:
     """A cubic Resize of images of known size becomes a MatMul for each axis.
 
-    Args:
-        model: Stays as it is, and is given back where there is nothing to do.
+    The model stays as it is, and is given back where there is nothing to do.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        found = _matrices(graph, node)
-        if found is not None:
-            rows, columns = (
-                edit.constant(f"{node.name}_{called}", values.astype(np.float32))
-                for called, values in zip(("rows", "columns"), found, strict=True)
-            )
-            wide = edit.names.new(f"{node.name}_wide")
-            edit.replaced[node.index] = (
-                helper.make_node("MatMul", [node.inputs[0], columns], [wide], name=f"{node.name}_columns"),
-                helper.make_node("MatMul", [rows, wide], list(node.outputs), name=node.name),
-            )
-    return edit.model()
+    found = _matrices(edit.graph, node)
+    if found is not None:
+        rows, columns = (
+            edit.constant(f"{node.name}_{called}", values.astype(np.float32))
+            for called, values in zip(("rows", "columns"), found, strict=True)
+        )
+        wide = edit.names.new(f"{node.name}_wide")
+        edit.replaced[node.index] = (
+            helper.make_node("MatMul", [node.inputs[0], columns], [wide], name=f"{node.name}_columns"),
+            helper.make_node("MatMul", [rows, wide], list(node.outputs), name=node.name),
+        )
 
 
 def _matrices(graph: Graph, node: Node) -> tuple[Floats, Floats] | None:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["fuse_prelu"]
 
@@ -34,28 +32,26 @@ class _Negative:
     nodes: tuple[Node, ...]
 
 
-def fuse_prelu(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node()
+def fuse_prelu(edit: Edit, node: Node) -> None:
     """``Relu(x) + a (x - |x|)`` becomes a PRelu with slopes ``2 a``, ``Relu(x) + a Relu(-x)`` one with slopes ``-a``.
 
     Graphs of TensorFlow have no such operator. Behind a Relu there is nothing below 0, and the Relu alone is left. What
     PRelu is best written with is for others.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes:
-        found = next(_matches(graph, node), None) if node.op_type == "Add" else None
-        if found is None or not _is_as_wide(graph, found, node.outputs[0]):
-            continue
-        relu = _relu_before(graph, found, node)
-        if relu is None:
-            slope = edit.constant(f"{node.name}_slope", found.factor)
-            made = helper.make_node("PRelu", [found.source, slope], list(node.outputs), name=node.name)
-        else:
-            made = helper.make_node("Relu", list(relu.inputs), list(node.outputs), name=relu.name)
-            edit.replaced[relu.index] = ()
-        edit.replaced.update({each.index: () for each in found.nodes})
-        edit.replaced[node.index] = (made,)
-    return edit.model()
+    graph = edit.graph
+    found = next(_matches(graph, node), None) if node.op_type == "Add" else None
+    if found is None or not _is_as_wide(graph, found, node.outputs[0]):
+        return
+    relu = _relu_before(graph, found, node)
+    if relu is None:
+        slope = edit.constant(f"{node.name}_slope", found.factor)
+        made = helper.make_node("PRelu", [found.source, slope], list(node.outputs), name=node.name)
+    else:
+        made = helper.make_node("Relu", list(relu.inputs), list(node.outputs), name=relu.name)
+        edit.replaced[relu.index] = ()
+    edit.replaced.update({each.index: () for each in found.nodes})
+    edit.replaced[node.index] = (made,)
 
 
 def _relu_before(graph: Graph, found: _Negative, add: Node) -> Node | None:

@@ -6,13 +6,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.model.ops import is_float_constant
 from autoquant.model.opsets import SOFTMAX_OF_ONE_AXIS
 from autoquant.rewrites.chain import Chain
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["expect_last", "split_softmax", "transpose_softmax"]
 
@@ -23,56 +21,48 @@ _LEAST_BEHIND = 1024
 _RANK = 4
 
 
-def split_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(_AXES_ARE_INPUTS)
+def split_softmax(edit: Edit, node: Node) -> None:
     """A Softmax of channels, as of segmentation, becomes the exponentials of differences by their sum."""
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes if opset_of(model) >= _AXES_ARE_INPUTS else ():
-        shape, axis = _along(graph, node)
-        if shape and math.prod(shape[axis + 1 :]) >= _LEAST_BEHIND:
-            edit.replaced[node.index] = _parts(edit, node, axis)
-    return edit.model()
+    shape, axis = _along(edit.graph, node)
+    if shape and math.prod(shape[axis + 1 :]) >= _LEAST_BEHIND:
+        edit.replaced[node.index] = _parts(edit, node, axis)
 
 
-def transpose_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(SOFTMAX_OF_ONE_AXIS)
+def transpose_softmax(edit: Edit, node: Node) -> None:
     """A Transpose that alone reads a Softmax and puts its axis last comes before it, as in attention over tokens."""
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
-        shape, axis = _along(graph, node)
-        reader = graph.only_reader(node.outputs[0]) if shape and axis < len(shape) - 1 else None
-        if reader is None or reader.op_type != "Transpose":
-            continue
-        perm = list(reader.attributes.get("perm", range(len(shape))[::-1]))
-        if perm[-1] != axis:
-            continue
-        chain = Chain(edit, node, output=reader.outputs[0])
-        chain.add("Transpose", part="last", perm=perm)
-        chain.add("Softmax", axis=-1)
-        edit.replaced |= {node.index: chain.nodes, reader.index: ()}
-    return edit.model()
+    shape, axis = _along(edit.graph, node)
+    reader = edit.graph.only_reader(node.outputs[0]) if shape and axis < len(shape) - 1 else None
+    if reader is None or reader.op_type != "Transpose":
+        return
+    perm = list(reader.attributes.get("perm", range(len(shape))[::-1]))
+    if perm[-1] != axis:
+        return
+    chain = Chain(edit, node, output=reader.outputs[0])
+    chain.add("Transpose", part="last", perm=perm)
+    chain.add("Softmax", axis=-1)
+    edit.replaced |= {node.index: chain.nodes, reader.index: ()}
 
 
-def expect_last(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_node(SOFTMAX_OF_ONE_AXIS)
+def expect_last(edit: Edit, node: Node) -> None:
     """A mean that a Softmax of channels weights, written as a Conv of 1 x 1, is of a last axis, as a product.
 
     Detectors like YOLOv8 have distances to the edges of boxes so: a Transpose, a Softmax, and a Conv with one output.
     """
-    graph = graph_of(model)
-    edit = Edit(graph)
-    for node in graph.nodes if opset_of(model) >= SOFTMAX_OF_ONE_AXIS else ():
-        softmax = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
-        transpose = None if softmax is None else graph.producer.get(softmax.inputs[0])
-        if softmax is None or transpose is None or not _is_expectation(graph, transpose, softmax, node):
-            continue
-        n, n_channels, *places = graph.shape(node.inputs[0]) or ()
-        chain = Chain(edit, node, transpose.inputs[0])
-        chain.add("Transpose", part="last", perm=[transpose.attributes["perm"][i] for i in (0, 2, 3, 1)])
-        chain.add("Softmax", part="shares", axis=-1)
-        chain.add("MatMul", {"weight": graph.constant(node.inputs[1]).reshape(n_channels, 1)})
-        chain.reshape((n, 1, *places), "expected")
-        edit.replaced |= {transpose.index: (), softmax.index: (), node.index: chain.nodes}
-    return edit.model()
+    graph = edit.graph
+    softmax = graph.producer.get(node.inputs[0]) if node.op_type == "Conv" else None
+    transpose = None if softmax is None else graph.producer.get(softmax.inputs[0])
+    if softmax is None or transpose is None or not _is_expectation(graph, transpose, softmax, node):
+        return
+    n, n_channels, *places = graph.shape(node.inputs[0]) or ()
+    chain = Chain(edit, node, transpose.inputs[0])
+    chain.add("Transpose", part="last", perm=[transpose.attributes["perm"][i] for i in (0, 2, 3, 1)])
+    chain.add("Softmax", part="shares", axis=-1)
+    chain.add("MatMul", {"weight": graph.constant(node.inputs[1]).reshape(n_channels, 1)})
+    chain.reshape((n, 1, *places), "expected")
+    edit.replaced |= {transpose.index: (), softmax.index: (), node.index: chain.nodes}
 
 
 def _along(graph: Graph, node: Node) -> tuple[tuple[int, ...], int]:

@@ -2,11 +2,10 @@
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.rewrites.chain import Chain, rewritten
+from autoquant.rewrites.chain import Chain, of_each_chain
 
 __all__ = ["lower_stft"]
 
@@ -17,29 +16,26 @@ _REAL_AXES = (2, 3)
 Floats = npt.NDArray[np.float32]
 
 
-def lower_stft(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain()
+def lower_stft(graph: Graph, chain: Chain) -> None:
     """An STFT of real signals with a constant window and step becomes a Conv with a kernel for each frequency.
 
-    onnxruntime transforms each frame by itself, slowly where its length is no power of two. The argument stays as it
+    onnxruntime transforms each frame by itself, slowly where its length is no power of two. The model stays as it
     is, and is given back where there is nothing to do.
     """
-
-    def write(graph: Graph, chain: Chain) -> None:
-        node = chain.node
-        if node.op_type != "STFT":
-            return
-        window, step = _window(graph, node), _number(graph, node, 1)
-        shape = graph.shape(node.inputs[0]) or ()
-        is_real = len(shape) in _REAL_AXES and shape[2:] in ((), (1,)) and node.inputs[0] in graph.float_tensors
-        if window is None or not step or not is_real or 0 in shape or not 0 < window.size <= min(shape[1], _LONGEST):
-            return
-        n_bins = window.size // 2 + 1 if node.attributes.get("onesided", 1) else window.size
-        chain.reshape((shape[0], 1, shape[1]), "line")
-        chain.add("Conv", {"weight": _kernels(window, n_bins)}, strides=[step], kernel_shape=[window.size])
-        chain.reshape((shape[0], 2, n_bins, -1), "parts")
-        chain.add("Transpose", part="spectrum", perm=[0, 3, 2, 1])
-
-    return rewritten(model, write)
+    node = chain.node
+    if node.op_type != "STFT":
+        return
+    window, step = _window(graph, node), _number(graph, node, 1)
+    shape = graph.shape(node.inputs[0]) or ()
+    is_real = len(shape) in _REAL_AXES and shape[2:] in ((), (1,)) and node.inputs[0] in graph.float_tensors
+    if window is None or not step or not is_real or 0 in shape or not 0 < window.size <= min(shape[1], _LONGEST):
+        return
+    n_bins = window.size // 2 + 1 if node.attributes.get("onesided", 1) else window.size
+    chain.reshape((shape[0], 1, shape[1]), "line")
+    chain.add("Conv", {"weight": _kernels(window, n_bins)}, strides=[step], kernel_shape=[window.size])
+    chain.reshape((shape[0], 2, n_bins, -1), "parts")
+    chain.add("Transpose", part="spectrum", perm=[0, 3, 2, 1])
 
 
 def _window(graph: Graph, node: Node) -> Floats | None:

@@ -3,6 +3,7 @@
 import onnx
 
 from autoquant.domain.region import TensorName
+from autoquant.model.blocks import ARITHMETIC
 from autoquant.model.graph import Graph, Node
 from autoquant.model.kept import graph_of
 from autoquant.rewrites.edits import Edit
@@ -10,7 +11,6 @@ from autoquant.rewrites.edits import Edit
 __all__ = ["transpose_first"]
 
 _MAX_PASSES = 16
-_ARITHMETIC = ("Add", "Div", "Mul", "Sub")
 
 
 def transpose_first(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -34,7 +34,7 @@ def transpose_first(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _transpose_behind(graph: Graph, node: Node) -> Node | None:
     """The Transpose that a node can change places with."""
-    if node.op_type not in _ARITHMETIC or sum(map(graph.is_constant, node.inputs)) != 1:
+    if node.op_type not in ARITHMETIC or sum(map(graph.is_constant, node.inputs)) != 1:
         return None
     reader, rank = graph.only_reader(node.outputs[0]), graph.rank(node.outputs[0])
     if reader is None or reader.op_type != "Transpose" or node.outputs[0] not in graph.float_tensors:

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from math import prod
 
-from autoquant.model.copies import Model
 from autoquant.model.graph import Graph, Node
-from autoquant.model.kept import graph_of
 from autoquant.rewrites.chain import Chain
-from autoquant.rewrites.edits import Edit
+from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["move_one_axis_each"]
 
@@ -16,24 +14,22 @@ _LEAST_VALUES = 4096
 Permutation = tuple[int, ...]
 
 
-def move_one_axis_each(model: Model) -> Model:
+@of_each_node()
+def move_one_axis_each(edit: Edit, node: Node) -> None:
     """A Transpose before a Reshape that moves two axes, the last among them, becomes two that move one each.
 
     Others copy value by value, at ten times the cost. Pixels that an exporter wrote to channels, or channels to pixels,
     by Reshape, Transpose and Reshape, are such. Without the last one onnxruntime makes one Transpose of the two again.
     """
-    edit = Edit(graph_of(model))
-    for node in edit.graph.nodes:
-        reshape, moves = _reshape_behind(edit.graph, node), _moves(edit.graph, node)
-        if reshape is None or moves is None:
-            continue
-        chain = Chain(edit, node, output=reshape.outputs[0])
-        for i, (sizes, permutation) in enumerate(moves):
-            chain.reshape(sizes, f"apart_{i}")
-            chain.add("Transpose", part=f"move_{i}", perm=permutation)
-        chain.reshape(edit.graph.shape(reshape.outputs[0]) or (), "together")
-        edit.replaced |= {node.index: chain.nodes, reshape.index: ()}
-    return edit.model()
+    reshape, moves = _reshape_behind(edit.graph, node), _moves(edit.graph, node)
+    if reshape is None or moves is None:
+        return
+    chain = Chain(edit, node, output=reshape.outputs[0])
+    for i, (sizes, permutation) in enumerate(moves):
+        chain.reshape(sizes, f"apart_{i}")
+        chain.add("Transpose", part=f"move_{i}", perm=permutation)
+    chain.reshape(edit.graph.shape(reshape.outputs[0]) or (), "together")
+    edit.replaced |= {node.index: chain.nodes, reshape.index: ()}
 
 
 def _reshape_behind(graph: Graph, node: Node) -> Node | None:

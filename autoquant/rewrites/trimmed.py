@@ -2,14 +2,12 @@
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
-from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import SPATIAL
-from autoquant.rewrites.chain import Chain, rewritten
+from autoquant.rewrites.chain import Chain, of_each_chain
 
 __all__ = ["trim_kernels"]
 
@@ -18,18 +16,15 @@ _SAVED = 0.95
 Floats = npt.NDArray[np.float32]
 
 
-def trim_kernels(model: onnx.ModelProto) -> onnx.ModelProto:
+@of_each_chain(SLICE_HAS_INPUTS)
+def trim_kernels(graph: Graph, chain: Chain) -> None:
     """A Conv whose taps at the ends of an axis are all zero does without them, and without what they would read.
 
-    That is less padding, or where there is none a Slice before. The argument stays as it is, and is given back where
+    That is less padding, or where there is none a Slice before. The model stays as it is, and is given back where
     there is nothing to do.
     """
-
-    def write(graph: Graph, chain: Chain) -> None:
-        if _may_be_trimmed(graph, chain.node):
-            _trim(graph, chain)
-
-    return rewritten(model, write) if opset_of(model) >= SLICE_HAS_INPUTS else model
+    if _may_be_trimmed(graph, chain.node):
+        _trim(graph, chain)
 
 
 def _may_be_trimmed(graph: Graph, node: Node) -> bool:

@@ -2,9 +2,10 @@ import numpy as np
 import onnx
 
 from autoquant.model.copies import copy_of
-from autoquant.model.graph import Graph
-from autoquant.rewrites.edits import Edit, Parts, without_unused
-from tests.models import constants_of, floats, model_of, outputs_of
+from autoquant.model.graph import Graph, Node
+from autoquant.model.kept import graph_of, keeping_the_last_graph
+from autoquant.rewrites.edits import Edit, Parts, of_each_node, without_unused
+from tests.models import constants_of, floats, model_of, op_types, outputs_of
 
 
 def a_root() -> onnx.ModelProto:
@@ -43,6 +44,36 @@ def test_nodes_are_claimed_once_and_all_or_none() -> None:
 def test_without_changes_the_model_itself_is_given_back() -> None:
     model = a_root()
     assert Edit(Graph(model)).model() is model
+
+
+@of_each_node(13)
+def drop_abs(edit: Edit, node: Node) -> None:
+    """No absolute values."""
+    if node.op_type == "Abs":
+        root = edit.graph.copy_of(edit.graph.nodes[1])
+        root.input[0] = node.inputs[0]
+        edit.replaced |= {node.index: (), 1: (root,)}
+
+
+def test_what_replaces_a_node_becomes_a_rewrite_of_models_under_its_name() -> None:
+    model = a_root()
+    original = copy_of(model)
+    assert op_types(drop_abs(model)) == ["Sqrt"]
+    assert model == original
+    assert (getattr(drop_abs, "__name__", None), drop_abs.__doc__) == ("drop_abs", "No absolute values.")
+
+
+def test_a_model_where_nothing_is_replaced_is_given_back_and_its_graph_is_kept() -> None:
+    model = model_of("(float[2] x) => (float[2] y)", "y = Sqrt(x)")
+    with keeping_the_last_graph():
+        graph = graph_of(model)
+        assert drop_abs(model) is model
+        assert graph_of(model) is graph
+
+
+def test_a_model_of_an_older_opset_is_given_back() -> None:
+    model = model_of("(float[2] x) => (float[2] y)", "t = Abs(x) y = Sqrt(t)", opset=12)
+    assert drop_abs(model) is model
 
 
 def test_initializers_that_nothing_reads_are_dropped_and_those_of_subgraphs_are_kept() -> None:
