@@ -1,5 +1,6 @@
 """Tiny models as ONNX text; a node bears the name of its first output."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "op_types",
     "outputs_of",
     "saved",
+    "used_in",
     "weight_only_operator",
 ]
 
@@ -52,6 +54,12 @@ def model_of(
     for node in model.graph.node:
         node.name = node.name or node.output[0]
     return onnx.shape_inference.infer_shapes(model)
+
+
+def used_in(body: str, constants: Mapping[str, Array | float]) -> dict[str, Array | float]:
+    """Those that it names."""
+    words = set(re.findall(r"\w+", body))
+    return {name: value for name, value in constants.items() if name in words}
 
 
 def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> Floats:

@@ -1,6 +1,5 @@
 """What is computed in blocks of channels."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from autoquant.model.blocks import Role, constant_of, images_of, role_of, takes_blocks
 from autoquant.model.graph import Graph
 from tests.graphs import optimized
-from tests.models import Array, floats, model_of
+from tests.models import Array, floats, model_of, used_in
 
 CONSTANTS: Mapping[str, Array | float] = {
     "w": floats(16, 16, 1, 1),
@@ -38,8 +37,7 @@ CONSTANTS: Mapping[str, Array | float] = {
 
 
 def a_model(given: str, body: str) -> onnx.ModelProto:
-    words = re.findall(r"\w+", body)
-    return model_of(f"({given}) => (float[] y)", body, {name: v for name, v in CONSTANTS.items() if name in words})
+    return model_of(f"({given}) => (float[] y)", body, used_in(body, CONSTANTS))
 
 
 def a_graph(call: str, given: str = "float[1,16,6,6] x, float[1,16,6,6] z, float[1,16,1,1] s, float h") -> Graph:

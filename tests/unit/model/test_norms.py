@@ -1,6 +1,5 @@
 """Norms that are written as nodes: which are found, and what lets onnxruntime fuse them."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.norms import find_norms
 from autoquant.rewrites.fusions import divide_by_roots, scale_norms
 from tests.graphs import optimized
-from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of, used_in
 
 ROOT = "m = ReduceMean(q, axes) v = Add(m, e) s = Sqrt(v)"
 RMS = f"q = Pow(x, two) {ROOT}"
@@ -35,8 +34,7 @@ CONSTANTS: dict[str, Array | float] = {
 
 
 def norm_of(body: str, outputs: str = "float[2,3,8] y", size: str = "8", opset: int = 21) -> onnx.ModelProto:
-    used = {name: value for name, value in CONSTANTS.items() if re.search(rf"\b{name}\b", body)}
-    return model_of(f"(float[2,3,{size}] x) => ({outputs})", body, used, opset=opset)
+    return model_of(f"(float[2,3,{size}] x) => ({outputs})", body, used_in(body, CONSTANTS), opset=opset)
 
 
 def assert_same_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> None:

@@ -1,6 +1,5 @@
 """Channels of float images that stay in blocks."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from autoquant.qdq.blocks import Blocks
 from autoquant.qdq.candidate import Candidate
 from autoquant.qdq.plan import Plan
 from tests.graphs import U8S8_CHANNEL, Case, case_of, exact, opened, optimized, run
-from tests.models import Array, floats, model_of, saved
+from tests.models import Array, floats, model_of, saved, used_in
 
 KEPT = frozenset({Rewrite.KEPT_BLOCKS})
 CONV = "Conv<pads=[1,1,1,1]>"
@@ -45,8 +44,7 @@ CONSTANTS: Mapping[str, Array | float] = {
 
 
 def a_case(body: str, n_channels: int = 16, given: str = "") -> Case:
-    used = {name: value for name, value in CONSTANTS.items() if name in re.findall(r"\w+", body)}
-    return case_of(model_of(given or f"(float[1,{n_channels},6,6] x) => (float[] y)", body, used))
+    return case_of(model_of(given or f"(float[1,{n_channels},6,6] x) => (float[] y)", body, used_in(body, CONSTANTS)))
 
 
 def whole(candidate: Candidate) -> onnx.ModelProto:

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.rewrites.affine import fold_affine
-from tests.models import floats, model_of, op_types
+from tests.models import floats, model_of, op_types, used_in
 from tests.unit.rewrites.folds import assert_folds_to
 
 CONV_1D = "(float[2,4,1,9] x) => (float[] y)"
@@ -38,9 +37,7 @@ OF_A_CONV_1D: Mapping[str, npt.NDArray[np.generic]] = {
 def conv_1d(body: str, signature: str = CONV_1D) -> onnx.ModelProto:
     """What is behind a Conv and a Squeeze, as exporters write a Conv1D; the result of those is ``s``, of 2 x 6 x 7."""
     text = f"t = Conv(x, w, b) s = Squeeze(t, axes) {body}"
-    return model_of(
-        signature, text, {name: value for name, value in OF_A_CONV_1D.items() if re.search(rf"\b{name}\b", text)}
-    )
+    return model_of(signature, text, used_in(text, OF_A_CONV_1D))
 
 
 @pytest.mark.parametrize(
@@ -155,8 +152,7 @@ NORMED: Mapping[str, npt.NDArray[np.generic]] = {
 
 
 def normed(body: str) -> onnx.ModelProto:
-    used = {name: value for name, value in NORMED.items() if re.search(rf"\b{name}\b", body)}
-    return model_of("(float[2,7,4] x) => (float[] y)", body, used)
+    return model_of("(float[2,7,4] x) => (float[] y)", body, used_in(body, NORMED))
 
 
 @pytest.mark.parametrize(

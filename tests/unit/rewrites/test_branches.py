@@ -1,11 +1,11 @@
 """Branches of convolutions that are added."""
 
-import numpy as np
 import onnx
 import pytest
 
 from autoquant.rewrites.branches import merge_branches
-from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Array, floats, model_of, op_types, used_in
+from tests.rewriting import rewritten
 
 CONSTANTS: dict[str, Array] = {
     "w3": floats(8, 8, 3, 3),
@@ -25,19 +25,12 @@ CONSTANTS: dict[str, Array] = {
 
 
 def a_model(body: str, written: str = "float[] y") -> onnx.ModelProto:
-    words = body.replace(",", " ").replace(")", " ").replace("(", " ").split()
-    used = {name: value for name, value in CONSTANTS.items() if name in words}
-    return model_of(f"(float[2,8,5,6] x, float[2,8,5,6] z) => ({written})", body, used)
+    return model_of(f"(float[2,8,5,6] x, float[2,8,5,6] z) => ({written})", body, used_in(body, CONSTANTS))
 
 
 def left_of(model: onnx.ModelProto) -> list[str]:
-    before, feed = model.SerializeToString(), feed_of(model)
-    found = merge_branches(model)
-    assert model.SerializeToString() == before
+    found = rewritten(merge_branches, model, rtol=1e-4, atol=1e-4)
     assert (found is model) is (op_types(found) == op_types(model))
-    onnx.checker.check_model(found, full_check=True)
-    for was, now in zip(outputs_of(model, feed), outputs_of(found, feed), strict=True):
-        np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-4)
     return op_types(found)
 
 

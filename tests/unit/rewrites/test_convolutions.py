@@ -1,4 +1,3 @@
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +13,8 @@ from autoquant.rewrites.convolutions import (
     pool_means,
     transpose_upsampled,
 )
-from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of, used_in
+from tests.rewriting import rewritten
 
 CONSTANTS = {
     "w2": floats(4, 3, 2, 2),
@@ -48,21 +48,14 @@ IMAGE = ["Reshape", "Transpose", *LINE]
 
 
 def model_with(body: str, *, size: str = "2,4,5,6", outputs: str = "float[] y", opset: int = 21) -> onnx.ModelProto:
-    used = {name: value for name, value in CONSTANTS.items() if re.search(rf"\b{name}\b", body)}
-    return model_of(f"(float[{size}] x) => ({outputs})", body, used, opset=opset)
+    return model_of(f"(float[{size}] x) => ({outputs})", body, used_in(body, CONSTANTS), opset=opset)
 
 
 def assert_becomes(
     rewrite: Callable[[onnx.ModelProto], onnx.ModelProto], model: onnx.ModelProto, expected: list[str]
 ) -> onnx.ModelProto:
-    before = model.SerializeToString(deterministic=True)
-    found = rewrite(model)
-    assert model.SerializeToString(deterministic=True) == before
+    found = rewritten(rewrite, model, rtol=1e-4, atol=1e-5)
     assert op_types(found) == expected
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
-    feed = feed_of(model)
-    for one, other in zip(outputs_of(found, feed), outputs_of(model, feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
     return found
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.rewrites.matrices import keep_matrices
-from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Array, floats, model_of, op_types
+from tests.rewriting import rewritten
 
 CONSTANTS: Mapping[str, Array | float] = {
     "w": floats(4, 4, scale=0.5),
@@ -42,15 +43,8 @@ def a_model(body: str, outputs: str = "float[] y", opset: int = 21) -> onnx.Mode
 
 
 def becomes(body: str, expected: list[str], outputs: str = "float[] y", opset: int = 21) -> onnx.ModelProto:
-    model = a_model(body, outputs, opset)
-    before = model.SerializeToString(deterministic=True)
-    found = keep_matrices(model)
-    assert model.SerializeToString(deterministic=True) == before
+    found = rewritten(keep_matrices, a_model(body, outputs, opset), rtol=1e-5, atol=1e-6)
     assert op_types(found) == expected
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
-    feed = feed_of(model)
-    for one, other in zip(outputs_of(found, feed), outputs_of(model, feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, strict=True)
     return found
 
 
@@ -214,9 +208,6 @@ def test_outputs_and_their_shapes_are_the_same(steps: list[str], data: st.DataOb
         tensors.append(f"t{i}")
     wanted = {tensors[-1], *data.draw(st.sets(st.sampled_from(tensors[1:]), max_size=2))}
     model = a_model(" ".join(body), outputs=", ".join(f"float[] {name}" for name in sorted(wanted)))
-    found, feed = keep_matrices(model), feed_of(model)
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
+    found = rewritten(keep_matrices, model, rtol=1e-4, atol=1e-5)
     count = [sum(op_type in ("Reshape", "Flatten") for op_type in op_types(each)) for each in (found, model)]
     assert count[0] <= count[1]
-    for one, other in zip(outputs_of(found, feed), outputs_of(model, feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)

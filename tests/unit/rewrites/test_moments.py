@@ -5,7 +5,8 @@ import onnx
 import pytest
 
 from autoquant.rewrites.moments import fuse_moments
-from tests.models import Floats, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Floats, floats, model_of, op_types, used_in
+from tests.rewriting import rewritten
 
 MEAN = "m = ReduceMean<keepdims=1>(x, last)"
 SQUARES = f"{MEAN} d = Sub(x, m) q = Mul(d, d) v = ReduceMean<keepdims=1>(q, last)"
@@ -36,19 +37,12 @@ CONSTANTS = {
 def a_model(
     body: str, *, opset: int = 21, sizes: str = "2,5,6", written: str = "float[] y", **more: Floats
 ) -> onnx.ModelProto:
-    words = body.replace(",", " ").replace(")", " ").replace("(", " ").split()
-    used = {name: value for name, value in {**CONSTANTS, **more}.items() if name in words}
-    return model_of(f"(float[{sizes}] x) => ({written})", body, used, opset=opset)
+    return model_of(f"(float[{sizes}] x) => ({written})", body, used_in(body, {**CONSTANTS, **more}), opset=opset)
 
 
 def found_in(model: onnx.ModelProto) -> onnx.ModelProto:
     """With the same outputs, and the model as it was."""
-    before, feed = model.SerializeToString(), feed_of(model)
-    found = fuse_moments(model)
-    assert model.SerializeToString() == before
-    for one, other in zip(outputs_of(model, feed), outputs_of(found, feed), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
-    return found
+    return rewritten(fuse_moments, model, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from autoquant.model.graph import Graph
 from autoquant.model.rewrite import drop_inferable_types, infer_shapes
 from autoquant.rewrites.pools import convolve_first, lower_average_pool, spell_ceiled, weigh_pools
 from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
+from tests.rewriting import rewritten
 
 HALVED = "AveragePool<kernel_shape=[2,2], strides=[2,2]>"
 PADDED = "kernel_shape=[3,3], pads=[1,1,1,1]"
@@ -24,13 +25,8 @@ def behind_conv(body: str, *, size: str = IMAGE, opset: int = 21) -> onnx.ModelP
 
 
 def assert_becomes(model: onnx.ModelProto, expected: list[str]) -> onnx.ModelProto:
-    before = model.SerializeToString(deterministic=True)
-    found = lower_average_pool(model)
-    assert model.SerializeToString(deterministic=True) == before
+    found = rewritten(lower_average_pool, model, rtol=1e-4, atol=1e-5)
     assert op_types(found) == expected
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
-    (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
     return found
 
 
@@ -194,14 +190,9 @@ def test_pools_of_unknown_sizes_and_others_stay() -> None:
 
 
 def assert_swapped(model: onnx.ModelProto, expected: list[str]) -> None:
-    before = model.SerializeToString(deterministic=True)
-    found = convolve_first(model)
-    assert model.SerializeToString(deterministic=True) == before
+    found = rewritten(convolve_first, model, rtol=1e-4, atol=1e-5)
     assert op_types(found) == expected
     assert (found is model) is (expected == op_types(model))
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
-    (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
 
 
 def pooled(attributes: str, conv: str = "Conv", size: str = "2,6,5,7") -> onnx.ModelProto:
@@ -277,14 +268,8 @@ def test_other_means_stay_before_convolutions(model: onnx.ModelProto) -> None:
 
 def assert_weighed(body: str, expected: list[str], *, size: str = "2,5,6,9", opset: int = 21) -> None:
     model = model_of(f"(float[{size}] x) => (float[] y)", body, opset=opset)
-    before = model.SerializeToString(deterministic=True)
-    found = weigh_pools(model)
-    assert model.SerializeToString(deterministic=True) == before
-    assert op_types(found) == expected
-    onnx.checker.check_model(onnx.shape_inference.infer_shapes(found, strict_mode=True), full_check=True)
-    if "n" not in size:
-        (one,), (other,) = (outputs_of(each, feed_of(model)) for each in (found, model))
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, strict=True)
+    feed = {"x": floats(*(7 if n == "n" else int(n) for n in size.split(",")))}
+    assert op_types(rewritten(weigh_pools, model, feed, rtol=1e-4, atol=1e-5)) == expected
 
 
 @pytest.mark.parametrize(

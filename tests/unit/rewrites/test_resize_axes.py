@@ -9,6 +9,7 @@ from autoquant.rewrites.resizes import multiply_resizes
 from tests.graphs import case_of, opened
 from tests.graphs import rewritten as candidate
 from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+from tests.rewriting import rewritten
 
 IMAGE = "float[1,4,6,5]"
 SAID: dict[str, tuple[str, str, dict[str, Array | float]]] = {
@@ -35,13 +36,11 @@ def resized(said: str, shape: str = IMAGE) -> onnx.ModelProto:
 @pytest.mark.parametrize("said", SAID)
 def test_all_axes_are_spelled_and_the_outputs_stay(said: str) -> None:
     model = resized(said)
-    found = spell_axes(model)
+    found = rewritten(spell_axes, model)
     assert op_types(found) == op_types(model)
     (node,) = (node for node in Graph(found).nodes if node.op_type == "Resize")
     assert "axes" not in node.attributes
     assert "axes" in Graph(model).nodes[node.index].attributes
-    for given, expected in zip(outputs_of(found, feed_of(model)), outputs_of(model, feed_of(model)), strict=True):
-        np.testing.assert_array_equal(given, expected)
 
 
 @pytest.mark.parametrize("said", ["sizes", "a region"])

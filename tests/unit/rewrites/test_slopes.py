@@ -1,13 +1,12 @@
 """PRelu that is written with other operators."""
 
-import re
-
 import numpy as np
 import onnx
 import pytest
 
 from autoquant.rewrites.slopes import fuse_prelu
-from tests.models import constants_of, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import constants_of, floats, model_of, op_types, used_in
+from tests.rewriting import rewritten
 
 CONSTANTS = {
     "c": floats(1, 4, 1, 1, scale=0.5),
@@ -21,18 +20,12 @@ NEGATED = "n = Neg(x) d = Relu(n) r = Relu(x)"
 
 
 def model_with(body: str, *, outputs: str = "float[] y", size: str = "1,4,5,6") -> onnx.ModelProto:
-    used = {name: value for name, value in CONSTANTS.items() if re.search(rf"\b{name}\b", body)}
-    return model_of(f"(float[{size}] x) => ({outputs})", body, used)
+    return model_of(f"(float[{size}] x) => ({outputs})", body, used_in(body, CONSTANTS))
 
 
 def assert_becomes(model: onnx.ModelProto, expected: list[str]) -> onnx.ModelProto:
-    before = model.SerializeToString(deterministic=True)
-    found = fuse_prelu(model)
-    assert model.SerializeToString(deterministic=True) == before
+    found = rewritten(fuse_prelu, model, rtol=1e-6, atol=1e-7)
     assert op_types(found) == expected
-    feed = feed_of(model)
-    for was, now in zip(outputs_of(model, feed), outputs_of(found, feed), strict=True):
-        np.testing.assert_allclose(now, was, rtol=1e-6, atol=1e-7)
     return found
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from autoquant.model.graph import Graph
 from autoquant.rewrites.trimmed import trim_kernels
-from tests.models import feed_of, floats, model_of, op_types, outputs_of
+from tests.models import floats, model_of, op_types
+from tests.rewriting import rewritten
 
 
 def a_conv(kernel: tuple[int, ...], gone: tuple[int, ...], attributes: str = "", *, opset: int = 21) -> onnx.ModelProto:
@@ -22,11 +23,7 @@ def a_conv(kernel: tuple[int, ...], gone: tuple[int, ...], attributes: str = "",
 
 
 def assert_equal(model: onnx.ModelProto) -> onnx.ModelProto:
-    found = trim_kernels(model)
-    onnx.checker.check_model(found, full_check=True)
-    feed = feed_of(model)
-    np.testing.assert_allclose(outputs_of(found, feed)[0], outputs_of(model, feed)[0], rtol=1e-4, atol=1e-4)
-    return found
+    return rewritten(trim_kernels, model, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -7,7 +6,8 @@ import pytest
 
 from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.unrolled import join_steps, restack
-from tests.models import Array, feed_of, floats, model_of, op_types, outputs_of
+from tests.models import Array, floats, model_of, op_types, used_in
+from tests.rewriting import rewritten
 
 CONSTANTS: Mapping[str, Array] = {
     **{f"i{i}": np.array(i) for i in range(4)},
@@ -44,13 +44,7 @@ CELL = ["Constant", "Gather", "Add", "Tanh", "Gather", "Add", "Tanh", "Gather", 
 
 
 def check(model: onnx.ModelProto, expected: list[str]) -> None:
-    feed, before = feed_of(model), model.SerializeToString()
-    found = join_steps(model)
-    assert model.SerializeToString() == before
-    assert op_types(found) == expected
-    onnx.checker.check_model(found, full_check=True)
-    for one, other in zip(outputs_of(model, feed), outputs_of(found, feed), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert op_types(rewritten(join_steps, model, rtol=1e-5, atol=1e-6)) == expected
 
 
 @pytest.mark.parametrize(
@@ -148,8 +142,7 @@ def a_layer(step: str, *, order: Sequence[int] = range(4), cuts: Mapping[int, st
     added = [f"u{i} = Unsqueeze(o{i}, list0)" for i in range(4)]
     joined = f"c = Concat<axis=0>({', '.join(f'u{i}' for i in order)}) y = Neg(c)"
     body = " ".join([*steps, *added, joined])
-    used = {name: value for name, value in {**CONSTANTS, **BOUNDS}.items() if re.search(rf"\b{name}\b", body)}
-    return model_of("(float[4,2,6] x) => (float[] y)", body, used)
+    return model_of("(float[4,2,6] x) => (float[] y)", body, used_in(body, {**CONSTANTS, **BOUNDS}))
 
 
 def joined_and_restacked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -169,24 +162,15 @@ def joined_and_restacked(model: onnx.ModelProto) -> onnx.ModelProto:
     ],
 )
 def test_a_layer_for_each_step_is_one_for_all(step: str, expected: list[str]) -> None:
-    model = a_layer(step)
-    feed, before = feed_of(model), model.SerializeToString()
-    found = joined_and_restacked(model)
-    assert model.SerializeToString() == before
-    assert op_types(found) == expected
-    (one,), (other,) = outputs_of(model, feed), outputs_of(found, feed)
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert op_types(rewritten(joined_and_restacked, a_layer(step), rtol=1e-5, atol=1e-6)) == expected
 
 
 @pytest.mark.parametrize(
     ("order", "n_concats"), [((0, 1, 2, 3), 0), ((0, 1, 3, 2), 1), ((0, 1, 2), 1), ((0, 1, 2, 3, 3), 1)]
 )
 def test_slices_in_another_order_or_number_stay_joined(order: Sequence[int], n_concats: int) -> None:
-    model = a_layer("# = Relu(@)", order=order)
-    found = joined_and_restacked(model)
+    found = rewritten(joined_and_restacked, a_layer("# = Relu(@)", order=order))
     assert op_types(found).count("Concat") == n_concats
-    (one,), (other,) = outputs_of(model, feed_of(model)), outputs_of(found, feed_of(model))
-    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +183,4 @@ def test_slices_in_another_order_or_number_stay_joined(order: Sequence[int], n_c
     ids=["of two", "with steps", "of another"],
 )
 def test_other_slices_are_no_steps(cut: str) -> None:
-    model = a_layer("# = Relu(@)", cuts={1: cut})
-    found = joined_and_restacked(model)
-    assert "Concat" in op_types(found)
-    (one,), (other,) = outputs_of(model, feed_of(model)), outputs_of(found, feed_of(model))
-    np.testing.assert_array_equal(one, other)
+    assert "Concat" in op_types(rewritten(joined_and_restacked, a_layer("# = Relu(@)", cuts={1: cut})))
