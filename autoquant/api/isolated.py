@@ -136,27 +136,20 @@ class IsolatedEvaluator:
             ModelError: onnxruntime refuses one of them.
             ProfileError: They ended the process, or hung.
         """
-        try:
-            found: Mapping[str, Timings] = self._worker.call(
-                "compare", first, second, seconds, seconds=_PROFILE_PATIENCE_S + 3 * max(seconds, expected_s)
-            )
-        except WorkerLostError as lost:
-            raise ProfileError(f"comparing two models ended the process that measures: {lost}") from lost
-        except MemoryError as error:
-            raise ProfileError("comparing two models needed more memory than there is") from error
+        limit = _PROFILE_PATIENCE_S + 3 * max(seconds, expected_s)
+        found: Mapping[str, Timings] = self._profiling(
+            "comparing two models", "compare", first, second, seconds, limit_s=limit
+        )
         return found
 
     def uniform_db(self, seconds: float, n_most: int) -> list[float]:
         """See ``Evaluator.uniform_db``.
 
         Raises:
-            ProfileError: A recipe ended the process, or hung; another one has nothing loaded.
+            ProfileError: A recipe ended the process, hung, or lacked memory; another process has nothing loaded.
         """
-        limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
-        try:
-            found: list[float] = self._worker.call("uniform_db", seconds, n_most, seconds=limit)
-        except (WorkerLostError, MemoryError) as error:
-            raise ProfileError(f"a uniform recipe ended the process that measures: {error}") from error
+        what, limit = "running uniform recipes", _PROFILE_PATIENCE_S + 3 * seconds
+        found: list[float] = self._profiling(what, "uniform_db", seconds, n_most, limit_s=limit)
         return found
 
     def errors_and_twins(self, seconds: float) -> tuple[OwnErrors, Twins] | None:
@@ -165,13 +158,8 @@ class IsolatedEvaluator:
         Raises:
             ProfileError: It ended the process, or hung.
         """
-        limit = None if math.isinf(seconds) else _PROFILE_PATIENCE_S + 3 * seconds
-        try:
-            found: tuple[OwnErrors, Twins] | None = self._worker.call("errors_and_twins", seconds, seconds=limit)
-        except WorkerLostError as lost:
-            raise ProfileError(f"computing the errors of regions ended the process that measures: {lost}") from lost
-        except MemoryError as error:
-            raise ProfileError("the errors of regions needed more memory than there is") from error
+        what, limit = "computing the errors of regions", _PROFILE_PATIENCE_S + 3 * seconds
+        found: tuple[OwnErrors, Twins] | None = self._profiling(what, "errors_and_twins", seconds, limit_s=limit)
         return found
 
     def profile(self, seconds: float, most_s: float) -> LatencyPrior:
@@ -181,12 +169,9 @@ class IsolatedEvaluator:
             ModelError: onnxruntime refuses a candidate.
             ProfileError: There is no time for profiles, or they cannot be had.
         """
-        try:
-            found: LatencyPrior = self._worker.call("profile", seconds, most_s, seconds=_PROFILE_PATIENCE_S + most_s)
-        except WorkerLostError as lost:
-            raise ProfileError(f"taking profiles ended the process that measures: {lost}") from lost
-        except MemoryError as error:
-            raise ProfileError("profiles needed more memory than there is") from error
+        found: LatencyPrior = self._profiling(
+            "taking profiles", "profile", seconds, most_s, limit_s=_PROFILE_PATIENCE_S + most_s
+        )
         return found
 
     def know(self, measured: Sequence[Measurement]) -> None:
@@ -265,6 +250,15 @@ class IsolatedEvaluator:
             self._worker.close()
             raise
         return True
+
+    def _profiling(self, what: str, method: str, *arguments: object, limit_s: float) -> Any:
+        """Calls without which a search goes on; ``what`` they do is said where they fail."""
+        try:
+            return self._worker.call(method, *arguments, seconds=None if math.isinf(limit_s) else limit_s)
+        except WorkerLostError as lost:
+            raise ProfileError(f"{what} ended the process that measures: {lost}") from lost
+        except MemoryError as error:
+            raise ProfileError(f"{what} needed more memory than there is") from error
 
     def _own(self, method: str, *arguments: object, seconds: float | None = None) -> Any:
         """Calls that involve the float model alone."""

@@ -68,13 +68,13 @@ def test_a_recipe_that_ends_the_process_costs_the_comparison_alone(
         found = next(fine, None)
         if found is None:
             self.close()
-            raise ProfileError("a uniform recipe ended the process that measures: signal 11")
+            raise ProfileError("running uniform recipes ended the process that measures: signal 11")
         return found
 
     monkeypatch.setattr(IsolatedEvaluator, "uniform_db", lose)
     assert searched("fast", "run")
     assert run_json()["form"] == "plain"
-    reason = "a uniform recipe ended the process that measures: signal 11"
+    reason = "running uniform recipes ended the process that measures: signal 11"
     assert f"forms of the model are not compared any further: {reason}" in run_json()["notes"]
 
 

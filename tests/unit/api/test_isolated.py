@@ -19,7 +19,7 @@ from autoquant.domain.measurement import Failure, Measurement
 from autoquant.domain.region import Assignment
 from autoquant.domain.target import Target
 from autoquant.errors import DataError, ModelError, ProfileError, UsageError
-from autoquant.isolation.process import Worker
+from autoquant.isolation.process import Worker, WorkerLostError
 from autoquant.space.schema import read_space
 from tests.doubles import MisbehavingSetup
 from tests.faults import crash, lack_memory
@@ -206,6 +206,30 @@ def test_profiles_that_end_the_process_cost_no_search(place: Place, fault: str, 
     evaluator.know([])
     assert isinstance(evaluator.evaluate(place.quantized, 6, left_s=60), Measurement)
     evaluator.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (WorkerLostError("it was ended by SIGSEGV"), "ended the process that measures: it was ended by SIGSEGV"),
+        (MemoryError(), "needed more memory than there is"),
+    ],
+)
+def test_uniform_recipes_that_end_the_process_or_lack_memory_cost_no_search(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    limits: list[float | None] = []
+
+    def fails(*_: object, seconds: float | None) -> None:
+        limits.append(seconds)
+        raise error
+
+    monkeypatch.setattr(Worker, "call", fails)
+    evaluator = IsolatedEvaluator(place.setup)
+    for seconds in (1.0, math.inf):
+        with pytest.raises(ProfileError, match=f"^running uniform recipes {said}$"):
+            evaluator.uniform_db(seconds, 1)
+    assert limits == [13.0, None]
 
 
 @pytest.mark.parametrize(("fault", "reason"), [("crash", "SIGSEGV"), ("eat", "more memory than there is")])
