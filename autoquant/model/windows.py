@@ -1,10 +1,11 @@
 """How the windows of pools and convolutions lie on what they read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoquant.model.graph import Graph, Node
 
-__all__ = ["RANKS", "SPATIAL", "UNPADDED", "Axis", "window_axes"]
+__all__ = ["RANKS", "SPATIAL", "UNPADDED", "Axis", "pads_of", "window_axes"]
 
 RANKS = (3, 4)
 """Of lines and images."""
@@ -78,3 +79,23 @@ def window_axes(node: Node, graph: Graph) -> list[Axis]:
         )
         for i in range(n_axes)
     ]
+
+
+def pads_of(node: Node, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Places that a Conv puts before what it reads along each axis, then those behind it.
+
+    Args:
+        node: What says so: by ``pads``, or by ``auto_pad``.
+        sizes: Of what it reads, along each axis of places.
+        spans: Places from the first to the last of a window.
+        strides: From one window to the next.
+    """
+    mode, none = node.attributes.get("auto_pad", b"NOTSET"), (0,) * 2 * len(sizes)
+    if mode in UNPADDED:
+        return none if mode == b"VALID" else tuple(node.attributes.get("pads") or none)
+    both = [
+        max((-(-size // stride) - 1) * stride + span - size, 0)
+        for size, span, stride in zip(sizes, spans, strides, strict=True)
+    ]
+    less, more = [n // 2 for n in both], [n - n // 2 for n in both]
+    return (*less, *more) if mode == b"SAME_UPPER" else (*more, *less)

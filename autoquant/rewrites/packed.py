@@ -14,7 +14,7 @@ import numpy.typing as npt
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
-from autoquant.model.windows import SPATIAL
+from autoquant.model.windows import SPATIAL, pads_of
 from autoquant.rewrites.chain import Chain, of_each_chain
 
 __all__ = ["pack_places"]
@@ -93,22 +93,7 @@ def _window(graph: Graph, node: Node) -> _Window | None:
         return None
     strides = tuple(node.attributes.get("strides", (1,) * len(kernel)))
     sizes = read[SPATIAL:], written[SPATIAL:]
-    return _Window(kernel, strides, _pads(node, kernel, strides, *sizes), *sizes)
-
-
-def _pads(
-    node: Node, kernel: Sequence[int], strides: Sequence[int], read: Sequence[int], written: Sequence[int]
-) -> tuple[int, ...]:
-    """Places that are put before along each axis, then those behind."""
-    automatic = node.attributes.get("auto_pad", b"NOTSET")
-    if not automatic.startswith(b"SAME"):
-        return tuple(node.attributes.get("pads", (0,) * 2 * len(kernel)))
-    both = [
-        max((n - 1) * stride + size - n_read, 0)
-        for n, stride, size, n_read in zip(written, strides, kernel, read, strict=True)
-    ]
-    less, more = [n // 2 for n in both], [n - n // 2 for n in both]
-    return (*less, *more) if automatic == b"SAME_UPPER" else (*more, *less)
+    return _Window(kernel, strides, pads_of(node, read[SPATIAL:], kernel, strides), *sizes)
 
 
 def _packing(window: _Window, weight: Sequence[int]) -> tuple[int, ...] | None:

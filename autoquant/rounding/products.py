@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoquant.model.graph import Node
+from autoquant.model.windows import pads_of
 from autoquant.rounding.problem import Floats
 
 __all__ = ["MAX_INPUTS", "Layout", "as_columns", "as_weight", "inputs_of_products", "layout_of"]
@@ -111,29 +112,14 @@ def _patches(values: Floats, node: Node, shape: Sequence[int], rng: np.random.Ge
     strides = node.attributes.get("strides") or [1] * len(kernel)
     dilations = node.attributes.get("dilations") or [1] * len(kernel)
     extents = tuple((n - 1) * dilation + 1 for n, dilation in zip(kernel, dilations, strict=True))
-    padded = np.pad(values, [(0, 0), (0, 0), *_pads(node, values.shape[2:], extents, strides)])
+    pads = pads_of(node, values.shape[2:], extents, strides)
+    padded = np.pad(values, [(0, 0), (0, 0), *zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, extents, axis=tuple(range(2, values.ndim)))
     steps = [slice(None, None, step) for step in (*strides, *dilations)]
     windows = windows[(slice(None), slice(None), *steps)]
     places = (windows.shape[0], *windows.shape[2 : values.ndim])
     sample, *position = np.unravel_index(_chosen(math.prod(places), rng, limit), places)
     return np.asarray(np.moveaxis(windows, 1, -len(kernel) - 1)[(sample, *position)])
-
-
-def _pads(node: Node, sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Zeros before and behind along each spatial axis."""
-    n_axes, mode = len(extents), node.attributes.get("auto_pad", b"NOTSET")
-    if mode == b"VALID":
-        return [(0, 0)] * n_axes
-    if mode == b"NOTSET":
-        pads = node.attributes.get("pads") or [0] * (2 * n_axes)
-        return list(zip(pads[:n_axes], pads[n_axes:], strict=True))
-    totals = [
-        max((-(-size // stride) - 1) * stride + extent - size, 0)
-        for size, extent, stride in zip(sizes, extents, strides, strict=True)
-    ]
-    less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
-    return list(zip(less, more, strict=True) if mode == b"SAME_UPPER" else zip(more, less, strict=True))
 
 
 def _chosen(count: int, rng: np.random.Generator, limit: int) -> npt.NDArray[np.intp]:
