@@ -32,6 +32,7 @@ from autoquant.rewrites.fusions import (
     split_gemm,
 )
 from autoquant.rewrites.invariants import hoist_invariants
+from autoquant.rewrites.joined_repeats import multiply_before_repeating
 from autoquant.rewrites.lines import lay_lines
 from autoquant.rewrites.masks import drop_idle_masks
 from autoquant.rewrites.matrices import keep_matrices
@@ -101,6 +102,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         transpose_upsampled,
         merge_branches,
         fold_affine,
+        multiply_before_repeating,
         convolve_first,
         lower_conv_transpose,
         pool_means,
