@@ -39,7 +39,7 @@ def test_the_study_goes_on(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "model.onnx",
         calibration="calib.npz",
         evaluation="eval.npz",
-        budget=Budget(trials=10, trial_seconds=3),
+        budget=Budget(trials=10, trial_seconds=6 if fault == "hang" else 120),
         out="run",
     )
     failures = [e for e in result.record.evaluations if isinstance(e.outcome, Failure)]
