@@ -30,7 +30,8 @@ class StructureSampler(sampler.StructureSampler):
     - ``snr_error_db``: what the samples leave open of the SNR, a standard deviation in dB;
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
     - ``size_bytes``: what the file takes, where its size matters, 0 where that is unknown;
-    - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far.
+    - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far;
+      ``"complete"`` and ``"failed"`` change nothing.
 
     A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from autoquant.api.configuration import DEFAULT_SECONDS, Budget, Configuration, Demands
 from autoquant.api.objectives import objectives_of
@@ -314,7 +324,7 @@ class _Options(_Table):
 class _Target(_Table):
     ep: str | None = None
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS, strict=True)
-    options: dict[str, str | int | float] = Field(default_factory=dict)
+    options: dict[str, StrictStr | StrictInt | StrictFloat] = Field(default_factory=dict)
 
 
 class _Model(_Options):

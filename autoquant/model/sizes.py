@@ -41,29 +41,45 @@ _DISCRETE = frozenset(
 )
 """Operators whose results another value may leave as they are; of bodies that is not known."""
 _COUNTING = frozenset({"Shape", "Size"})
-_GROWING = _ARITHMETIC | {"ConstantOfShape", "CumSum", "Einsum", "MatMul", "Range"}
+_GROWING = _ARITHMETIC | {"CumSum", "Einsum", "Gemm", "MatMul", "NonZero", "Range"}
 """Operators whose results grow with sizes; a table, a sine or a norm has bounds whatever it is read by."""
+_SUMMING = frozenset({"CumSum", "NonZero", "ReduceSum"})
+"""Of these, those whose results grow with the size of what they read."""
+_COMPARING = frozenset(
+    {"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Sign"},
+)
 _MOVING = frozenset({"Expand", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
-"""Of these, those of which the first input alone is in the results."""
+"""Of all, those of which the first input alone is in the results."""
 
 
 def position_tensors(nodes: Sequence["Node"], constants: Container[TensorName]) -> frozenset[TensorName]:
     """Numbers of positions and what is computed of them: sizes and constants alone are in them, and no bounds.
 
     So the angles of position encodings are computed where lengths are not known. They grow with the length: a range
-    that holds those of the samples does not hold those of longer ones.
+    that holds those of the samples does not hold those of longer ones. A share of a size does not grow with it, nor
+    what a comparison gives, or a constant as often as there are positions.
 
     Args:
         nodes: In topological order.
         constants: Names of those.
     """
-    found = set[TensorName]()
+    found, bounded = set[TensorName](), set[TensorName]()
     for node in nodes:
         read = [name for name in node.inputs[: 1 if node.op_type in _MOVING else None] if name]
-        is_grown = node.op_type in _GROWING and all(name in found or name in constants for name in read)
-        if node.op_type in _COUNTING or (is_grown and any(name in found for name in read)):
+        is_known = all(name in found or name in bounded or name in constants for name in read)
+        if node.op_type in _COUNTING or (node.op_type in _GROWING and is_known and _grows(node, read, found, bounded)):
             found.update(name for name in node.outputs if name)
+        elif node.op_type == "ConstantOfShape" or (node.op_type in _GROWING and is_known):
+            bounded.update(name for name in node.outputs if name)
     return frozenset(found)
+
+
+def _grows(
+    node: "Node", read: Sequence[TensorName], found: Container[TensorName], bounded: Container[TensorName]
+) -> bool:
+    if node.op_type in _COMPARING or (node.op_type == "Div" and all(name in found for name in read)):
+        return False
+    return any(name in found or (name in bounded and node.op_type in _SUMMING) for name in read)
 
 
 def size_tensors(nodes: Sequence["Node"]) -> frozenset[TensorName]:

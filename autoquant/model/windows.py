@@ -91,7 +91,7 @@ def pads_of(node: Node, sizes: Sequence[int], spans: Sequence[int], strides: Seq
         strides: From one window to the next.
     """
     mode, none = node.attributes.get("auto_pad", b"NOTSET"), (0,) * 2 * len(sizes)
-    if mode in UNPADDED:
+    if mode not in (b"SAME_UPPER", b"SAME_LOWER"):  # an empty one is NOTSET to onnxruntime
         return none if mode == b"VALID" else tuple(node.attributes.get("pads") or none)
     both = [
         max((-(-size // stride) - 1) * stride + span - size, 0)

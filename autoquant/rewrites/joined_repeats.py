@@ -9,8 +9,10 @@ import onnx
 from onnx import helper
 
 from autoquant.domain.region import TensorName
+from autoquant.model.copies import opset_of
 from autoquant.model.graph import Graph, Node
 from autoquant.model.ops import bias_of, is_float_constant
+from autoquant.model.opsets import GEMM_WITHOUT_BIAS
 from autoquant.rewrites.edits import Edit, of_each_node
 
 __all__ = ["multiply_before_repeating"]
@@ -55,7 +57,7 @@ def multiply_before_repeating(edit: Edit, node: Node) -> None:
         return
     parts = _parts(graph, node, concat)
     if len(parts) > 1 and _is_worth_it(graph, node, parts):
-        edit.replaced |= dict.fromkeys((concat.index, *_unread(graph, concat, parts)), ())
+        edit.replaced |= dict.fromkeys((concat.index, *_unread(edit, concat, parts)), ())
         edit.replaced[node.index] = tuple(_sum(edit, node, concat, parts))
 
 
@@ -65,7 +67,8 @@ def _is_product(graph: Graph, node: Node) -> bool:
         return False
     shape, attributes = graph.shape(node.inputs[1]) or (), node.attributes
     if node.op_type != "Conv":
-        return len(shape) == 2 and not attributes.get("transA", 0)
+        is_too_old = node.op_type == "Gemm" and opset_of(graph.model) < GEMM_WITHOUT_BIAS
+        return len(shape) == 2 and not attributes.get("transA", 0) and not is_too_old
     is_of_places = math.prod(shape[2:]) == 1 and set(attributes.get("strides", ())) <= {1}
     return is_of_places and attributes.get("group", 1) == 1 and not any(attributes.get("pads", ()))
 
@@ -118,16 +121,27 @@ def _is_worth_it(graph: Graph, node: Node, parts: Sequence[_Part]) -> bool:
     for part in repeated:
         n_channels = part.channels.stop - part.channels.start
         n_saved += 2 * (n_channels * n_rows - math.prod(graph.shape(part.source) or ()))
+    if len(repeated) == len(parts) and not _is_of_each_row(graph, node):
+        return False
     n_sums = len(repeated) - (len(repeated) == len(parts))
     has_all_rows = len(repeated) < len(parts) or any(_is_gathered([part]) for part in repeated)
     return bool(repeated) and has_all_rows and n_saved >= _LEAST_FLOPS * n_rows * n_sums
 
 
-def _unread(graph: Graph, concat: Node, parts: Sequence[_Part]) -> Iterator[int]:
-    """Indices of what repeats rows for this Concat alone."""
+def _is_of_each_row(graph: Graph, node: Node) -> bool:
+    """Whether a bias is the same for all rows, so that a product of fewer of them can have it."""
+    bias = bias_of(node)
+    shape = () if bias is None else graph.shape(bias)
+    return shape is not None and (len(shape) < 2 or shape[0] == 1)
+
+
+def _unread(edit: Edit, concat: Node, parts: Sequence[_Part]) -> Iterator[int]:
+    """Indices of what repeats rows for this Concat, and others that are gone, alone."""
+    graph = edit.graph
     for part in parts:
-        is_own = part.tensor not in graph.pinned and all(reader is concat for reader in graph.consumers[part.tensor])
-        if part.repeating is not None and is_own:
+        others = [reader for reader in graph.consumers[part.tensor] if reader is not concat]
+        is_read = part.tensor in graph.pinned or any(edit.replaced.get(reader.index) != () for reader in others)
+        if part.repeating is not None and not is_read:
             yield part.repeating.index
 
 
@@ -173,7 +187,7 @@ def _product(edit: Edit, node: Node, source: str, own: Sequence[_Part], number: 
     weight, bias = graph.constant(node.inputs[1]), bias_of(node)
     axis = 1 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 0
     rows = np.concatenate([weight[(slice(None),) * axis + (part.channels,)] for part in own], axis=axis)
-    name = f"{node.name}_{number}" if number else node.name
+    name = f"{node.name}_part_{number}" if number else node.name
     proto.name = name
     del proto.input[:]
     proto.input.extend([source, edit.constant(f"{node.inputs[1]}_{number}", np.ascontiguousarray(rows))])

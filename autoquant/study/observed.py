@@ -259,7 +259,7 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
     return _Evaluated(
         codes=layout.encode({**trial.params, **_ran(layout, trial)}),
         snr_db=float(said["snr_db"] if "snr_db" in said else values[0]),
-        snr_by_output=_numbers(trial, "snr_by_output", ()),
+        snr_by_output=() if said.get("snr_by_output") is None else _numbers(trial, "snr_by_output", ()),
         ratios=ratios,
         errors=_ratio_errors(trial, len(ratios), _QUICK_ERROR if is_quick else 0.0),
         is_quick=is_quick,
@@ -267,7 +267,7 @@ def _read(layout: Layout, trial: FrozenTrial) -> _Evaluated:
 
 
 def _state(trial: FrozenTrial) -> State:
-    said = trial.user_attrs.get("state", State.COMPLETE)
+    said = trial.user_attrs.get("state") or State.COMPLETE
     if said not in tuple(State):
         raise UsageError(
             f"trial {trial.number} has '{said}' in 'state'; set it to one of: {', '.join(State)}, or leave it out"
@@ -288,9 +288,7 @@ def _ran(layout: Layout, trial: FrozenTrial) -> Mapping[str, str]:
 
 def _numbers(trial: FrozenTrial, name: str, others: Sequence[float]) -> tuple[float, ...]:
     """Of a user attribute; others where there is none."""
-    said = trial.user_attrs.get(name)
-    if said is None:
-        return tuple(map(float, others))
+    said = trial.user_attrs.get(name, others)
     try:
         return tuple(map(float, said))
     except (TypeError, ValueError) as error:

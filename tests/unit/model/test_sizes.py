@@ -134,13 +134,22 @@ POSITIONS = "s = Shape(x) l = Gather(s, two) n = Squeeze(l) p = Range(zero, n, o
     [
         ("y = Mul(f, scale)", True),
         ("u = Unsqueeze(f, zeros) t = Transpose(u) a = MatMul(t, row) y = Reshape(a, some)", True),
+        ("e = Expand(column, s3) u = Unsqueeze(f, zeros) y = MatMul(e, u)", True),
+        ("o = ConstantOfShape(l) z = NonZero(o) c = Cast<to=1>(z) y = Mul(c, scale)", True),
+        ("o = ConstantOfShape(l) c = Cast<to=1>(o) a = CumSum(c, zero) y = Mul(a, scale)", True),
         ("a = Mul(f, scale) i = Sin(a) y = Mul(i, scale)", False),
+        ("o = ConstantOfShape(l) y = Mul(o, scale)", False),
+        ("g = Less(p, n) c = Cast<to=1>(g) y = Mul(c, scale)", False),
+        ("m = Cast<to=1>(n) d = Div(f, m) y = Mul(d, scale)", False),
         ("i = Cast<to=7>(f) e = Gather(table, i) y = Mul(e, scale)", False),
         ("r = Relu(x) y = Add(r, f)", False),
         ("e = Expand(scale, s) y = Mul(e, scale)", False),
         ("m = Mul(scale, scale) y = Add(m, m)", False),
     ],
-    ids=["angles", "an outer product", "a sine", "a table", "beside a value", "a constant", "constants"],
+    ids=[
+        *("angles", "an outer product", "a repeated constant", "places", "a running sum", "a sine", "zeros"),
+        *("a comparison", "shares of a size", "a table", "beside a value", "a constant", "constants"),
+    ],
 )
 def test_what_grows_with_sizes_has_no_range(body: str, expected: bool) -> None:
     constants = {
@@ -150,6 +159,8 @@ def test_what_grows_with_sizes_has_no_range(body: str, expected: bool) -> None:
         "zeros": np.array([0]),
         "some": np.array([-1]),
         "scale": np.array([2.0], np.float32),
+        "s3": np.array([3, 1]),
+        "column": np.ones((1, 1), np.float32),
         "row": np.ones((1, 3), np.float32),
         "table": np.ones((9, 2), np.float32),
     }

@@ -27,6 +27,7 @@ def a_conv(attributes: str, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> 
         ('auto_pad="SAME_LOWER", strides=[2,5]', (1, 0, 0, 0)),
         ('auto_pad="VALID"', (0, 0, 0, 0)),
         ('auto_pad="NOTSET", pads=[3,1,0,2]', (3, 1, 0, 2)),
+        ('auto_pad="", pads=[3,1,0,2]', (3, 1, 0, 2)),
         ("pads=[3,1,0,2]", (3, 1, 0, 2)),
         ("", (0, 0, 0, 0)),
     ],

@@ -214,6 +214,8 @@ def test_attributes_that_cannot_be_read_are_refused_with_the_trial(said: dict[st
     ("said", "message"),
     [
         ({"ratios": 0.5}, r"has 0\.5 in 'ratios'; set it to a list of numbers$"),
+        ({"ratios": None}, r"has None in 'ratios'; set it to a list of numbers$"),
+        ({"ratios": ["a"]}, r"has \['a'\] in 'ratios'; set it to a list of numbers$"),
         ({"ratios": {"cpu": 0.5}}, r"has {'cpu': 0\.5} in 'ratios'; set it to a list of numbers$"),
         ({"snr_by_output": 30.0}, r"has 30\.0 in 'snr_by_output'; set it to a list of numbers$"),
         ({"effective": ["a"]}, r"has \['a'\] in 'effective'; set it to the scheme .* by the region's name"),
