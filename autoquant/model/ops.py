@@ -192,7 +192,7 @@ def can_emit_float(node: Node, graph: Graph) -> bool:
 
 def is_of_sizes(node: Node, graph: Graph) -> bool:
     """Whether a node writes what says how large tensors are, or what follows from that and grows with it."""
-    return not (graph.size_tensors | graph.position_tensors).isdisjoint(node.outputs)
+    return not all(found.isdisjoint(node.outputs) for found in (graph.size_tensors, graph.position_tensors))
 
 
 def is_quantizable(node: Node, graph: Graph) -> bool:

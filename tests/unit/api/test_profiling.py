@@ -40,15 +40,21 @@ DYNAMIC_US = (20.0, 25.0, 20.0, 35.0)
 
 @dataclass
 class Profiling:
-    """Gives made-up kernel times, those of the user's model first, and keeps what it was asked."""
+    """Gives made-up kernel times, those of the user's model first, and keeps what it was asked.
+
+    The first time all candidates take ``disturbed`` times as long.
+    """
 
     times: Sequence[Sequence[float]]
+    disturbed: float = 1.0
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     def profile(self, candidates: Sequence[Any], seconds: float, most_s: float) -> tuple[Profile, ...]:
         self.asked.append((candidates, seconds, most_s))
         assert len(self.times) == 1 + len(candidates)
-        return tuple(Profile(CASE.graph, dict(zip("abcy", times, strict=True))) for times in self.times)
+        slower = self.disturbed if len(self.asked) == 1 else 1.0
+        found = [self.times[0], *([slower * us for us in times] for times in self.times[1:])]
+        return tuple(Profile(CASE.graph, dict(zip("abcy", times, strict=True))) for times in found)
 
     @property
     def real(self) -> Bench:
@@ -120,6 +126,22 @@ def test_a_float_candidate_much_slower_than_its_model_is_refused(float_us: float
             prior_of(profiling)
     else:
         assert prior_of(profiling).base == 1.5
+
+
+def test_profiles_that_were_disturbed_are_taken_again() -> None:
+    profiling = Profiling(STATIC, disturbed=2.0)
+    assert prior_of(profiling).base == pytest.approx(1.1)
+    (_, *first), (_, *second) = profiling.asked
+    assert first == [1.5, 9.0]
+    assert second[0] == 1.5
+    assert 4.5 < second[1] < 9.0
+
+
+def test_profiles_that_were_disturbed_are_not_taken_again_without_time() -> None:
+    profiling = Profiling(STATIC, disturbed=2.0)
+    with pytest.raises(ProfileError, match=r"all-float candidate took 2\.2 times as long as the model"):
+        profiled_prior(profiling.real, a_builder(), CASE.graph, REGIONS, a_layout(), (1.5, 0.0))
+    assert len(profiling.asked) == 1
 
 
 def test_kernels_that_take_no_time_are_refused() -> None:
