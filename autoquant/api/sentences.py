@@ -34,6 +34,7 @@ __all__ = [
     "joined_sentences",
     "left_out_sentences",
     "limiting_sentences",
+    "noisy_sentences",
     "nothing_to_quantize",
     "numberless_sentences",
     "outlook_sentences",
@@ -281,6 +282,16 @@ def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[
         f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}, and"
         " the SNR of a model is that of its worst output"
     ]
+
+
+def noisy_sentences(front: Front) -> list[str]:
+    """Members whose noise is larger than what it is in; none where the SNR is no objective."""
+    if SNR not in front.objectives:
+        return []
+    noisy = [m.id for m in front.members if m.quality is not None and m.quality.worst_db < 0]
+    if not noisy:
+        return []
+    return [f"{', '.join(noisy)}: less than 0 dB, which outputs of nothing but zeros have; of no use by their SNR"]
 
 
 def _worst_output(quality: Quality) -> str | None:

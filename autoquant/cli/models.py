@@ -38,7 +38,7 @@ def regions(
     """Print the regions of a model: the parts that change precision as one."""
     with tell_errors():
         from autoquant.api import steps
-        from autoquant.api.sentences import float_sentences
+        from autoquant.api.sentences import float_sentences, nothing_to_quantize
 
         with prints_aside(as_json):
             prepared = steps.prepare_without_data(model, calibration, dims=dims_of(dim or []), ep=ep)
@@ -52,7 +52,8 @@ def regions(
             typer.echo(f"{region.id:36s} {region.work:6.1%}  {n_nodes:>9s}  {op_types}: {region.nodes[0]}")
         n_quantizable = sum(len(region.nodes) for region in found)
         typer.echo(f"{counted(len(found), 'region')}, {counted(n_quantizable, 'quantizable node')}")
-        for sentence in float_sentences(prepared.graph, found):
+        nothing = [] if found else [nothing_to_quantize(prepared.graph)]
+        for sentence in (*nothing, *float_sentences(prepared.graph, found)):
             typer.echo(sentence)
 
 

@@ -215,7 +215,9 @@ def search(
 
 def resolve(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that has trials.")],
-    min_snr: Annotated[float, typer.Option(metavar="DB", help="SNR that the model shall keep.")],
+    min_snr: Annotated[
+        float, typer.Option(metavar="DB", help="SNR that the model shall keep.", rich_help_panel=WANTED)
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new run: new or empty.")],
     max_latency_ratio: MaxLatencyRatio = None,
     model: Annotated[str | None, typer.Option(metavar="MODEL", help="The run's model, where its file moved.")] = None,

@@ -14,6 +14,7 @@ from autoquant.api.sentences import (
     joined_sentences,
     left_out_sentences,
     limiting_sentences,
+    noisy_sentences,
     nothing_to_quantize,
     numberless_sentences,
     outlook_sentences,
@@ -321,6 +322,14 @@ def test_the_output_whose_snr_is_that_of_every_member_is_told() -> None:
         "output 'b' has the least SNR of all outputs in every member, and the SNR of a model is that of its worst"
         " output"
     ]
+
+
+def test_members_below_0_db_are_told() -> None:
+    good, *noisy = (with_snrs(a_member(name), 30.0, snr) for name, snr in (("m1", 0.0), ("m2", -0.5), ("m3", -9.0)))
+    assert noisy_sentences(a_front(good)) == []
+    (sentence,) = noisy_sentences(a_front(good, *noisy))
+    assert sentence.startswith("m2, m3: less than 0 dB, which outputs of nothing but zeros have")
+    assert noisy_sentences(replace(a_front(*noisy), objectives={"latency": Goal.MINIMIZE})) == []
 
 
 def test_without_a_member_it_is_that_of_the_evaluations() -> None:

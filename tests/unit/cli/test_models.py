@@ -28,6 +28,15 @@ def test_what_is_in_no_region_is_told_below_them(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "in no region, so that they stay float: 1 ConvTranspose"
 
 
+def test_why_there_is_no_region_is_told(tmp_path: Path) -> None:
+    model = model_of("(double[2,4] x) => (double[2,4] y)", "y = Mul(x, x)")
+    result = CliRunner().invoke(app, ["regions", str(saved(model, tmp_path / "model.onnx"))])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()
+    assert first == "0 regions, 0 quantizable nodes"
+    assert second.endswith("give the float32 model that it was made from, as it is in float64")
+
+
 def test_regions_are_printed_as_json() -> None:
     result = CliRunner().invoke(app, ["regions", "example:digits", "--json"])
     content = json.loads(result.stdout)
