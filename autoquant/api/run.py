@@ -34,6 +34,7 @@ from autoquant.runtime.environment import describe_environment
 from autoquant.space.resolve import resolve
 from autoquant.study.layout import Layout
 from autoquant.study.samplers import BaseSampler, is_structured, least_ratios_of, make_sampler, outlook_of
+from autoquant.study.standing import Interest
 from autoquant.study.study import Study
 
 __all__ = ["OnProgress", "Opened", "Run"]
@@ -297,17 +298,14 @@ class Run:
         if not ingredients.regions:
             self.notes.append(sentences.nothing_to_quantize(ingredients.prepared.graph))
             return None
-        asked = self.configuration
-        return make_sampler(
-            asked.sampler,
-            self.layout_of(ingredients),
-            seed=asked.seed,
-            min_snr_db=asked.demands.min_snr_db,
-            max_latency_ratio=asked.demands.max_latency_ratio,
-            max_size_bytes=asked.demands.max_size_bytes,
+        asked, demands = self.configuration, self.configuration.demands
+        interest = Interest(
+            min_snr_db=demands.min_snr_db,
+            max_ratio=demands.max_latency_ratio,
+            max_size_bytes=demands.max_size_bytes,
             has_size=asked.objectives.has_size,
-            prior=self.prior,
         )
+        return make_sampler(asked.sampler, self.layout_of(ingredients), interest, seed=asked.seed, prior=self.prior)
 
     @property
     def configuration_document(self) -> dict[str, object]:

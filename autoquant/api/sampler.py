@@ -13,6 +13,7 @@ from autoquant.domain.warning import warn_caller
 from autoquant.errors import UsageError
 from autoquant.model.prepared import PreparedModel
 from autoquant.study import sampler
+from autoquant.study.standing import Interest
 
 __all__ = ["StructureSampler"]
 
@@ -95,14 +96,10 @@ class StructureSampler(sampler.StructureSampler):
             own_errors = steps.own_errors(planner, regions, statistics, definition)
         twins = steps.twins_of(prepared, regions, definition, planner)
         layout = steps.layout_of(prepared, regions, definition, twins, own_errors)
-        super().__init__(
-            layout,
-            seed=seed,
-            min_snr_db=min_snr_db,
-            max_latency_ratio=max_latency_ratio,
-            max_size_bytes=max_size_bytes,
-            has_size=has_size,
+        interest = Interest(
+            min_snr_db=min_snr_db, max_ratio=max_latency_ratio, max_size_bytes=max_size_bytes, has_size=has_size
         )
+        super().__init__(layout, interest, seed=seed)
 
     def repeats(self) -> None:
         """Warn once: what is proposed runs as an earlier trial did."""

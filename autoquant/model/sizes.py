@@ -49,7 +49,7 @@ _COMPARING = frozenset(
     {"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Sign"},
 )
 _MOVING = frozenset({"Expand", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
-"""Of all, those of which the first input alone is in the results."""
+"""Of these, those of which the first input alone is in the results."""
 
 
 def position_tensors(nodes: Sequence["Node"], constants: Container[TensorName]) -> frozenset[TensorName]:
@@ -65,18 +65,17 @@ def position_tensors(nodes: Sequence["Node"], constants: Container[TensorName]) 
     """
     found, bounded = set[TensorName](), set[TensorName]()
     for node in nodes:
-        read = [name for name in node.inputs[: 1 if node.op_type in _MOVING else None] if name]
-        is_known = all(name in found or name in bounded or name in constants for name in read)
-        if node.op_type in _COUNTING or (node.op_type in _GROWING and is_known and _grows(node, read, found, bounded)):
+        is_known = all(name in found or name in bounded or name in constants for name in node.inputs if name)
+        if node.op_type in _COUNTING or (node.op_type in _GROWING and is_known and _grows(node, found, bounded)):
             found.update(name for name in node.outputs if name)
         elif node.op_type == "ConstantOfShape" or (node.op_type in _GROWING and is_known):
             bounded.update(name for name in node.outputs if name)
     return frozenset(found)
 
 
-def _grows(
-    node: "Node", read: Sequence[TensorName], found: Container[TensorName], bounded: Container[TensorName]
-) -> bool:
+def _grows(node: "Node", found: Container[TensorName], bounded: Container[TensorName]) -> bool:
+    """Whether results grow with what is ``found``, or with how much there is of what is ``bounded``."""
+    read = [name for name in node.inputs[: 1 if node.op_type in _MOVING else None] if name]
     if node.op_type in _COMPARING or (node.op_type == "Div" and all(name in found for name in read)):
         return False
     return any(name in found or (name in bounded and node.op_type in _SUMMING) for name in read)

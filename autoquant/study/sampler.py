@@ -17,7 +17,7 @@ from autoquant.study.layout import Codes, Layout
 from autoquant.study.outlook import Outlook
 from autoquant.study.proposal import Fixed, every_trial, is_taken, publish
 from autoquant.study.proposing import Proposer
-from autoquant.study.standing import Interest
+from autoquant.study.standing import ALL_OF_INTEREST, Interest
 from autoquant.study.surrogate import Surrogate
 from autoquant.study.trust import Trust
 
@@ -59,11 +59,8 @@ class StructureSampler(BaseSampler):
 
     Args:
         layout: Regions, schemes and borders.
+        interest: What proposals are made for.
         seed: Of draws and moves; None for other ones each time.
-        min_snr_db: Lowest SNR of interest.
-        max_latency_ratio: Highest ratio of interest.
-        max_size_bytes: Largest file of interest.
-        has_size: Whether smaller files count as much as a lower ratio.
         prior: What is expected of latencies on the first target; from the regions' shares of the arithmetic where there
             is none.
     """
@@ -71,18 +68,12 @@ class StructureSampler(BaseSampler):
     def __init__(
         self,
         layout: Layout,
+        interest: Interest = ALL_OF_INTEREST,
         *,
         seed: int | None = 0,
-        min_snr_db: float | None = None,
-        max_latency_ratio: float | None = None,
-        max_size_bytes: int | None = None,
-        has_size: bool = False,
         prior: LatencyPrior | None = None,
     ) -> None:
-        self._layout, self._prior = layout, prior
-        self._interest = Interest(
-            min_snr_db=min_snr_db, max_ratio=max_latency_ratio, max_size_bytes=max_size_bytes, has_size=has_size
-        )
+        self._layout, self._interest, self._prior = layout, interest, prior
         self._rng = np.random.default_rng(seed)
         self._lock = threading.RLock()
         self._independent = RandomSampler(seed=seed)

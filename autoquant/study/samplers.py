@@ -14,6 +14,7 @@ from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
 from autoquant.study.outlook import Outlook
 from autoquant.study.sampler import StructureSampler
+from autoquant.study.standing import ALL_OF_INTEREST, Interest
 
 __all__ = [
     "BaseSampler",
@@ -52,12 +53,9 @@ def parse_sampler(asked: str | BaseSampler) -> SamplerChoice:
 def make_sampler(
     asked: SamplerChoice,
     layout: Layout,
+    interest: Interest = ALL_OF_INTEREST,
     *,
     seed: int = 0,
-    min_snr_db: float | None = None,
-    max_latency_ratio: float | None = None,
-    max_size_bytes: int | None = None,
-    has_size: bool = False,
     prior: LatencyPrior | None = None,
 ) -> BaseSampler:
     """The sampler of a search.
@@ -69,11 +67,8 @@ def make_sampler(
         asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it learned of
             another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
+        interest: What proposals are made for, likewise.
         seed: Of proposals; an instance has its own.
-        min_snr_db: Lowest SNR of interest, for the structure sampler.
-        max_latency_ratio: Highest ratio of interest, for the structure sampler.
-        max_size_bytes: Largest file of interest, for the structure sampler.
-        has_size: Whether smaller files count, for the structure sampler.
         prior: What is expected of latencies, for the structure sampler.
 
     Raises:
@@ -89,15 +84,7 @@ def make_sampler(
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:
-        return StructureSampler(
-            layout,
-            seed=seed,
-            min_snr_db=min_snr_db,
-            max_latency_ratio=max_latency_ratio,
-            max_size_bytes=max_size_bytes,
-            has_size=has_size,
-            prior=prior,
-        )
+        return StructureSampler(layout, interest, seed=seed, prior=prior)
     if asked is SamplerName.NSGA2:
         return NSGAIISampler(seed=seed)
     if asked is SamplerName.RANDOM:

@@ -34,6 +34,10 @@ class Interest:
         return np.asarray(~(ratios > (np.inf if self.max_ratio is None else self.max_ratio)).any(axis=1))
 
 
+ALL_OF_INTEREST = Interest()
+"""Any SNR and ratio; sizes do not count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The front of the evaluations so far.

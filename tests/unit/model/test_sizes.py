@@ -143,12 +143,23 @@ POSITIONS = "s = Shape(x) l = Gather(s, two) n = Squeeze(l) p = Range(zero, n, o
         ("m = Cast<to=1>(n) d = Div(f, m) y = Mul(d, scale)", False),
         ("i = Cast<to=7>(f) e = Gather(table, i) y = Mul(e, scale)", False),
         ("r = Relu(x) y = Add(r, f)", False),
+        ("i = ArgMax(x) e = Gather(table, i) a = ReduceSum(e) y = Mul(a, scale)", False),
+        ("i = ArgMax(x) e = Gather(f, i) y = Mul(e, scale)", False),
         ("e = Expand(scale, s) y = Mul(e, scale)", False),
         ("m = Mul(scale, scale) y = Add(m, m)", False),
     ],
     ids=[
         *("angles", "an outer product", "a repeated constant", "places", "a running sum", "a sine", "zeros"),
-        *("a comparison", "shares of a size", "a table", "beside a value", "a constant", "constants"),
+        *(
+            "a comparison",
+            "shares of a size",
+            "a table",
+            "beside a value",
+            "rows by a value",
+            "positions by a value",
+            "a constant",
+            "constants",
+        ),
     ],
 )
 def test_what_grows_with_sizes_has_no_range(body: str, expected: bool) -> None:

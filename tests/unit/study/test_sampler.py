@@ -13,6 +13,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import RegionId
 from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
+from autoquant.study.standing import Interest
 from tests.unit.study.additive import (
     CHOICES,
     N_REGIONS,
@@ -86,7 +87,9 @@ def test_a_region_never_takes_what_it_is_not_allowed() -> None:
 
 @pytest.mark.parametrize("min_snr_db", [None, 40.0])
 def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
-    studies = [a_study(StructureSampler(a_layout(), seed=seed, min_snr_db=min_snr_db), 60) for seed in range(4)]
+    studies = [
+        a_study(StructureSampler(a_layout(), Interest(min_snr_db=min_snr_db), seed=seed), 60) for seed in range(4)
+    ]
     snrs: npt.NDArray[np.float64] = np.array([t.values[0] for study in studies for t in study.trials[30:]])
     share = float(np.mean(snrs >= 38))
     assert share > 0.5 if min_snr_db else share < 0.4
@@ -94,7 +97,7 @@ def test_a_demand_draws_proposals_to_it(min_snr_db: float | None) -> None:
 
 def test_a_demand_that_nothing_is_believed_to_keep_draws_proposals_to_what_comes_nearest() -> None:
     layout, optimistic = a_layout(), 0.3
-    study = a_study(StructureSampler(layout, seed=0, max_latency_ratio=optimistic), 40)
+    study = a_study(StructureSampler(layout, Interest(max_ratio=optimistic), seed=0), 40)
     ratios = [t.values[1] for t in study.trials]
     assert min(ratios) > optimistic
     assert float(np.median(ratios[20:])) < min(ratios) + 0.15
@@ -138,7 +141,7 @@ def test_a_prior_steers_proposals_before_anything_was_measured() -> None:
         border_spread=np.full(N_REGIONS - 1, 0.001),
     )
     study = optuna.create_study(
-        directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), min_snr_db=0.0, prior=prior)
+        directions=["maximize", "minimize"], sampler=StructureSampler(a_layout(), Interest(min_snr_db=0.0), prior=prior)
     )
     for _ in range(5):
         params = suggested(study.ask())

@@ -16,6 +16,7 @@ from autoquant.domain.prior import LatencyPrior
 from autoquant.study.layout import Layout
 from autoquant.study.proposal import asked_for
 from autoquant.study.sampler import StructureSampler
+from autoquant.study.standing import Interest
 from tests.unit.study.additive import CHOICES, REGIONS, a_layout, a_study, objectives, suggested, told
 from tests.unit.study.layouts import SCHEMES
 
@@ -74,7 +75,7 @@ def test_proposals_are_for_the_regions_that_are_fixed(fixed: str, is_enqueued: b
     )
     ends = {str(first): fixed, str(last): fixed}
     for seed in range(5):
-        sampler = StructureSampler(layout, seed=seed, min_snr_db=0.0, prior=prior)
+        sampler = StructureSampler(layout, Interest(min_snr_db=0.0), seed=seed, prior=prior)
         around = sampler if is_enqueued else PartialFixedSampler(ends, sampler)
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=around)
         if is_enqueued:

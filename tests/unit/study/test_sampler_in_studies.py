@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 
 from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
+from autoquant.study.standing import Interest
 from tests.unit.study.additive import CHOICES, REGIONS, a_layout, a_study, objectives, suggested, told
 from tests.unit.study.layouts import SCHEMES
 
@@ -105,7 +106,7 @@ def test_a_generic_proposal_has_nothing_that_never_ran_or_fails(
 
 def test_a_highest_ratio_counts_on_every_target() -> None:
     """On the second target everything is as slow as float, so that the mean alone is low enough."""
-    sampler = StructureSampler(a_layout(), seed=0, max_latency_ratio=0.9)
+    sampler = StructureSampler(a_layout(), Interest(max_ratio=0.9), seed=0)
     study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
     for _ in range(25):
         snr_db, ratio = objectives(suggested(trial := study.ask()))
@@ -305,7 +306,7 @@ def test_trials_that_were_there_before_are_read_whichever_of_them_is_odd(odd: in
 @pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")
 @pytest.mark.parametrize("n_known", [0, 6])
 def test_sizes_of_0_are_unknown(n_known: int) -> None:
-    sampler = StructureSampler(a_layout(), seed=0, max_size_bytes=5_000_000, has_size=True)
+    sampler = StructureSampler(a_layout(), Interest(max_size_bytes=5_000_000, has_size=True), seed=0)
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
     for number in range(10):
         trial = study.ask()

@@ -8,6 +8,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, create_trial
 
 from autoquant.study.sampler import StructureSampler
+from autoquant.study.standing import Interest
 from autoquant.study.steering import Steering
 from tests.unit.study.layouts import a_landscape, a_layout
 
@@ -144,7 +145,7 @@ def a_deaf_sampler() -> StructureSampler:
 def test_with_a_largest_size_more_proposals_keep_it_than_without(max_bytes: int) -> None:
     demands = {"max_bytes": max_bytes, "min_snr_db": -100.0, "n_trials": 30}
     deaf = feasible(a_deaf_sampler(), **demands)  # type: ignore[arg-type]
-    aware = feasible(StructureSampler(LAYOUT, seed=0, max_size_bytes=max_bytes), **demands)  # type: ignore[arg-type]
+    aware = feasible(StructureSampler(LAYOUT, Interest(max_size_bytes=max_bytes), seed=0), **demands)  # type: ignore[arg-type]
     assert 30 - len(aware) <= (30 - len(deaf)) / 5
 
 
@@ -160,7 +161,7 @@ def test_constraints_that_are_broken_push_proposals_away() -> None:
 def test_where_the_size_is_an_objective_files_are_smaller() -> None:
     def mean_bytes(seed: int, *, has_size: bool) -> float:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = StructureSampler(LAYOUT, seed=seed, has_size=has_size)
+        sampler = StructureSampler(LAYOUT, Interest(has_size=has_size), seed=seed)
         study = optuna.create_study(directions=["maximize", "minimize", "minimize"], sampler=sampler)
         sizes = []
         for _ in range(50):
