@@ -13,6 +13,7 @@ from autoquant import search as search_in_python
 from autoquant.api.trials import Trials
 from autoquant.errors import SamplerError
 from autoquant.study.samplers import make_sampler
+from autoquant.study.standing import Interest
 from tests.integration.conftest import Command
 
 
@@ -77,11 +78,11 @@ def test_a_sampler_of_optuna_is_taken_in_python() -> None:
 
 @pytest.mark.usefixtures("workplace")
 def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+    asked: list[Any] = []
     opened: list[Trials] = []
 
     def make(*arguments: Any, **named: Any) -> BaseSampler | None:
-        asked.update(named)
+        asked.extend((*arguments[2:], named["prior"]))
         return make_sampler(*arguments, **named)
 
     def open_trials(**named: Any) -> Trials:
@@ -102,9 +103,9 @@ def test_demands_profiles_and_beliefs_reach_the_sampler_and_the_trials(monkeypat
         demands=Demands(min_snr_db=12.0, max_latency_ratio=1.0, max_size_bytes=10**9),
         objectives=("latency", "size", "snr"),
     )
-    assert (asked["min_snr_db"], asked["max_latency_ratio"], asked["max_size_bytes"]) == (12.0, 1.0, 10**9)
-    assert asked["has_size"]
-    assert asked["prior"] is not None
+    interest, prior = asked
+    assert interest == Interest(min_snr_db=12.0, max_ratio=1.0, max_size_bytes=10**9, has_size=True)
+    assert prior is not None
     (trials,) = opened
     assert trials.has_prior
     assert trials.is_float_faster
