@@ -84,6 +84,9 @@ def window_axes(node: Node, graph: Graph) -> list[Axis]:
 def pads_of(node: Node, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Places that a Conv puts before what it reads along each axis, then those behind it.
 
+    Where windows begin more than two places behind the end of the one before, onnxruntime leaves places out at the ends
+    with ``auto_pad``, which is not told here.
+
     Args:
         node: What says so: by ``pads``, or by ``auto_pad``.
         sizes: Of what it reads, along each axis of places.

@@ -37,10 +37,10 @@ def test_places_before_come_first_and_then_those_behind(attributes: str, expecte
     assert pads_of(node, (6, 9), (3, 4), node.attributes.get("strides", (1, 1))) == expected
 
 
-@given(
-    mode=st.sampled_from(["SAME_UPPER", "SAME_LOWER"]),
-    axes=st.lists(st.tuples(st.integers(5, 9), st.integers(1, 5), st.integers(1, 4)), min_size=1, max_size=2),
-)
+AXES = st.tuples(st.integers(5, 9), st.integers(1, 5), st.integers(1, 4)).filter(lambda axis: axis[2] <= axis[1] + 2)
+
+
+@given(mode=st.sampled_from(["SAME_UPPER", "SAME_LOWER"]), axes=st.lists(AXES, min_size=1, max_size=2))
 @settings(deadline=None, max_examples=50)
 def test_a_convolution_whose_padding_is_spelled_writes_the_same(mode: str, axes: list[tuple[int, int, int]]) -> None:
     sizes, kernel, strides = zip(*axes, strict=True)
