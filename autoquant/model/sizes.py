@@ -45,9 +45,7 @@ _GROWING = _ARITHMETIC | {"CumSum", "Einsum", "Gemm", "MatMul", "NonZero", "Rang
 """Operators whose results grow with sizes; a table, a sine or a norm has bounds whatever it is read by."""
 _SUMMING = frozenset({"CumSum", "NonZero", "ReduceSum"})
 """Of these, those whose results grow with the size of what they read."""
-_COMPARING = frozenset(
-    {"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Sign"},
-)
+_COMPARING = frozenset({"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Sign"})
 _MOVING = frozenset({"Expand", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 """Of these, those of which the first input alone is in the results."""
 

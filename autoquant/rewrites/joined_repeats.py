@@ -43,6 +43,11 @@ class _Part:
         """What is multiplied."""
         return self.tensor if self.repeating is None else self.repeating.inputs[0]
 
+    @property
+    def gather(self) -> Node | None:
+        """What repeats rows, where no sum does that by itself."""
+        return self.repeating if self.repeating is not None and self.repeating.op_type == "Gather" else None
+
 
 @of_each_node()
 def multiply_before_repeating(edit: Edit, node: Node) -> None:
@@ -124,7 +129,7 @@ def _is_worth_it(graph: Graph, node: Node, parts: Sequence[_Part]) -> bool:
     if len(repeated) == len(parts) and not _is_of_each_row(graph, node):
         return False
     n_sums = len(repeated) - (len(repeated) == len(parts))
-    has_all_rows = len(repeated) < len(parts) or any(_is_gathered([part]) for part in repeated)
+    has_all_rows = len(repeated) < len(parts) or any(part.gather is not None for part in repeated)
     return bool(repeated) and has_all_rows and n_saved >= _LEAST_FLOPS * n_rows * n_sums
 
 
@@ -149,13 +154,13 @@ def _sum(edit: Edit, node: Node, concat: Node, parts: Sequence[_Part]) -> Iterat
     """The first summand has all rows, and the bias; others may be repeated by the sum itself."""
     whole = [part for part in parts if part.repeating is None]
     repeated = [[part] for part in parts if part.repeating is not None]
-    repeated.sort(key=lambda own: not _is_gathered(own))
+    repeated.sort(key=lambda own: own[0].gather is None)
     summands, total = [*([whole] if whole else []), *repeated], ""
     for number, own in enumerate(summands):
         nodes = [*_joined(edit, concat, own)]
         nodes.append(_product(edit, node, nodes[0].output[0] if nodes else own[0].source, own, number))
-        if own[0].repeating is not None and _is_gathered(own):
-            gather, product = edit.graph.copy_of(own[0].repeating), nodes[-1]
+        if own[0].gather is not None:
+            gather, product = edit.graph.copy_of(own[0].gather), nodes[-1]
             gather.name, gather.input[0] = f"{product.name}_rows", product.output[0]
             gather.output[0] = edit.names.new(gather.name)
             nodes.append(gather)
@@ -175,10 +180,6 @@ def _joined(edit: Edit, concat: Node, own: Sequence[_Part]) -> Iterator[onnx.Nod
         proto.input.extend(part.tensor for part in own)
         proto.output[0] = edit.names.new(f"{concat.outputs[0]}_whole")
         yield proto
-
-
-def _is_gathered(own: Sequence[_Part]) -> bool:
-    return own[0].repeating is not None and own[0].repeating.op_type == "Gather"
 
 
 def _product(edit: Edit, node: Node, source: str, own: Sequence[_Part], number: int) -> onnx.NodeProto:

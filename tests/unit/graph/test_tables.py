@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoquant.graph.tables import look_up_rows
-from tests.models import Array, floats, model_of, op_types
+from tests.models import Array, floats, model_of, op_types, outputs_of
 from tests.rewriting import rewritten
 
 CONSTANTS: dict[str, Array | float] = {
@@ -227,4 +227,8 @@ def models(draw: st.DrawFn) -> onnx.ModelProto:
 @given(model=models(), seed=st.integers(0, 99))
 def test_outputs_of_any_network_stay_as_they_are(model: onnx.ModelProto, seed: int) -> None:
     feed = {"x": np.random.default_rng(seed).integers(-20, 20, (2, 7))}
-    assert "MatMul" not in op_types(rewritten(look_up_rows, model, feed, rtol=1e-4, atol=3e-4))[:2]
+    largest = max(
+        float(np.abs(values).max()) for values in outputs_of(model, feed)
+    )  # sums of float32 differ by its share
+    found = rewritten(look_up_rows, model, feed, rtol=1e-4, atol=max(1e-5, 1e-6 * largest))
+    assert "MatMul" not in op_types(found)[:2]

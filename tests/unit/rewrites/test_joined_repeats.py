@@ -29,7 +29,6 @@ CONSTANTS: dict[str, Array] = {
     "kd": floats(96, 1, 1, 1),
     "cloud": np.array([1, 64, 60]),
     "image": np.array([1, 64, 5, 6]),
-    "sizes": np.array([1, 64, 5, 6]),
     "all": np.array([60, 32]),
 }
 GRAPH, POINTS, IMAGE = "float[12,32] n, float[60,32] e", "float[1,64,1] n, float[1,32,60] e", "float[1,64,1,1] n"
@@ -102,7 +101,7 @@ def left_of(inputs: str, body: str) -> list[str]:
         (IMAGE, "s = Expand(n, image) c = Concat<axis=1>(e, s) y = Conv(c, k, b)", ["Conv", "Conv", "Add"]),
         (
             IMAGE,
-            's = Resize<mode="linear">(n, , , sizes) c = Concat<axis=1>(s, e) y = Conv(c, k, b)',
+            's = Resize<mode="linear">(n, , , image) c = Concat<axis=1>(s, e) y = Conv(c, k, b)',
             ["Conv", "Conv", "Add"],
         ),
     ],
