@@ -1,12 +1,38 @@
-"""What becomes of a run's front when a later one takes its place."""
+"""What becomes of a run's front when a later one takes its place, and what that knows of its models."""
+
+import re
+from collections.abc import Mapping
 
 from autoquant.api.folder import EarlierFront
 from autoquant.domain.front import Front
+from autoquant.domain.measurement import Believed
+from autoquant.domain.objective import clamped_db
 from autoquant.errors import OutputError
 from autoquant.front.matching import unmatched
 from autoquant.report.front_json import front_from_json
 
-__all__ = ["keep_unmatched"]
+__all__ = ["keep_unmatched", "measured_before"]
+
+
+def measured_before(earlier: EarlierFront) -> Mapping[int, Believed]:
+    """By number of the trial, what the last measurement of the run before said of its models: more than trials say.
+
+    Refined ones have other weights than their trials, and are left out.
+    """
+    if not earlier.text:
+        return {}
+    try:
+        before = front_from_json(earlier.text)
+    except OutputError:  # of which keep_unmatched tells
+        return {}
+    numbers = {int(found[1]): member for member in before.members if (found := re.fullmatch(r"t(\d+)", member.id))}
+    return {
+        number: Believed(
+            snr_db=clamped_db(member.worst_db),
+            ratios=tuple(member.latency[target.name].ratio for target in before.targets),
+        )
+        for number, member in numbers.items()
+    }
 
 
 def keep_unmatched(earlier: EarlierFront, now: Front) -> list[str]:

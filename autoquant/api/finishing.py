@@ -1,12 +1,12 @@
 """The end of a run: the best of what was tried is measured once more, as files, and written with all that was found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from autoquant.api import sentences, steps
 from autoquant.api.deadline import LEAST_TRIAL_S, longest_seconds
 from autoquant.api.delivery import Delivery
 from autoquant.api.documents import write_reports
-from autoquant.api.earlier import keep_unmatched
+from autoquant.api.earlier import keep_unmatched, measured_before
 from autoquant.api.finalists import Finalists
 from autoquant.api.folder import RunFolder
 from autoquant.api.refinement import refine_of
@@ -15,7 +15,7 @@ from autoquant.api.run import Opened, Run
 from autoquant.api.setups import file_bench_setup
 from autoquant.api.trials import Trials
 from autoquant.domain.front import Front, RunRecord
-from autoquant.domain.measurement import Evaluation
+from autoquant.domain.measurement import Believed, Evaluation
 from autoquant.domain.objective import Bounds
 from autoquant.runtime.environment import describe_environment
 from autoquant.study.ledger import ledger_of
@@ -52,8 +52,9 @@ def finish(
     def is_ended() -> bool:
         return run.interrupts.n_pressed > n_before
 
-    delivery = _delivery(run, folder, opened, trials, bounds, is_ended)
     with folder.new_models() as earlier:
+        believed = {**beliefs_of(run.sampler), **measured_before(earlier)}
+        delivery = _delivery(run, folder, opened, trials, bounds, believed, is_ended)
         with run.deadline.phase("finish"):
             front = delivery.deliver(evaluations, run.deadline)
         if is_ended():
@@ -68,7 +69,13 @@ def finish(
 
 
 def _delivery(
-    run: Run, folder: RunFolder, opened: Opened, trials: Trials, bounds: Bounds, is_ended: Callable[[], bool]
+    run: Run,
+    folder: RunFolder,
+    opened: Opened,
+    trials: Trials,
+    bounds: Bounds,
+    believed: Mapping[int, Believed],
+    is_ended: Callable[[], bool],
 ) -> Delivery:
     asked, data, facts, memory_bytes = run.configuration, run.checked.data, opened.facts, run.available_bytes
     division, asked_s = data.division(facts.n_samples), asked.budget.trial_seconds
@@ -85,7 +92,7 @@ def _delivery(
         folder=folder,
         objectives=asked.objectives,
         bounds=bounds,
-        believed=beliefs_of(run.sampler),
+        believed=believed,
         is_ended=is_ended,
         tell=lambda phase: run.tell(phase, trials),
         notes=run.notes,

@@ -15,7 +15,18 @@ from autoquant.api.lock import LOCK, FolderLock
 from autoquant.domain.reason import is_disk_full
 from autoquant.errors import DiskFullError, OutputError
 
-__all__ = ["FRONT", "GIVEN_WAY", "JOURNAL", "LEDGER", "RunFolder", "enough_room", "read_json", "write_texts", "writing"]
+__all__ = [
+    "FRONT",
+    "GIVEN_WAY",
+    "JOURNAL",
+    "KEPT",
+    "LEDGER",
+    "RunFolder",
+    "enough_room",
+    "read_json",
+    "write_texts",
+    "writing",
+]
 
 LEDGER = "ledger.csv"
 """Not every run has one."""
@@ -36,7 +47,7 @@ _OWN = (
 )
 GIVEN_WAY = "models.earlier"
 """Where models are, and what tells of them, while new ones are measured."""
-_KEPT = "earlier"
+KEPT = "earlier"
 """Fronts that later ones do not match."""
 _BEFORE_TRIALS = (LOCK, "log.txt", "run.json", "run.json.part")
 _LOG = logging.getLogger("autoquant")
@@ -221,12 +232,12 @@ class RunFolder:
         self.models.mkdir()
 
     def _new_place(self) -> Path:
-        taken = {name.removesuffix(".part") for name in os.listdir(self.path / _KEPT)} if self._has_kept else set()
-        return Path(_KEPT) / next(str(number) for number in itertools.count(1) if str(number) not in taken)
+        taken = {name.removesuffix(".part") for name in os.listdir(self.path / KEPT)} if self._has_kept else set()
+        return Path(KEPT) / next(str(number) for number in itertools.count(1) if str(number) not in taken)
 
     @property
     def _has_kept(self) -> bool:
-        return (self.path / _KEPT).is_dir()
+        return (self.path / KEPT).is_dir()
 
     def _read(self, name: str) -> str:
         found = self.path / name

@@ -14,7 +14,7 @@ from autoquant.api.checking import check
 from autoquant.api.configuration import Demands
 from autoquant.api.deadline import Deadline
 from autoquant.api.finishing import finish
-from autoquant.api.folder import RunFolder, enough_room
+from autoquant.api.folder import FRONT, KEPT, RunFolder, enough_room
 from autoquant.api.interrupts import interruptible
 from autoquant.api.resolved_sentences import known_sentences, missed_sentence, resolved_sentences, with_interval
 from autoquant.api.result import SearchResult
@@ -270,14 +270,17 @@ class _Resolution:
 
     def _known(self, front: Front | None) -> list[str]:
         """What the run itself has for the demand, at most one sentence; ``front`` is what was built for it."""
-        before = self.before
-        return (
-            [] if before is None else known_sentences(before, front, self.demand, learned_from=self.source.as_posix())
-        )
+        folders = [self.source, *sorted((self.source / KEPT).glob("*"))]
+        found = {folder.as_posix(): _front_in(folder) for folder in folders}
+        return known_sentences({name: each for name, each in found.items() if each is not None}, front, self.demand)
 
     @property
     def before(self) -> Front | None:
         """The front of the run; None where it is gone or damaged."""
-        with suppress(OSError, UnicodeDecodeError, OutputError):
-            return front_from_json((self.source / "front.json").read_text(encoding="utf-8"))
-        return None
+        return _front_in(self.source)
+
+
+def _front_in(folder: Path) -> Front | None:
+    with suppress(OSError, UnicodeDecodeError, OutputError):
+        return front_from_json((folder / FRONT).read_text(encoding="utf-8"))
+    return None

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Mapping
 
 from autoquant.api.attempts import Attempt, Demand
 from autoquant.domain.counted import counted
@@ -43,23 +44,27 @@ def resolved_sentences(front: Front, attempt: Attempt, demand: Demand, *, learne
     return [*notes, f"measured: {_measured(member)}", *_missed(member, demand)]
 
 
-def known_sentences(before: Front, front: Front | None, demand: Demand, *, learned_from: str) -> list[str]:
+def known_sentences(known: Mapping[str, Front], front: Front | None, demand: Demand) -> list[str]:
     """The fastest of a run's own members that keeps the demand, where what was built for it is no faster.
 
     Args:
-        before: Front of the run.
+        known: Fronts of the run, by the folder that each is in.
         front: With the model that was built, unless it is not shown to be faster than float; None where none was.
         demand: What is to be kept.
-        learned_from: The run.
     """
-    kept = [member for member in before.members if member.id != FLOAT_ID and not _missed(member, demand)]
+    kept = [
+        (member, f"{folder}/{member.path}")
+        for folder, before in known.items()
+        for member in before.members
+        if member.id != FLOAT_ID and not _missed(member, demand)
+    ]
     members = () if front is None else front.members
     built = [_mean_ratio(member) for member in members if member.id != FLOAT_ID]
-    fastest = min(kept, key=_mean_ratio, default=None)
+    fastest, path = min(kept, key=lambda pair: _mean_ratio(pair[0]), default=(None, ""))
     if fastest is None or min(built, default=1.0 if front is None else math.inf) < _mean_ratio(fastest):
         return []
     how = "keeps it" if front is None else "keeps the demand too and was no slower"
-    return [f"{learned_from}/{fastest.path} {how}: {_measured(fastest)}"]
+    return [f"{path} {how}: {_measured(fastest)}"]
 
 
 def _mean_ratio(member: Member) -> float:

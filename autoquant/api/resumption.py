@@ -47,7 +47,7 @@ class Earlier:
         form: Of the float model.
         has_mean_biases: Whether biases are corrected where the space says nothing of them.
         unrounded: Weights, and on which grids, that there was no time to round as the space asks for.
-        sampler: That it used.
+        samplers: That its trials come from, in order.
         prior: What it expected of latencies; None where nothing was profiled.
     """
 
@@ -58,7 +58,7 @@ class Earlier:
     form: Form
     has_mean_biases: bool
     unrounded: frozenset[Asked]
-    sampler: str
+    samplers: tuple[str, ...]
     prior: LatencyPrior | None
 
 
@@ -95,9 +95,13 @@ def read_earlier(folder: Path, now: Mapping[str, object]) -> Earlier:
         form=Form(str(form)),
         has_mean_biases=document.get("mean_biases") is True,
         unrounded=unrounded,
-        sampler=str(earlier.get("sampler", now["sampler"])),
+        samplers=_samplers(document.get("samplers"), earlier.get("sampler", now["sampler"])),
         prior=_prior(folder, document),
     )
+
+
+def _samplers(found: object, last: object) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, list) and found else (str(last),)
 
 
 def _refuse_another_search(folder: Path, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:

@@ -107,6 +107,12 @@ class Run:
         self.prior = found.prior
         return found
 
+    @property
+    def samplers(self) -> tuple[str, ...]:
+        """That trials come from, in order, those of the run that is gone on with first."""
+        before, now = () if self.earlier is None else self.earlier.samplers, str(self.configuration_document["sampler"])
+        return before if before[-1:] == (now,) else (*before, now)
+
     @contextmanager
     def opened(self, folder: RunFolder, *, is_profiled: bool) -> Iterator[Opened]:
         """Open the float model in a process of its own, which ends with the context, and prepare candidates.
@@ -322,6 +328,7 @@ class Run:
             "seconds": {name: round(seconds, 3) for name, seconds in self.deadline.phases.items()},
             "seconds_total": round(self.deadline.elapsed, 3),
             "seconds_saved": None if trials is None else trials.seconds_saved,
+            "samplers": list(self.samplers),
             "n_evaluations": 0 if trials is None else len(trials.study.evaluations),
             **ingredients_document(ingredients),
             "n_evaluation_samples": facts.n_samples,

@@ -21,10 +21,11 @@ __all__ = ["StructureSampler"]
 class StructureSampler(sampler.StructureSampler):
     """An Optuna sampler that knows which regions touch: noise power adds up over them, latency over their borders too.
 
-    It is for studies of your own, one sampler for each; ``autoquant.search`` makes its own. The parameters of a trial
-    are the regions, each a categorical over ``choices``; other parameters are sampled at random. The values are the SNR
-    in dB, maximised, and the latency ratio on each target, minimised, in this order, unless the user attributes
-    ``snr_db`` and ``ratios`` (a list) of every trial say them. Further user attributes make the predictions better:
+    It is for studies of your own, one sampler for each; ``autoquant.search`` makes its own, and one that is given to it
+    proposes for the demands and objectives of the search. The parameters of a trial are the regions, each a categorical
+    over ``choices``; other parameters are sampled at random. The values are the SNR in dB, maximised, and the latency
+    ratio on each target, minimised, in this order, unless the user attributes ``snr_db`` and ``ratios`` (a list) of
+    every trial say them. Further user attributes make the predictions better:
 
     - ``effective``: the scheme that each region really ran;
     - ``ratio_error``: standard error of the ratio, with several targets a list of one for each;
@@ -37,9 +38,9 @@ class StructureSampler(sampler.StructureSampler):
     A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
 
     Demands on metrics are told as constraints, ``trial.set_constraint(name, beyond)`` with a positive number where one
-    is broken: proposals keep to SNRs at which they are likely to be kept. Names other than ``snr_db``,
-    ``latency_ratio`` and ``size_bytes``: these are what ``min_snr_db=``, ``max_latency_ratio=`` and ``max_size_bytes=``
-    say.
+    is broken: proposals keep to SNRs at which they are likely to be kept. Of ``snr_db``, ``latency_ratio`` and
+    ``size_bytes`` more is known: say them with ``min_snr_db=``, ``max_latency_ratio=`` and ``max_size_bytes=``, beside
+    which constraints of these names are passed over.
 
     Equal seeds and trials give equal proposals. Trials that failed or were pruned are not proposed again, but
     those that are ``"untimed"``. Where nothing new is left, trials repeat, and a warning says so.

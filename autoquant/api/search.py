@@ -167,9 +167,9 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
     """All stages."""
     asked = run.configuration
     if asked.resume:
-        before, now = run.learn_of(folder.path).sampler, run.configuration_document["sampler"]
-        if before != now:
-            run.notes.append(f"the run began with the sampler {before} and went on with {now}")
+        run.learn_of(folder.path)
+        if len(run.samplers) > 1:
+            run.notes.append(f"the samplers of the trials are, in this order: {', '.join(run.samplers)}")
     with run.opened(folder, is_profiled=True) as opened:
         with run.deadline.phase("search"):
             trials = run.open_trials(folder, opened)
@@ -182,7 +182,8 @@ def _delivered(run: Run, folder: RunFolder) -> SearchResult:
                     raise
                 raise SamplerError(f"{error}; {_KEPT}") from error
             if opened.ingredients.regions or ended == "interrupted":
-                run.notes.append(sentences.ending_sentence(ended, trials.study.evaluations, trials.missing_s))
+                found, missing_s = trials.study.evaluations, trials.missing_s
+                run.notes.append(sentences.ending_sentence(ended, found, missing_s, trials.error))
             run.notes.extend(sentences.failure_sentences(trials.study.evaluations))
             outlook = trials.outlook()
         try:

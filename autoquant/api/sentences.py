@@ -59,8 +59,8 @@ _ENDINGS = {
     "failing": "the search ended as one trial after another failed",
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
-    "lost": "the process that measures was lost and could not be begun again, see log.txt, which ended the search",
-    "sampler": "the sampler could not go on, see log.txt, which ended the search",
+    "lost": "the process that measures was lost and could not be begun again, which ended the search",
+    "sampler": "the sampler ended the search",
 }
 """By what ``Trials.run`` returns."""
 _FEW_EVALUATIONS = 20
@@ -68,14 +68,17 @@ _MUCH_SMALLER = 10.0
 """What is smaller by this factor has a hundredth of the power."""
 
 
-def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: float) -> str:
+def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: float, error: str = "") -> str:
     """Why a search ended, and what to do where that was before it began, or where nothing can be compared.
 
     Args:
         ended: As ``Trials.run`` says it.
         evaluations: All of the search.
         missing_s: Seconds without which another one would not have ended in time.
+        error: That ended it, if one did.
     """
+    if error:
+        return f"{_ENDINGS[ended]}: {error}"
     quantized = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
     if ended == "time" and not quantized:
         more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"

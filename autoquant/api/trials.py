@@ -108,6 +108,7 @@ class Trials:
         twins: By region, schemes that write the same of it as another one, maybe float, with the name of that one.
         watch: Of what disturbs them.
         outlook: What the sampler still expects to gain, where it knows.
+        error: What ended them, where that was one.
     """
 
     study: Study
@@ -128,6 +129,7 @@ class Trials:
     twins: Mapping[RegionId, Mapping[str, str]] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
     outlook: Callable[[], Outlook | None] = lambda: None
+    error: str = ""
     n_rounds: int = field(init=False)
     _known: dict[str, State] = field(default_factory=dict)
     _asked: set[Key] = field(default_factory=set)
@@ -176,6 +178,7 @@ class Trials:
         except (DataError, ModelError, OutputError, SamplerError, TargetError) as error:
             if not any(e.is_quantized and isinstance(e.outcome, Measurement) for e in self.study.evaluations):
                 raise
+            self.error = str(error)
             _LOG.error("%s", error)
             return "sampler" if isinstance(error, SamplerError) else "lost"
 

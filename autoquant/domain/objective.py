@@ -11,7 +11,6 @@ from autoquant.domain.metric import Direction, Metric
 __all__ = [
     "DEFAULT_OBJECTIVES",
     "LATENCY",
-    "MODELLED_BOUNDS",
     "NO_BOUNDS",
     "SIZE",
     "SNR",
@@ -168,8 +167,6 @@ class Bounds:
         return all(beyond <= 0 for beyond in self.violations(standing).values())
 
 
-MODELLED_BOUNDS = frozenset({"snr_db", "latency_ratio", "size_bytes"})
-"""Names of the bounds on what adds up over regions; the others are on metrics."""
 DEFAULT_OBJECTIVES = Objectives()
 """SNR and latency."""
 NO_BOUNDS = Bounds()

@@ -50,7 +50,12 @@ class Knowledge:
 
     def __init__(self, layout: Layout, interest: Interest, prior: LatencyPrior | None = None) -> None:
         self.layout, self.interest, self._prior = layout, interest, prior
-        self.steering = Steering(layout, max_size_bytes=interest.max_size_bytes, has_size=interest.has_size)
+        self.steering = Steering(
+            layout,
+            max_size_bytes=interest.max_size_bytes,
+            has_size=interest.has_size,
+            modelled=interest.modelled,
+        )
         self.frontier = Frontier(layout)
         self.suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
         self.surrogate: Surrogate | None = None

@@ -66,7 +66,7 @@ class Reader:
         self._regions = frozenset(layout.regions)
         self._rows: dict[int, _Row | None] = {}
         self._started: dict[int, datetime | None] = {}
-        self._has_warned = False
+        self._has_warned = self._has_read = False
         self._odd: set[int] = set()
 
     def knows(self, trials: Sequence[FrozenTrial]) -> bool:
@@ -81,12 +81,13 @@ class Reader:
 
         Raises:
             UsageError: The values of the study are others than an SNR and ratios, and a trial does not say its own in
-                user attributes; or what it says is no ratio or cannot be read. Where other trials could be read, a
-                warning instead.
+                user attributes; or what it says is no ratio or cannot be read. A warning instead where other trials
+                could be read, and of trials that were there before anything was read.
         """
         by_number = {trial.number: trial for trial in trials}
         new = [trial for n, trial in by_number.items() if n not in self._rows and trial.state.is_finished()]
         self._see(new, directions)
+        self._has_read = True
         known = [(by_number[number], row) for number, row in self._rows.items() if row and number in by_number]
         pairs = self._alike(known)
         others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
@@ -102,7 +103,7 @@ class Reader:
         )
 
     def _see(self, trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]) -> None:
-        """A study of which others can be read is not lost for one that cannot."""
+        """A study of which others can be read is not lost for one that cannot, nor for one that nobody can mend."""
         wrong: list[tuple[FrozenTrial, UsageError]] = []
         for trial in trials:
             try:
@@ -112,12 +113,16 @@ class Reader:
                 continue
             self._rows[trial.number], self._started[trial.number] = row, trial.datetime_start
             self._warn_of_missing(trial)
-        if wrong and all(row is None or row.evaluated is None for row in self._rows.values()):
-            raise wrong[0][1]
+        is_lost = self._has_read and all(row is None or row.evaluated is None for row in self._rows.values())
         for trial, _ in wrong:
             self._rows[trial.number], self._started[trial.number] = None, trial.datetime_start
-        for trial, why in wrong:
-            warn_caller(f"nothing is learned of trial {trial.number}: {why}")
+        if not wrong:
+            return
+        first, why = wrong[0]
+        if is_lost:
+            raise why
+        which = f"trial {first.number}" if len(wrong) == 1 else f"{len(wrong)} trials, the first of them {first.number}"
+        warn_caller(f"nothing is learned of {which}: {why}")
 
     def _alike(self, pairs: list[tuple[FrozenTrial, "_Row"]]) -> list[tuple[FrozenTrial, "_Row"]]:
         """Without the few trials that have ratios on another number of targets than most."""

@@ -84,6 +84,11 @@ class StructureSampler(BaseSampler):
         """Know nothing of any study."""
         self._known = Knowledge(self._layout, self._interest, self._prior)
 
+    def begin(self, interest: Interest, prior: LatencyPrior | None) -> None:
+        """Propose for another study, of which nothing is known but this."""
+        self._interest, self._prior = interest, prior
+        self.forget()
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 

@@ -64,8 +64,8 @@ def make_sampler(
     option ``group`` is for parameters that only some trials have, so that here it would change nothing.
 
     Args:
-        asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it learned of
-            another study.
+        asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it was to
+            propose for, or learned of another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
         interest: What proposals are made for, likewise.
         seed: Of proposals; an instance has its own.
@@ -80,7 +80,7 @@ def make_sampler(
             " and number of regions, or give 'structure'"
         )
     if isinstance(asked, StructureSampler):
-        asked.forget()
+        asked.begin(interest, prior)
     if isinstance(asked, BaseSampler):
         return asked
     if asked is SamplerName.STRUCTURE:

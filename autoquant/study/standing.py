@@ -29,6 +29,12 @@ class Interest:
     max_size_bytes: int | None = None
     has_size: bool = False
 
+    @property
+    def modelled(self) -> frozenset[str]:
+        """Names of the constraints that say the same of a trial."""
+        said = {"snr_db": self.min_snr_db, "latency_ratio": self.max_ratio, "size_bytes": self.max_size_bytes}
+        return frozenset(name for name, bound in said.items() if bound is not None)
+
     def is_fast(self, ratios: Floats) -> npt.NDArray[np.bool_]:
         """Whether no ratio is above the highest, shape (n,) for (n, T)."""
         return np.asarray(~(ratios > (np.inf if self.max_ratio is None else self.max_ratio)).any(axis=1))

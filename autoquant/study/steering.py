@@ -1,6 +1,6 @@
 """What steers proposals beside SNR and latency: sizes, and demands on metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,6 @@ import numpy.typing as npt
 from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
-from autoquant.domain.objective import MODELLED_BOUNDS
 from autoquant.domain.warning import warn_caller
 from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.size import SizeModel, SizeTable
@@ -41,10 +40,18 @@ class Steering:
         layout: Regions, schemes and borders.
         max_size_bytes: Largest file of interest.
         has_size: Whether smaller files count.
+        modelled: Names of constraints that say what is known otherwise: a demand on the SNR, say.
     """
 
-    def __init__(self, layout: Layout, *, max_size_bytes: int | None = None, has_size: bool = False) -> None:
-        self.has_size = has_size
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        max_size_bytes: int | None = None,
+        has_size: bool = False,
+        modelled: Set[str] = frozenset(),
+    ) -> None:
+        self.has_size, self._modelled = has_size, modelled
         self._max_bytes = max_size_bytes
         self._model = SizeModel(layout) if has_size or max_size_bytes is not None else None
         self._size_bytes: list[float] = []
@@ -64,7 +71,7 @@ class Steering:
             is_quick: Whether they ran few samples; shape (n,).
         """
         for i in range(len(self._holds), len(trials)):
-            beyond = [value for name, value in trials[i].constraints.items() if name not in MODELLED_BOUNDS]
+            beyond = [value for name, value in trials[i].constraints.items() if name not in self._modelled]
             self._holds.append(all(value <= 0 for value in beyond))
             self._size_bytes.append(float(trials[i].user_attrs.get("size_bytes", 0)) or np.nan)
             if beyond and not (is_quick[i] and self._holds[i]):  # what was stopped early is not known to hold

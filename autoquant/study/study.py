@@ -1,7 +1,10 @@
 """The Optuna study of one search."""
 
+import logging
 import math
+import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,15 +42,36 @@ _NAME = "autoquant"
 _SNR = "snr_db"
 
 
+class _Quiet(logging.Filter):
+    """Passes errors alone of some threads.
+
+    Attributes:
+        threads: How often each of them is to be quiet.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = Counter[int]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR or not self.threads[record.thread or 0]
+
+
+_QUIET = _Quiet()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna tells of errors alone meanwhile."""
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    """Optuna tells of errors alone meanwhile, in this thread: studies in others may be the user's own."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] == "optuna" and isinstance(logger, logging.Logger):
+            logger.addFilter(_QUIET)
+    thread = threading.get_ident()
+    _QUIET.threads[thread] += 1
     try:
         yield
     finally:
-        optuna.logging.set_verbosity(before)
+        _QUIET.threads[thread] -= 1
 
 
 def read_evaluations(path: Path) -> list[Evaluation]:

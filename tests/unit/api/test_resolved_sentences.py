@@ -81,13 +81,19 @@ BEFORE = a_front(
 def test_what_the_run_itself_has_for_the_demand_is_named_where_it_is_no_slower(
     built: list[Member], demand: Demand, named: str | None
 ) -> None:
-    said = known_sentences(BEFORE, a_front(*built), demand, learned_from="runs/a")
+    said = known_sentences({"runs/a": BEFORE}, a_front(*built), demand)
     assert len(said) == (named is not None)
     assert all(s.startswith(f"runs/a/models/{named}.onnx keeps the demand too and was no slower: ") for s in said)
 
 
 def test_where_nothing_was_built_the_run_still_has_what_keeps_the_demand() -> None:
-    (said,) = known_sentences(BEFORE, None, Demand(45.0), learned_from="runs/a")
+    (said,) = known_sentences({"runs/a": BEFORE}, None, Demand(45.0))
     assert said.startswith("runs/a/models/t0003.onnx keeps it: 50.0 ")
     slower = a_front(a_member("t0001", ratio=1.2, snr_db=50.0))
-    assert known_sentences(slower, None, Demand(45.0), learned_from="runs/a") == []
+    assert known_sentences({"runs/a": slower}, None, Demand(45.0)) == []
+
+
+def test_a_front_that_a_later_one_took_the_place_of_is_looked_at_too() -> None:
+    known = {"runs/a": a_front(a_member("t0040", ratio=0.7, snr_db=50.0)), "runs/a/earlier/1": BEFORE}
+    (said,) = known_sentences(known, None, Demand(35.0))
+    assert said.startswith("runs/a/earlier/1/models/t0002.onnx keeps it: ")

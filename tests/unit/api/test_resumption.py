@@ -70,7 +70,7 @@ def test_what_a_run_found_out_is_read(tmp_path: Path) -> None:
         NOW,
     )
     assert (found.n_calibration_samples, found.n_evaluation_samples, found.form) == (8, 6, Form.EQUALISED)
-    assert (found.rewrites, found.has_mean_biases, found.sampler) == (frozenset({Rewrite.PLAIN_SUMS}), True, "tpe")
+    assert (found.rewrites, found.has_mean_biases, found.samplers) == (frozenset({Rewrite.PLAIN_SUMS}), True, ("tpe",))
     assert found.unrounded == {("w", "g1"), ("w", "g2")}
     assert found.filling == Filling(16, is_tight=True)
     assert found.prior is not None
@@ -88,7 +88,7 @@ def test_the_sampler_of_a_run_that_does_not_tell_is_that_of_now(tmp_path: Path) 
     document = json.loads((folder / "run.json").read_text())
     del document["configuration"]["sampler"]
     (folder / "run.json").write_text(json.dumps(document))
-    assert read_earlier(folder, {**NOW, "sampler": "random"}).sampler == "random"
+    assert read_earlier(folder, {**NOW, "sampler": "random"}).samplers == ("random",)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_an_older_run_did_not_tell_is_not_compared(tmp_path: Path) -> None:
     document = json.loads((folder / "run.json").read_text())
     document["configuration"] = {"seed": 0}
     (folder / "run.json").write_text(json.dumps(document))
-    assert read_earlier(folder, NOW).sampler == "structure"
+    assert read_earlier(folder, NOW).samplers == ("structure",)
 
 
 @pytest.mark.parametrize(

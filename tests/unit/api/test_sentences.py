@@ -67,13 +67,18 @@ NOTHING = "before any quantized candidate was evaluated; give"
         ),
         ("time", [a_failure(0)], 9.0, "the time budget ended the search after only 1 evaluation; give more time"),
         ("exhausted", [], -math.inf, "no assignment is left that runs as another graph"),
-        ("sampler", [a_measured(0)], 9.0, "the sampler could not go on, see log.txt, which ended the search"),
     ],
 )
 def test_a_search_that_had_no_time_to_begin_says_what_to_do(
     ended: str, evaluations: list[Evaluation], missing_s: float, said: str
 ) -> None:
     assert ending_sentence(ended, evaluations, missing_s) == said
+
+
+def test_an_error_that_ended_a_search_is_told() -> None:
+    assert ending_sentence("sampler", [a_measured(0)], 9.0, "torch is missing") == (
+        "the sampler ended the search: torch is missing"
+    )
 
 
 @pytest.mark.parametrize("ended", ["time", "plateau"])

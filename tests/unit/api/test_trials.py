@@ -201,6 +201,7 @@ def test_a_sampler_that_cannot_go_on_ends_the_search_with_what_was_measured(
     else:
         assert trials.run(None) == expected
         assert "sampler Refusing cannot go on, put it right or give another one (ImportError: torch is" in caplog.text
+        assert trials.error in caplog.text
     assert len(trials.study.evaluations) == n_most
 
 

@@ -32,6 +32,13 @@ def a_trial(schemes: tuple[str, str, str], **attributes: object) -> FrozenTrial:
     )
 
 
+def begun(*, has_size: bool = False) -> Reader:
+    """One that found no trial in its study."""
+    reader = Reader(LAYOUT, has_size=has_size)
+    reader.read([], DIRECTIONS)
+    return reader
+
+
 def test_trials_say_what_ran_and_what_was_measured() -> None:
     ran = {LAYOUT.regions[1]: "float", LAYOUT.regions[2]: "requantized"}
     attributes = {"effective": ran, "snr_by_output": [50.0, 30.0], "ratios": [0.7, 0.9], "ratio_error": [0.01, 0.02]}
@@ -190,7 +197,7 @@ def test_what_is_no_ratio_is_not_taken_for_one() -> None:
     )
     directions = [*DIRECTIONS, StudyDirection.MINIMIZE]
     with pytest.raises(UsageError, match=r"^trial -1 has 2e\+06 as a latency ratio, candidate / float"):
-        Reader(LAYOUT).read([bytes_too], directions)
+        begun().read([bytes_too], directions)
     bytes_too.user_attrs.update(snr_db=40.0, ratios=[0.8])
     assert Reader(LAYOUT).read([bytes_too], directions).found.ratios.tolist() == [[0.8]]
 
@@ -199,7 +206,7 @@ def test_what_is_no_ratio_is_not_taken_for_one() -> None:
 def test_ratios_that_cannot_be_are_refused(ratio: float) -> None:
     for trial in (a_trial(("a", "b", "b"), ratios=[ratio]), a_pruned_trial(snr_db=40.0, ratios=[ratio])):
         with pytest.raises(UsageError, match=r"^trial -?\d+ has .* as a latency ratio"):
-            Reader(LAYOUT).read([trial], DIRECTIONS)
+            begun().read([trial], DIRECTIONS)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +214,7 @@ def test_ratios_that_cannot_be_are_refused(ratio: float) -> None:
 )
 def test_attributes_that_cannot_be_read_are_refused_with_the_trial(said: dict[str, object]) -> None:
     with pytest.raises(UsageError, match=r"^trial -?\d+ has values or user attributes that cannot be read \(.*help"):
-        Reader(LAYOUT).read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
+        begun().read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +233,7 @@ def test_attributes_that_cannot_be_read_are_refused_with_the_trial(said: dict[st
 )
 def test_what_is_wrong_with_an_attribute_is_said_by_its_name(said: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=rf"^trial -?\d+ {message}"):
-        Reader(LAYOUT).read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
+        begun().read([a_trial(("a", "b", "b"), **said)], DIRECTIONS)
 
 
 def test_where_sizes_count_too_trials_say_which_values_are_ratios() -> None:
@@ -239,7 +246,7 @@ def test_where_sizes_count_too_trials_say_which_values_are_ratios() -> None:
     directions = [*DIRECTIONS, StudyDirection.MINIMIZE]
     assert Reader(LAYOUT).read([trial], directions).found.ratios.tolist() == [[0.8, 0.3]]
     with pytest.raises(UsageError, match=r"does not say which of its values are latency ratios .* 'size_bytes'$"):
-        Reader(LAYOUT, has_size=True).read([trial], directions)
+        begun(has_size=True).read([trial], directions)
     trial.user_attrs = {"snr_db": 40.0, "ratios": [0.8], "size_bytes": 300_000}
     assert Reader(LAYOUT, has_size=True).read([trial], directions).found.ratios.tolist() == [[0.8]]
 
@@ -247,7 +254,7 @@ def test_where_sizes_count_too_trials_say_which_values_are_ratios() -> None:
 @pytest.mark.parametrize("error", [np.inf, -1.0])
 def test_errors_that_are_none_are_refused(error: float) -> None:
     with pytest.raises(UsageError, match=r"^trial -?\d+ has .* in 'ratio_error'; set it to finite"):
-        Reader(LAYOUT).read([a_trial(("a", "b", "b"), ratio_error=error)], DIRECTIONS)
+        begun().read([a_trial(("a", "b", "b"), ratio_error=error)], DIRECTIONS)
 
 
 def test_ratios_may_be_an_array() -> None:
@@ -258,7 +265,7 @@ def test_ratios_may_be_an_array() -> None:
 def test_trials_with_ratios_on_unlike_targets_are_refused() -> None:
     trials = [numbered(i, a_trial(("a", "b", "b"), ratios=ratios)) for i, ratios in enumerate([[0.5], [0.5, 0.6]])]
     with pytest.raises(UsageError, match="ratios on 2 targets and on 1"):
-        Reader(LAYOUT).read(trials, DIRECTIONS)
+        begun().read(trials, DIRECTIONS)
 
 
 def test_trials_with_schemes_of_another_space_are_passed_over() -> None:

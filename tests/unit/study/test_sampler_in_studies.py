@@ -8,8 +8,9 @@ import numpy as np
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 
+from autoquant.errors import UsageError
 from autoquant.study.layout import Layout
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.standing import Interest
@@ -301,6 +302,44 @@ def test_trials_that_were_there_before_are_read_whichever_of_them_is_odd(odd: in
     with pytest.warns(UserWarning, match=f"nothing is learned of trial {odd}: trial {odd} has -1 as a latency ratio"):
         suggested(other.ask())
     assert sampler.beliefs().keys() == set(range(9)) - {odd}
+
+
+def test_a_study_goes_on_after_a_first_trial_that_nobody_can_mend() -> None:
+    """A finished trial keeps its attributes: raising at each further one made a stored study unusable."""
+    storage, name = optuna.storages.InMemoryStorage(), "stored"
+
+    def opened() -> optuna.Study:
+        sampler = StructureSampler(a_layout(), seed=0)
+        return optuna.create_study(
+            storage=storage,
+            study_name=name,
+            directions=["maximize", "minimize"],
+            sampler=sampler,
+            load_if_exists=True,
+        )
+
+    def tell(study: optuna.Study, ratios: object) -> None:
+        trial = study.ask()
+        values = objectives(suggested(trial))
+        trial.set_user_attr("snr_db", values[0])
+        trial.set_user_attr("ratios", ratios)
+        study.tell(trial, values)
+
+    study = opened()
+    tell(study, 0.5)
+    with pytest.raises(UsageError, match=r"trial 0 has 0\.5 in 'ratios'"):
+        tell(study, [0.5])
+    tell(study, [0.5])  # the same process goes on, too
+    with pytest.warns(UserWarning, match=r"nothing is learned of trial 0: trial 0 has 0\.5 in 'ratios'"):
+        tell(opened(), [0.5])
+
+
+def test_of_many_trials_that_cannot_be_read_one_warning_tells() -> None:
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.add_trials([create_trial(value=1.0) for _ in range(3)])
+    study.sampler = StructureSampler(a_layout(), seed=0)
+    with pytest.warns(UserWarning, match="nothing is learned of 3 trials, the first of them 0: the study has the dir"):
+        suggested(study.ask())
 
 
 @pytest.mark.filterwarnings("ignore:sizes are of interest:UserWarning")

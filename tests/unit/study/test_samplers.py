@@ -8,6 +8,7 @@ from autoquant.domain.sampler import SamplerName
 from autoquant.errors import UsageError
 from autoquant.study.sampler import StructureSampler
 from autoquant.study.samplers import beliefs_of, is_structured, least_ratios_of, make_sampler, parse_sampler
+from autoquant.study.standing import Interest
 from tests.unit.study import layouts
 from tests.unit.study.additive import REGIONS, a_layout, a_study
 
@@ -60,6 +61,15 @@ def test_a_structure_sampler_begins_a_search_without_what_it_learned_before() ->
     assert beliefs_of(own) == {}
     assert least_ratios_of(own)(dict.fromkeys(REGIONS, "a")) == []
     assert own.outlook() is None
+
+
+def test_a_structure_sampler_proposes_for_the_demands_of_the_search_that_it_is_given_to() -> None:
+    interest, found = Interest(min_snr_db=45.0), list[list[tuple[str, ...]]]()
+    for own in (StructureSampler(a_layout(), interest), StructureSampler(a_layout(), Interest(max_ratio=0.5))):
+        study = a_study(make_sampler(own, a_layout(), interest), 25)
+        found.append([tuple(trial.params.values()) for trial in study.trials])
+    assert found[0] == found[1]
+    assert found[0] != [tuple(trial.params.values()) for trial in a_study(StructureSampler(a_layout()), 25).trials]
 
 
 def test_an_unknown_name_is_refused() -> None:

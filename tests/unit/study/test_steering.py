@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,16 @@ def test_what_is_too_large_or_breaks_a_demand_does_not_count_but_snr_and_ratio_a
         a_trial("b", size_bytes=400, constraints={"drop[top1]": 0.01}),
         a_trial("b"),
     ]
-    steering = learned(Steering(LAYOUT, max_size_bytes=500), *trials)
+    steering = learned(Steering(LAYOUT, max_size_bytes=500, modelled={"snr_db", "latency_ratio"}), *trials)
     assert steering.keeps.tolist() == [False, True, False, True]
+
+
+def test_a_constraint_of_which_nothing_else_is_known_counts_whatever_its_name() -> None:
+    interest, broken = Interest(max_ratio=0.9), a_trial("a", constraints={"snr_db": 5.0, "latency_ratio": 0.1})
+    assert not learned(Steering(LAYOUT), broken).keeps.any()
+    assert not learned(Steering(LAYOUT, modelled=interest.modelled), broken).keeps.any()
+    both = replace(interest, min_snr_db=40.0)
+    assert learned(Steering(LAYOUT, modelled=both.modelled), broken).keeps.all()
 
 
 def test_a_file_that_is_predicted_to_be_too_large_has_no_chance() -> None:

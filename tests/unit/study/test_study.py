@@ -1,4 +1,11 @@
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from logging.handlers import QueueHandler
 from pathlib import Path
+from queue import SimpleQueue
 
 import optuna
 import pytest
@@ -14,11 +21,46 @@ def test_a_trial_names_one_of_its_choices_for_every_region(path: Path) -> None:
     assert all(name in SPACE.choices[region] for region, name in trial.assignment.items())
 
 
-def test_optuna_is_as_loud_as_before_behind_a_search() -> None:
+@pytest.fixture
+def loud() -> Iterator[int]:
+    """Optuna tells of all; its verbosity then."""
     before = optuna.logging.get_verbosity()
-    with quiet():
-        assert optuna.logging.get_verbosity() == optuna.logging.ERROR
-    assert optuna.logging.get_verbosity() == before
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    yield optuna.logging.INFO
+    optuna.logging.set_verbosity(before)
+
+
+def a_study_is_told_of() -> bool:
+    """Whether Optuna logs that a study begins in this thread."""
+    logger, heard = logging.getLogger("optuna"), SimpleQueue[logging.LogRecord]()
+    handler = QueueHandler(heard)
+    logger.addHandler(handler)
+    try:
+        optuna.create_study()
+    finally:
+        logger.removeHandler(handler)
+    return not heard.empty() and heard.get().thread == threading.get_ident()
+
+
+@pytest.mark.usefixtures("loud")
+def test_optuna_is_silent_in_the_thread_of_a_search_alone() -> None:
+    assert a_study_is_told_of()
+    with ThreadPoolExecutor(1) as other, quiet():
+        assert not a_study_is_told_of()
+        assert other.submit(a_study_is_told_of).result()
+    assert a_study_is_told_of()
+
+
+def test_searches_in_several_threads_leave_optuna_as_loud_as_it_was(loud: int) -> None:
+    """The one that began first ends first: its verbosity of before was restored, and then that of the other."""
+    first = ExitStack()
+    with ThreadPoolExecutor(1) as other:
+        first.enter_context(quiet())
+        second = other.submit(lambda: ExitStack().enter_context(quiet()) or None)
+        second.result()
+        first.close()
+        assert a_study_is_told_of()
+    assert optuna.logging.get_verbosity() == loud
 
 
 def test_an_assignment_that_was_evaluated_can_be_asked_for(path: Path) -> None:

@@ -28,7 +28,7 @@ def an_earlier(form: Form, unrounded: Any = frozenset(), filling: Filling | None
         form=form,
         has_mean_biases=True,
         unrounded=unrounded,
-        sampler="structure",
+        samplers=("structure",),
         prior=None,
     )
 
