@@ -20,6 +20,8 @@ __all__ = ["Judging", "Wishes"]
 
 _TIMED_SHARE = 0.5
 """Of the files whose outputs are compared: the others are superseded or spares in most cases."""
+_LONG_SHARE = 0.1
+"""Of the time that is left: what the first sample takes less than that of is not judged by, as all is new to it."""
 _LATE = "left out without being timed, as time is short and others matter more: {}; give more time"
 _LATE_SPARES = "left out without being timed, as time is short and others should beat them: {}"
 
@@ -99,7 +101,7 @@ class Judging:
     def _compare(self, worker: Worker, target: str) -> None:
         n_samples, n_done, size = len(self.setup.feeds), 0, 1
         n_later = n_samples * (len(self.collected.targets) - 1 - list(self.collected.targets).index(target))
-        end = time.perf_counter() + self._comparing_s
+        end, parts = time.perf_counter() + self._comparing_s, list[tuple[int, float, float]]()
         while n_done < n_samples and not (n_done >= self._least_compared and self._why_no_more(end)):
             start = time.perf_counter()
             part = range(n_done, min(n_done + size, n_samples))
@@ -109,11 +111,13 @@ class Judging:
             self.collected.compare(target, found.meters)
             if found.is_beside:
                 self.rounds.setdefault(target, []).extend(found.rounds)
-            seconds, baseline_s = (time.perf_counter() - start) / len(part), found.baseline_s / len(part)
-            self._sample_s[target] = baseline_s, (seconds - baseline_s) / max(1, len(found.meters))
+            seconds = time.perf_counter() - start
+            parts.append((len(part), found.baseline_s, (seconds - found.baseline_s) / max(1, len(found.meters))))
+            self._sample_s[target] = _per_sample(parts)
             n_done += len(part)
-            size = max(1, int(CHUNK_S / max(seconds, 1e-6)))
-            self._leave_out_late(worker, target, n_samples - n_done + n_later)
+            size = max(1, int(CHUNK_S * len(part) / max(seconds, 1e-6)))
+            if len(parts) > 1 or seconds > _LONG_SHARE * self.time.seconds:
+                self._leave_out_late(worker, target, n_samples - n_done + n_later)
         said = f"outputs were compared on {n_done} of the {n_samples} samples: {self._why_no_more(end)}"
         if n_done < n_samples and said not in self.notes:
             self.notes.append(said)
@@ -193,3 +197,12 @@ class Judging:
     def _close(self, worker: Worker, before: Sequence[str]) -> None:
         """The files that were open before and are not kept any more."""
         worker.call("drop", [key for key in before if key not in self.roster.kept])
+
+
+def _per_sample(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """Seconds of the baseline and of a file, by samples and seconds of parts; the first one counts where it is alone.
+
+    It begins all that later ones go on with.
+    """
+    n_samples, baseline_s, file_s = (sum(column) for column in zip(*(parts[1:] or parts), strict=True))
+    return baseline_s / n_samples, file_s / n_samples

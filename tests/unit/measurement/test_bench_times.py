@@ -40,8 +40,8 @@ def test_there_is_less_time_for_more_samples_than_usual(
     assert len(bench.feeds) == len(bench.reference) == n_run
 
 
-@pytest.mark.parametrize(("seconds", "n_timed"), [(0.01, 3), (1.0, 1)])
-def test_a_slow_float_model_is_timed_once(
+@pytest.mark.parametrize(("seconds", "n_timed"), [(0.01, 9), (0.08, 3), (1.0, 1)])
+def test_a_slow_float_model_is_timed_less_often(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float, n_timed: int
 ) -> None:
     clock = FakeClock()
@@ -52,6 +52,22 @@ def test_a_slow_float_model_is_timed_once(
     bench.time_float()
     assert bench.float_s == {NAME: pytest.approx(seconds)}
     assert clock.now == pytest.approx(n_timed * seconds)
+
+
+def test_other_work_that_lengthens_single_inferences_makes_the_float_model_no_slower(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, n_run = FakeClock(), itertools.count()
+
+    def compute(_: Feed) -> Outputs:
+        clock.now += 0.002 if next(n_run) % 3 == 1 else 0.02
+        return []
+
+    monkeypatch.setattr(bench, "_pinned", {NAME: FakeSession(compute)})
+    monkeypatch.setattr("autoquant.measurement.bench.warm_up", lambda *_: None)
+    monkeypatch.setattr("autoquant.measurement.bench.time.perf_counter", clock)
+    bench.time_float()
+    assert bench.float_s == {NAME: pytest.approx(0.002)}
 
 
 @pytest.mark.parametrize(("unit_s", "expected_s"), [(1e-3, 67e-3), (1.0, 100.0)])

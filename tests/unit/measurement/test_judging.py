@@ -139,3 +139,18 @@ def test_where_the_share_of_the_time_is_enough_every_sample_is_compared(files: d
     assert quality is not None
     assert quality.n_samples == N_FEEDS
     assert not any("outputs were compared on" in note for note in final.notes)
+
+
+@pytest.mark.parametrize(("long_share", "first_left"), [(0.1, 2 * N_FEEDS - 2), (0.0, 2 * N_FEEDS - 1)])
+def test_the_first_sample_leaves_out_files_only_where_it_takes_long(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, long_share: float, first_left: int
+) -> None:
+    """All is new to it: on a busy machine 15 of 20 files were left out by what it took."""
+    asked: list[int] = []
+    monkeypatch.setattr("autoquant.measurement.judging.CHUNK_S", 0.0)
+    monkeypatch.setattr("autoquant.measurement.judging._LONG_SHARE", long_share)
+    monkeypatch.setattr(Judging, "_leave_out_late", lambda *arguments: asked.append(arguments[-1]))
+    final = measurement(files, n_sessions=1, seconds=600)
+    final.run()
+    assert asked[0] == first_left
+    assert asked[-1] == 0
