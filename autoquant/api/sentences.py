@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,8 @@ _ENDINGS = {
 }
 """By what ``Trials.run`` returns."""
 _FEW_EVALUATIONS = 20
+_MUCH_DB = 6.0
+"""By which an output is worse than all others: a bit."""
 _MUCH_SMALLER = 10.0
 """What is smaller by this factor has a hundredth of the power."""
 
@@ -281,9 +283,11 @@ def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[
     worst = {_worst_output(quality) for quality in qualities}
     if len(worst) != 1 or None in worst:
         return []
+    beyond_db = median(_next_db(quality) - quality.worst_db for quality in qualities)
+    by = f", by {beyond_db:.0f} dB and more in the median" if _MUCH_DB <= beyond_db < math.inf else ""
     return [
-        f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}, and"
-        " the SNR of a model is that of its worst output"
+        f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}{by},"
+        " and the SNR of a model is that of its worst output"
     ]
 
 
@@ -301,6 +305,11 @@ def _worst_output(quality: Quality) -> str | None:
     """None where there is none beside others, as where all are equal to float's."""
     found = quality.per_output
     return min(found, key=found.__getitem__) if len(set(found.values())) > 1 else None
+
+
+def _next_db(quality: Quality) -> float:
+    """SNR of the worst of all outputs but one."""
+    return sorted(quality.per_output.values())[1]
 
 
 def outlook_sentences(found: Outlook | None, front: Front, max_ratio: float | None) -> list[str]:

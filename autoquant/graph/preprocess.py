@@ -265,11 +265,25 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
             f"nodes with weights that are fusions of onnxruntime's own stay float ({len(fused)}, such as {fused[0]}):"
             " give the model as it was before it was optimised by onnxruntime"
         )
-    choosing = [op_type for op_type in _CHOOSING if any(node.op_type == op_type for node in model.graph.node)]
+    yield from _chosen_notes(Graph(model))
+
+
+def _chosen_notes(graph: Graph) -> Iterator[str]:
+    """Of operators behind which results change places, and the outputs that they are in unless all are."""
+    choosing = [node for node in graph.nodes if node.op_type in _CHOOSING]
+    behind = {name for node in choosing for name in node.outputs}
+    for node in graph.nodes:
+        if not behind.isdisjoint(node.inputs):
+            behind.update(node.outputs)
+    outputs = [output.name for output in graph.model.graph.output]
+    chosen = [f"'{name}'" for name in outputs if name in behind]
     if choosing:
+        op_types = " and ".join(op_type for op_type in _CHOOSING if any(node.op_type == op_type for node in choosing))
+        which = f", in {enumerated(chosen)}," if 0 < len(chosen) < len(outputs) else ""
         yield (
-            f"SNR compares outputs element by element, so that behind {' and '.join(choosing)} a result more or less,"
-            " or two that change places, count as noise: cut the model before, or judge by a metric of your own"
+            f"SNR compares outputs element by element, so that behind {op_types}{which} a result more or less, or two"
+            f" that change places, count as noise: cut the model before '{choosing[0].name}', or judge by a metric of"
+            " your own"
         )
 
 

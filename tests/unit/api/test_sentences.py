@@ -329,6 +329,12 @@ def test_the_output_whose_snr_is_that_of_every_member_is_told() -> None:
     ]
 
 
+def test_how_much_worse_the_worst_output_is_than_all_others_is_told_where_it_is_much() -> None:
+    front = a_front(with_snrs(a_member("m1"), 54.0, 5.0, 72.0), with_snrs(a_member("m2"), 60.0, 9.0, math.inf))
+    (sentence,) = limiting_sentences(front, [])
+    assert sentence.startswith("output 'b' has the least SNR of all outputs in every member, by 50 dB and more in the")
+
+
 def test_members_below_0_db_are_told() -> None:
     good, *noisy = (with_snrs(a_member(name), 30.0, snr) for name, snr in (("m1", 0.0), ("m2", -0.5), ("m3", -9.0)))
     assert noisy_sentences(a_front(good)) == []

@@ -55,7 +55,17 @@ def test_convolutions_that_onnxruntime_fused_are_undone(path: Path) -> None:
 def test_what_chooses_among_results_is_said_to_make_snr_doubtful(path: Path) -> None:
     model = model_of("(float[1,8] x) => (float[1,3] y, int64[1,3] i)", "y, i = TopK(x, k)", {"k": np.array([3])})
     prepared = prepare(saved(model, path), feeds_of(1, 8))
-    assert [note for note in prepared.notes if "element by element" in note and "behind TopK" in note] != []
+    assert [note for note in prepared.notes if "element by element" in note and "behind TopK a result" in note] != []
+
+
+def test_outputs_in_which_results_change_places_are_told_beside_others(path: Path) -> None:
+    body = "b = Neg(x) t, i = TopK(b, k) y = Relu(t)"
+    model = model_of("(float[1,8] x) => (float[1,8] b, float[1,3] y, int64[1,3] i)", body, {"k": np.array([3])})
+    prepared = prepare(saved(model, path), feeds_of(1, 8))
+    (note,) = (each for each in prepared.notes if "element by element" in each)
+    assert "so that behind TopK, in 'y', 'i', a result more or less" in note
+    (name,) = (node.name for node in prepared.graph.nodes if node.op_type == "TopK")
+    assert f"cut the model before '{name}'" in note
 
 
 def test_what_holds_for_several_operators_or_outputs_is_said_once(path: Path) -> None:
