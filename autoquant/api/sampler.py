@@ -33,7 +33,8 @@ class StructureSampler(sampler.StructureSampler):
     - ``snr_by_output``: list of the SNRs of all outputs, in dB;
     - ``size_bytes``: what the file takes, where its size matters, 0 where that is unknown;
     - ``state``: ``"rejected-early"`` where the values are rough, ``"untimed"`` where only the SNR was wanted so far;
-      ``"complete"`` and ``"failed"`` change nothing.
+      ``"failed"`` of a trial that fails where it is the assignment that did: without it, as where Ctrl-C ended the
+      trial, less of it is blamed; ``"complete"`` changes nothing.
 
     A trial that is pruned may say ``snr_db`` too; without ``ratios`` it teaches noise alone.
 

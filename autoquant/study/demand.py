@@ -15,7 +15,7 @@ from autoquant.study.belief import luck_of
 from autoquant.study.failing import Suspects
 from autoquant.study.integer_program import Fastest, fastest_within
 from autoquant.study.layout import Codes, Floats, Layout
-from autoquant.study.observed import effective, is_measured, observe, snr_errors_of
+from autoquant.study.observed import effective, is_measured, observe, says_failed, snr_errors_of
 from autoquant.study.study import Study
 from autoquant.study.surrogate import Observations, Prediction, Surrogate
 from autoquant.study.trust import Trust, believe
@@ -84,10 +84,11 @@ def fastest_predicted(
     snr_errors_db = np.maximum(snr_errors_of(trials), _LEAST_SNR_ERROR_DB)
     beliefs = _Beliefs(*believe(layout, found, prior), found, snr_errors_db, process_errors)
     below = (found.snr_db.min(axis=1) < min_snr_db) & ~found.is_quick
-    told = [layout.encode(trial.params) for trial in study.told if trial.state is TrialState.FAIL]
-    failed = np.array(told, dtype=np.int64).reshape(-1, len(layout.regions))
+    told = [trial for trial in study.told if trial.state is TrialState.FAIL]
+    failed = np.array([layout.encode(trial.params) for trial in told], dtype=np.int64).reshape(-1, len(layout.regions))
     missed = {codes.tobytes() for codes in (*failed, *asked[below], *found.codes[below]) if codes.any()}
-    fails = Suspects.of(layout, failed, np.concatenate([asked, found.codes])).certain
+    ran = np.concatenate([asked, found.codes])
+    fails = Suspects.of(layout, failed, ran, [says_failed(trial) for trial in told]).certain
     narrowed = replace(layout, allowed=effective(layout, asked, found.codes) & ~fails)
     solved = beliefs.solve(narrowed, min_snr_db, missed, seconds)
     codes, predicted, i = solved.codes, beliefs.predict(solved.codes[None]), 0

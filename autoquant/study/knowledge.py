@@ -57,7 +57,8 @@ class Knowledge:
             modelled=interest.modelled,
         )
         self.frontier = Frontier(layout)
-        self.suspects = Suspects.of(layout, *2 * [np.zeros((0, len(layout.regions)), dtype=np.int64)])
+        nothing = np.zeros((0, len(layout.regions)), dtype=np.int64)
+        self.suspects = Suspects.of(layout, nothing, nothing)
         self.surrogate: Surrogate | None = None
         self.trust = Trust()
         self._found = observe(layout, [])
@@ -130,7 +131,8 @@ class Knowledge:
             promise = self._promised.pop(codes.tobytes(), None)
             if promise is not None:
                 self._pace.count(promise.gain, 0.0)
-        self.suspects = Suspects.of(self.layout, told.failed, np.concatenate([told.asked, told.found.codes]))
+        measured = np.concatenate([told.asked, told.found.codes])
+        self.suspects = Suspects.of(self.layout, told.failed, measured, told.is_told)
         ran = effective(self.layout, told.asked, told.found.codes)
         self.frontier = self.frontier.within(ran & ~self.suspects.certain)
 

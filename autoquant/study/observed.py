@@ -17,7 +17,7 @@ from autoquant.study.layout import Codes, Floats, Layout
 from autoquant.study.proposal import asked_for
 from autoquant.study.surrogate import Observations
 
-__all__ = ["Reader", "Told", "effective", "is_measured", "observe", "snr_errors_of"]
+__all__ = ["Reader", "Told", "effective", "is_measured", "observe", "says_failed", "snr_errors_of"]
 
 _LOWEST_DB, _HIGHEST_DB = -20.0, 200.0
 """Noise of a hundred times the signal, or outputs that are not finite, tell no more than this."""
@@ -33,6 +33,11 @@ def is_measured(trial: FrozenTrial) -> bool:
     return trial.state is TrialState.COMPLETE or (trial.state is TrialState.PRUNED and "snr_db" in trial.user_attrs)
 
 
+def says_failed(trial: FrozenTrial) -> bool:
+    """Whether a failed trial says that its assignment failed, and not what measures it."""
+    return trial.user_attrs.get("state") == State.FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What trials say together.
@@ -42,6 +47,7 @@ class Told:
         found: What they say.
         asked: Scheme numbers that these were asked for; shape (n, R).
         failed: Scheme numbers that those were asked for that failed; shape (n, R).
+        is_told: Of these, whether they say that it was the assignment.
         seen: Scheme numbers, as bytes, that need not be asked for again: what was asked for, and what is known to run.
             A trial that was not to be timed leaves its latency to be asked for.
     """
@@ -50,6 +56,7 @@ class Told:
     found: Observations
     asked: Codes
     failed: Codes
+    is_told: Sequence[bool]
     seen: frozenset[bytes]
 
 
@@ -93,12 +100,13 @@ class Reader:
         others = [asked_for(self._layout, trial) for n, trial in by_number.items() if self._rows.get(n) is None]
         rows = [row for _, row in pairs]
         measured = [(row.asked, row.evaluated) for row in rows if row.evaluated is not None]
-        failed = [row.asked for trial, row in pairs if trial.state is TrialState.FAIL]
+        failed = [(row.asked, says_failed(trial)) for trial, row in pairs if trial.state is TrialState.FAIL]
         return Told(
             measured=[trial for trial, row in pairs if row.evaluated is not None],
             found=_together(self._layout, [evaluated for _, evaluated in measured]),
             asked=np.array([asked for asked, _ in measured], dtype=np.int64).reshape(-1, len(self._regions)),
-            failed=np.array(failed, dtype=np.int64).reshape(-1, len(self._regions)),
+            failed=np.array([asked for asked, _ in failed], dtype=np.int64).reshape(-1, len(self._regions)),
+            is_told=[is_told for _, is_told in failed],
             seen=frozenset().union(*(row.seen for row in rows), (x.tobytes() for x in others if x is not None)),
         )
 

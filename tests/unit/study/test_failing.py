@@ -39,6 +39,17 @@ def test_several_failures_add_to_the_doubt() -> None:
     assert found.chances(LAYOUT, codes((1, 0, 0, 0)))[0] == pytest.approx(0.55**2)
 
 
+def test_failures_that_do_not_say_that_it_was_the_assignment_count_less() -> None:
+    """Two interruptions had left a scheme of a region alone for good."""
+    alone = (0, 1, 0, 0)
+    once = Suspects.of(LAYOUT, codes(alone), codes(), [False])
+    assert once.chances(LAYOUT, codes(alone))[0] == pytest.approx(0.5)
+    assert not Suspects.of(LAYOUT, codes(*3 * [alone]), codes(), [False] * 3).certain.any()
+    assert np.argwhere(Suspects.of(LAYOUT, codes(*3 * [alone]), codes(), [True, False, False]).certain).tolist() == [
+        [1, 1]
+    ]
+
+
 def test_without_failures_everything_runs() -> None:
     found = Suspects.of(LAYOUT, codes(), codes((1, 1, 1, 1)))
     np.testing.assert_array_equal(found.chances(LAYOUT, codes((1, 1, 1, 1), (0, 0, 0, 0))), [1, 1])

@@ -91,6 +91,7 @@ def test_a_generic_proposal_has_nothing_that_never_ran_or_fails(
         study.enqueue_trial({**everywhere, REGIONS[0]: "a"})
         trial = study.ask()
         suggested(trial)
+        trial.set_user_attr("state", "failed")
         study.tell(trial, state=TrialState.FAIL)
         study.enqueue_trial({**everywhere, REGIONS[1]: "b"})
         trial = study.ask()
