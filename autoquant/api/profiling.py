@@ -57,7 +57,10 @@ def profiled_prior(
     if found.base > _SLOWEST_FLOAT and left_s > most_s / 2:
         found = own.prior(seconds, left_s)
     if found.base > _SLOWEST_FLOAT:
-        raise ProfileError(f"the all-float candidate took {found.base:.1f} times as long as the model it came from")
+        raise ProfileError(
+            f"other work disturbed the profiles, which say that preprocessing made the model {found.base:.1f} times as"
+            " slow"
+        )
     return found
 
 
