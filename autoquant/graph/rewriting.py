@@ -56,6 +56,7 @@ from autoquant.rewrites.trimmed import trim_kernels
 from autoquant.rewrites.unfused import undo_fusions
 from autoquant.rewrites.unrolled import join_steps, restack
 from autoquant.rewrites.views import drop_views
+from autoquant.rewrites.volumes import slice_volumes
 
 __all__ = ["Rewrite", "fast_kernels", "kept_rewrites", "rewritten"]
 
@@ -112,7 +113,15 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         spell_axes,
         multiply_resizes,
         *(
-            (split_prelu, split_exponentials, expect_last, transpose_softmax, split_softmax, pack_places)
+            (
+                slice_volumes,
+                split_prelu,
+                split_exponentials,
+                expect_last,
+                transpose_softmax,
+                split_softmax,
+                pack_places,
+            )
             if is_for_cpu
             else ()
         ),

@@ -42,10 +42,12 @@ REWRITES = (
     "pool_means",
     "lower_affine",
     "interleave_depth",
+    "slice_volumes",
 )
 """Of ``autoquant.graph.rewriting``, in the order in which they are done there."""
 BEFORE = "c = Conv<pads=[1,1,1,1]>(x, first) r = Relu(c)"
 LINE = "c = Conv<pads=[1,1]>(x, first) r = Relu(c)"
+VOLUME = "c = Conv<pads=[1,1,1,1,1,1]>(x, first) r = Relu(c) d = Conv<pads=[1,1,1,1,1,1]>(r, w) t = Relu(d)"
 BEHIND = "z = Conv(t, last) y = Relu(z)"
 GATE = "p = Relu(g) q = Conv(p, up) s = Sigmoid(q) t = Mul(r, s)"
 PLACES = {
@@ -101,6 +103,24 @@ MODELS: Mapping[str, Case] = {
         (32, 56, 56),
         f"{BEFORE} f = Mul(r, g) n = Add(f, h) t = MaxPool<kernel_shape=[2,2], strides=[2,2]>(n) {BEHIND}",
         {"first": (32, 32, 3, 3), "g": (32, 1, 1), "h": (32, 1, 1), "last": (32, 32, 1, 1)},
+    ),
+    **{
+        f"Conv of volumes, {n} channels of {' x '.join(map(str, size))}": (
+            (n, *size),
+            f"{VOLUME} {BEHIND}",
+            {"first": (n, n, 3, 3, 3), "w": (n, n, 3, 3, 3), "last": (n, n, 1, 1, 1)},
+        )
+        for n, size in ((8, (16, 32, 32)), (16, (16, 32, 32)), (32, (16, 32, 32)), (64, (8, 16, 16)))
+    },
+    "Conv of volumes of 2 x 16 x 16, 3 to 192 channels of 16 x 112 x 112": (
+        (3, 16, 112, 112),
+        f"c = Conv<strides=[2,16,16]>(x, first) t = Relu(c) {BEHIND}",
+        {"first": (192, 3, 2, 16, 16), "last": (192, 192, 1, 1, 1)},
+    ),
+    "Conv of volumes of 1 x 3 x 3 and 3 x 1 x 1, 64 channels of 8 x 28 x 28": (
+        (64, 8, 28, 28),
+        f"c = Conv<pads=[0,1,1,0,1,1]>(x, first) r = Relu(c) d = Conv<pads=[1,0,0,1,0,0]>(r, w) t = Relu(d) {BEHIND}",
+        {"first": (64, 64, 1, 3, 3), "w": (64, 64, 3, 1, 1), "last": (64, 64, 1, 1, 1)},
     ),
     "Conv behind a Resize that repeats values, 64 to 32 channels of 56 x 56": (
         (64, 56, 56),
