@@ -17,7 +17,8 @@ __all__ = ["keep_unmatched", "measured_before"]
 def measured_before(earlier: EarlierFront) -> Mapping[int, Believed]:
     """By number of the trial, what the last measurement of the run before said of its models: more than trials say.
 
-    Refined ones have other weights than their trials, and are left out.
+    SNRs are those of the samples that the search saw, as they are compared with those of other trials. Refined models
+    have other weights than their trials, and are left out.
     """
     if not earlier.text:
         return {}
@@ -28,7 +29,7 @@ def measured_before(earlier: EarlierFront) -> Mapping[int, Believed]:
     numbers = {int(found[1]): member for member in before.members if (found := re.fullmatch(r"t(\d+)", member.id))}
     return {
         number: Believed(
-            snr_db=clamped_db(member.worst_db),
+            snr_db=clamped_db(member.worst_db if member.snr_search is None else member.snr_search.worst_db),
             ratios=tuple(member.latency[target.name].ratio for target in before.targets),
         )
         for number, member in numbers.items()

@@ -270,7 +270,8 @@ class _Resolution:
 
     def _known(self, front: Front | None) -> list[str]:
         """What the run itself has for the demand, at most one sentence; ``front`` is what was built for it."""
-        folders = [self.source, *sorted((self.source / KEPT).glob("*"))]
+        kept = [folder for folder in (self.source / KEPT).glob("*") if folder.name.isdigit()]
+        folders = [self.source, *sorted(kept, key=lambda folder: -int(folder.name))]
         found = {folder.as_posix(): _front_in(folder) for folder in folders}
         return known_sentences({name: each for name, each in found.items() if each is not None}, front, self.demand)
 

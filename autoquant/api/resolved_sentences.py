@@ -48,16 +48,16 @@ def known_sentences(known: Mapping[str, Front], front: Front | None, demand: Dem
     """The fastest of a run's own members that keeps the demand, where what was built for it is no faster.
 
     Args:
-        known: Fronts of the run, by the folder that each is in.
+        known: Fronts of the run, by the folder that each is in, the newest first: of a file that is in several its
+            numbers count.
         front: With the model that was built, unless it is not shown to be faster than float; None where none was.
         demand: What is to be kept.
     """
-    kept = [
-        (member, f"{folder}/{member.path}")
-        for folder, before in known.items()
-        for member in before.members
-        if member.id != FLOAT_ID and not _missed(member, demand)
-    ]
+    newest: dict[str, tuple[Member, str]] = {}
+    for folder, before in known.items():
+        for member in before.members:
+            newest.setdefault(member.sha256, (member, f"{folder}/{member.path}"))
+    kept = [(member, path) for member, path in newest.values() if member.id != FLOAT_ID and not _missed(member, demand)]
     members = () if front is None else front.members
     built = [_mean_ratio(member) for member in members if member.id != FLOAT_ID]
     fastest, path = min(kept, key=lambda pair: _mean_ratio(pair[0]), default=(None, ""))

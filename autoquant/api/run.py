@@ -25,7 +25,6 @@ from autoquant.domain.accuracy import Accuracy
 from autoquant.domain.prior import LatencyPrior
 from autoquant.domain.region import Assignment
 from autoquant.domain.rewrite import IN_WORDS, LARGER, Rewrite, Rewrites
-from autoquant.domain.sampler import SamplerName
 from autoquant.domain.space import SearchSpace
 from autoquant.errors import ModelError, OutputError, ProfileError, UsageError
 from autoquant.graph.regions import ends as ends_of
@@ -111,7 +110,7 @@ class Run:
     def samplers(self) -> tuple[str, ...]:
         """That trials come from, in order, those of the run that is gone on with first."""
         before, now = () if self.earlier is None else self.earlier.samplers, str(self.configuration_document["sampler"])
-        return before if before[-1:] == (now,) else (*before, now)
+        return before if self.resolved is not None or before[-1:] == (now,) else (*before, now)
 
     @contextmanager
     def opened(self, folder: RunFolder, *, is_profiled: bool) -> Iterator[Opened]:
@@ -219,7 +218,7 @@ class Run:
 
     def profile(self, evaluator: IsolatedEvaluator, ingredients: Ingredients) -> None:
         """Set the prior; a resumed run measures it again, as it only steers proposals."""
-        if not ingredients.regions or self.configuration.sampler is not SamplerName.STRUCTURE:
+        if not ingredients.regions or not is_structured(self.configuration.sampler):
             return
         if self.deadline.leaves_out("profiles of kernels"):
             return

@@ -59,8 +59,6 @@ _ENDINGS = {
     "failing": "the search ended as one trial after another failed",
     "plateau": "the search ended as the next minute could gain no more than noise lets show",
     "interrupted": ENDED_BY_USER,
-    "lost": "the process that measures was lost and could not be begun again, which ended the search",
-    "sampler": "the sampler ended the search",
 }
 """By what ``Trials.run`` returns."""
 _FEW_EVALUATIONS = 20
@@ -80,7 +78,7 @@ def ending_sentence(ended: str, evaluations: Sequence[Evaluation], missing_s: fl
         error: That ended it, if one did.
     """
     if error:
-        return f"{_ENDINGS[ended]}: {error}"
+        return f"the search ended: {error}"
     quantized = [evaluation.outcome for evaluation in evaluations if evaluation.is_quantized]
     if ended == "time" and not quantized:
         more = f"at least {math.ceil(missing_s)} s more" if missing_s > 0 else "more"
@@ -284,7 +282,7 @@ def limiting_sentences(front: Front, evaluations: Sequence[Evaluation]) -> list[
     if len(worst) != 1 or None in worst:
         return []
     beyond_db = median(_next_db(quality) - quality.worst_db for quality in qualities)
-    by = f", by {beyond_db:.0f} dB and more in the median" if _MUCH_DB <= beyond_db < math.inf else ""
+    by = f", by {beyond_db:.0f} dB in the median" if _MUCH_DB <= beyond_db < math.inf else ""
     return [
         f"output '{worst.pop()}' has the least SNR of all outputs in every {'member' if members else 'evaluation'}{by},"
         " and the SNR of a model is that of its worst output"

@@ -15,7 +15,7 @@ from autoquant.graph.likeness import Likeness, Reference, keeps_outputs, likenes
 from autoquant.graph.refusals import random_notes, refuse_no_numbers, refuse_types
 from autoquant.graph.rewriting import Rewrite, fast_kernels, kept_rewrites, rewritten
 from autoquant.model.copies import Model, in_parts, model_digest, opset_of, without_weights
-from autoquant.model.graph import Graph
+from autoquant.model.graph import Graph, subgraph_reads
 from autoquant.model.io import inputs_with_default, load_model, load_written, sha256_of
 from autoquant.model.names import name_nodes
 from autoquant.model.prepared import PreparedModel
@@ -271,10 +271,10 @@ def _notes(model: Model, attempt: _Attempt, difference: float, reasons: Mapping[
 def _chosen_notes(graph: Graph) -> Iterator[str]:
     """Of operators behind which results change places, and the outputs that they are in unless all are."""
     choosing = [node for node in graph.nodes if node.op_type in _CHOOSING]
-    behind = {name for node in choosing for name in node.outputs}
+    behind = {name for node in choosing for name in node.outputs if name}
     for node in graph.nodes:
-        if not behind.isdisjoint(node.inputs):
-            behind.update(node.outputs)
+        if not behind.isdisjoint((*node.inputs, *subgraph_reads(graph.model.graph.node[node.index]))):
+            behind.update(name for name in node.outputs if name)
     outputs = [output.name for output in graph.model.graph.output]
     chosen = [f"'{name}'" for name in outputs if name in behind]
     if choosing:

@@ -133,13 +133,11 @@ class Reader:
         warn_caller(f"nothing is learned of {which}: {why}")
 
     def _alike(self, pairs: list[tuple[FrozenTrial, "_Row"]]) -> list[tuple[FrozenTrial, "_Row"]]:
-        """Without the few trials that have ratios on another number of targets than most."""
+        """Without the trials that have ratios on another number of targets than most, or than the first ones."""
         counts = {trial.number: len(row.evaluated.ratios) for trial, row in pairs if row.evaluated is not None}
         timed = [count for count in counts.values() if count]
         usual = max(timed, key=timed.count, default=0)
         odd = {number for number, count in counts.items() if count not in (0, usual)}
-        if 2 * len(odd) >= len(timed):
-            return pairs
         new, self._odd = odd - self._odd, self._odd | odd
         for number in sorted(new):
             warn_caller(

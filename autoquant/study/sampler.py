@@ -86,8 +86,9 @@ class StructureSampler(BaseSampler):
 
     def begin(self, interest: Interest, prior: LatencyPrior | None) -> None:
         """Propose for another study, of which nothing is known but this."""
-        self._interest, self._prior = interest, prior
-        self.forget()
+        with self._lock:
+            self._interest, self._prior = interest, prior
+            self.forget()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}

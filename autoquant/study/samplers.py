@@ -64,8 +64,8 @@ def make_sampler(
     option ``group`` is for parameters that only some trials have, so that here it would change nothing.
 
     Args:
-        asked: What ``parse_sampler`` gave; an instance is used as it is, a structure sampler without what it was to
-            propose for, or learned of another study.
+        asked: What ``parse_sampler`` gave; an instance is used as it is, but that a structure sampler proposes for
+            ``interest`` from here on, whatever it was made for, and knows nothing of another study.
         layout: Regions, schemes and borders, which only the structure sampler knows of.
         interest: What proposals are made for, likewise.
         seed: Of proposals; an instance has its own.

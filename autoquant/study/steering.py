@@ -17,6 +17,8 @@ __all__ = ["SizeTerm", "Steering"]
 
 _PRICES = (0.0, 0.1, 1.0, 10.0)
 """Of float's whole size, in latency ratios: what a limit may be worth."""
+_NOT_BY_SNR = frozenset({"latency_ratio", "size_bytes"})
+"""Constraints that are kept the rather, the lower the SNR is."""
 Bools = npt.NDArray[np.bool_]
 
 
@@ -71,12 +73,13 @@ class Steering:
             is_quick: Whether they ran few samples; shape (n,).
         """
         for i in range(len(self._holds), len(trials)):
-            beyond = [value for name, value in trials[i].constraints.items() if name not in self._modelled]
-            self._holds.append(all(value <= 0 for value in beyond))
+            beyond = {name: value for name, value in trials[i].constraints.items() if name not in self._modelled}
+            self._holds.append(all(value <= 0 for value in beyond.values()))
             self._size_bytes.append(float(trials[i].user_attrs.get("size_bytes", 0)) or np.nan)
-            if beyond and not (is_quick[i] and self._holds[i]):  # what was stopped early is not known to hold
+            by_snr = [value <= 0 for name, value in beyond.items() if name not in _NOT_BY_SNR]
+            if by_snr and not (is_quick[i] and all(by_snr)):  # what was stopped early is not known to hold
                 self._has_metrics = True
-                self._threshold.learn(float(snr_db[i]), is_kept=self._holds[i])
+                self._threshold.learn(float(snr_db[i]), is_kept=all(by_snr))
         self._codes = asked
         is_known = np.isfinite(self._size_bytes)
         if self._model is not None and is_known.any():

@@ -4,7 +4,6 @@ import logging
 import math
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,35 +42,29 @@ _SNR = "snr_db"
 
 
 class _Quiet(logging.Filter):
-    """Passes errors alone of some threads.
-
-    Attributes:
-        threads: How often each of them is to be quiet.
-    """
+    """Passes errors alone of the thread that makes it, where records are filtered as they are logged."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.threads = Counter[int]()
+        self._thread = threading.get_ident()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.ERROR or not self.threads[record.thread or 0]
-
-
-_QUIET = _Quiet()
+        return record.levelno >= logging.ERROR or threading.get_ident() != self._thread
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Optuna tells of errors alone meanwhile, in this thread: studies in others may be the user's own."""
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.partition(".")[0] == "optuna" and isinstance(logger, logging.Logger):
-            logger.addFilter(_QUIET)
-    thread = threading.get_ident()
-    _QUIET.threads[thread] += 1
+    found, errors = list(logging.root.manager.loggerDict.items()), _Quiet()
+    loggers = [one for name, one in found if name.partition(".")[0] == "optuna" and isinstance(one, logging.Logger)]
+    places: list[logging.Filterer] = [*loggers, *logging.getLogger("optuna").handlers]  # loggers may come later
+    for place in places:
+        place.addFilter(errors)
     try:
         yield
     finally:
-        _QUIET.threads[thread] -= 1
+        for place in places:
+            place.removeFilter(errors)
 
 
 def read_evaluations(path: Path) -> list[Evaluation]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from autoquant.api.attempts import Attempt, Demand
@@ -58,11 +60,11 @@ def test_that_something_faster_may_be_predicted_is_said() -> None:
     assert said[1] == "there was no time to show that nothing faster is predicted to keep the demand"
 
 
-BEFORE = a_front(
-    a_member("t0001", ratio=0.3, snr_db=20.0),
-    a_member("t0002", ratio=0.5, snr_db=40.0),
-    a_member("t0003", ratio=0.6, snr_db=50.0),
-)
+def a_file(name: str, ratio: float, snr_db: float) -> Member:
+    return replace(a_member(name, ratio=ratio, snr_db=snr_db), sha256=name)
+
+
+BEFORE = a_front(a_file("t0001", 0.3, 20.0), a_file("t0002", 0.5, 40.0), a_file("t0003", 0.6, 50.0))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,12 @@ def test_where_nothing_was_built_the_run_still_has_what_keeps_the_demand() -> No
 
 
 def test_a_front_that_a_later_one_took_the_place_of_is_looked_at_too() -> None:
-    known = {"runs/a": a_front(a_member("t0040", ratio=0.7, snr_db=50.0)), "runs/a/earlier/1": BEFORE}
+    known = {"runs/a": a_front(a_file("t0040", 0.7, 50.0)), "runs/a/earlier/1": BEFORE}
     (said,) = known_sentences(known, None, Demand(35.0))
     assert said.startswith("runs/a/earlier/1/models/t0002.onnx keeps it: ")
+
+
+def test_of_a_file_that_was_measured_again_the_newest_numbers_count() -> None:
+    known = {"runs/a": a_front(a_file("t0002", 0.66, 40.0)), "runs/a/earlier/1": BEFORE}
+    assert known_sentences(known, a_front(a_member(ratio=0.55)), Demand(35.0)) == []
+    assert known_sentences({"runs/a": BEFORE}, a_front(a_member(ratio=0.55)), Demand(35.0)) != []

@@ -77,7 +77,7 @@ def test_a_search_that_had_no_time_to_begin_says_what_to_do(
 
 def test_an_error_that_ended_a_search_is_told() -> None:
     assert ending_sentence("sampler", [a_measured(0)], 9.0, "torch is missing") == (
-        "the sampler ended the search: torch is missing"
+        "the search ended: torch is missing"
     )
 
 
@@ -332,7 +332,7 @@ def test_the_output_whose_snr_is_that_of_every_member_is_told() -> None:
 def test_how_much_worse_the_worst_output_is_than_all_others_is_told_where_it_is_much() -> None:
     front = a_front(with_snrs(a_member("m1"), 54.0, 5.0, 72.0), with_snrs(a_member("m2"), 60.0, 9.0, math.inf))
     (sentence,) = limiting_sentences(front, [])
-    assert sentence.startswith("output 'b' has the least SNR of all outputs in every member, by 50 dB and more in the")
+    assert sentence.startswith("output 'b' has the least SNR of all outputs in every member, by 50 dB in the median,")
 
 
 def test_members_below_0_db_are_told() -> None:

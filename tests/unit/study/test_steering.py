@@ -75,6 +75,13 @@ def test_a_constraint_of_which_nothing_else_is_known_counts_whatever_its_name() 
     assert learned(Steering(LAYOUT, modelled=both.modelled), broken).keeps.all()
 
 
+def test_only_what_is_kept_the_rather_at_higher_snrs_keeps_proposals_to_those() -> None:
+    slow = [a_trial("float", constraints={"latency_ratio": 0.4}), a_trial("a", constraints={"latency_ratio": -0.1})] * 4
+    assert learned(Steering(LAYOUT), *slow).min_snr_db(None) is None
+    loud = [a_trial("float", constraints={"snr_db": -20.0}), a_trial("a", constraints={"snr_db": 5.0})] * 4
+    assert learned(Steering(LAYOUT), *loud).min_snr_db(None) is not None
+
+
 def test_a_file_that_is_predicted_to_be_too_large_has_no_chance() -> None:
     trials = [a_trial("float", size_bytes=1000), a_trial("a", size_bytes=310), a_trial("b", size_bytes=300)] * 6
     steering = learned(Steering(LAYOUT, max_size_bytes=600), *trials)

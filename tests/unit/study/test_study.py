@@ -53,13 +53,15 @@ def test_optuna_is_silent_in_the_thread_of_a_search_alone() -> None:
 
 def test_searches_in_several_threads_leave_optuna_as_loud_as_it_was(loud: int) -> None:
     """The one that began first ends first: its verbosity of before was restored, and then that of the other."""
-    first = ExitStack()
+    first, second = ExitStack(), ExitStack()
     with ThreadPoolExecutor(1) as other:
         first.enter_context(quiet())
-        second = other.submit(lambda: ExitStack().enter_context(quiet()) or None)
-        second.result()
+        other.submit(second.enter_context, quiet()).result()
         first.close()
         assert a_study_is_told_of()
+        assert not other.submit(a_study_is_told_of).result()
+        other.submit(second.close).result()
+        assert other.submit(a_study_is_told_of).result()
     assert optuna.logging.get_verbosity() == loud
 
 
