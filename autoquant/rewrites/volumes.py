@@ -38,6 +38,7 @@ class _Windows:
         dilations: From one place of a window to the next.
         before: Places of zeros before what is read.
         behind: The same behind.
+        n_groups: Of channels: one, or each by itself.
     """
 
     read: Sizes
@@ -47,6 +48,7 @@ class _Windows:
     dilations: Sizes
     before: Sizes
     behind: Sizes
+    n_groups: int
 
     @property
     def are_along_depth(self) -> bool:
@@ -61,26 +63,28 @@ class _Windows:
         is_plain = (self.dilations[0], self.before[0], self.behind[0]) == (1, 0, 0)
         return is_plain and depth == stride and self.written[SPATIAL] * depth == self.read[SPATIAL]
 
-    def of_rows(self) -> Mapping[str, Sequence[int]]:
+    def of_rows(self) -> Mapping[str, Sequence[int] | int]:
         """Attributes of a Conv of images that have a row for each slice."""
         return {
             "strides": (self.strides[0], 1),
             "dilations": (self.dilations[0], 1),
             "pads": (self.before[0], 0, self.behind[0], 0),
+            "group": self.n_groups,
         }
 
-    def of_slices(self) -> Mapping[str, Sequence[int]]:
+    def of_slices(self) -> Mapping[str, Sequence[int] | int]:
         """Attributes of a Conv of slices."""
         pads = (*self.before[1:], *self.behind[1:])
-        return {"strides": self.strides[1:], "dilations": self.dilations[1:], "pads": pads}
+        return {"strides": self.strides[1:], "dilations": self.dilations[1:], "pads": pads, "group": self.n_groups}
 
 
 @of_each_node(SLICE_HAS_INPUTS)
 def slice_volumes(edit: Edit, node: Node) -> None:
     """A Conv of volumes becomes one of images whose channels are those of all slices of a window.
 
-    One whose windows have a single place of each slice reads images that have a row for each slice. The model stays as
-    it is, and is given back where there is nothing to do.
+    One of each channel by itself becomes a sum of those of the slices: images of several channels each have no fast
+    kernel. One whose windows have a single place of each slice reads images that have a row for each slice. The model
+    stays as it is, and is given back where there is nothing to do.
     """
     windows = _windows(edit.graph, node)
     if windows is not None:
@@ -90,19 +94,20 @@ def slice_volumes(edit: Edit, node: Node) -> None:
 
 
 def _windows(graph: Graph, node: Node) -> _Windows | None:
-    """None for what is no Conv of volumes of known size with all channels in one group."""
+    """None for what is no Conv of volumes of known size with all channels in one group, or each in its own."""
     if node.op_type != "Conv" or not is_float_constant(node.inputs[1], graph) or not has_constant_bias(node, graph):
         return None
     read, written = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
     if read is None or written is None or len(read) != _RANK or 0 in (*read, *written):
         return None
-    if node.attributes.get("group", 1) != 1:
+    (_, n_each, *kernel), n_groups = graph.shape(node.inputs[1]) or (0, 0), int(node.attributes.get("group", 1))
+    if n_groups > 1 and n_each > 1:
         return None
-    kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
     strides, dilations = (tuple(node.attributes.get(name, (1,) * len(kernel))) for name in ("strides", "dilations"))
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = pads_of(node, read[SPATIAL:], spans, strides)
-    return _Windows(read, written, kernel, strides, dilations, pads[: len(kernel)], pads[len(kernel) :])
+    n_axes = len(kernel)
+    return _Windows(read, written, tuple(kernel), strides, dilations, pads[:n_axes], pads[n_axes:], n_groups)
 
 
 def _write_rows(parts: Parts, windows: _Windows) -> None:
@@ -113,16 +118,36 @@ def _write_rows(parts: Parts, windows: _Windows) -> None:
 
 
 def _write_slices(parts: Parts, windows: _Windows) -> None:
-    weight = parts.edit.graph.constant(parts.node.inputs[1])
     n_volumes, n_written, depth, *places = windows.written
-    n_channels = windows.kernel[0] * windows.read[1]
     slices = parts.add("Transpose", [parts.node.inputs[0]], part="slices", perm=_SLICES_FIRST)
-    joined = slices if windows.are_in_a_row else _joined(parts, _padded(parts, slices, windows), windows)
-    images = _reshaped(parts, joined, (n_volumes * depth, n_channels, *windows.read[SPATIAL + 1 :]), "images")
-    of_images = weight.transpose(_SLICES_FIRST).reshape(n_written, n_channels, *windows.kernel[1:])
-    convolved = _convolved(parts, images, of_images, windows.of_slices())
+    convolved = (_joined if windows.n_groups == 1 else _summed)(parts, slices, windows)
     volumes = _reshaped(parts, convolved, (n_volumes, depth, n_written, *places), "volumes")
     parts.add("Transpose", [volumes], part="back", output=parts.node.outputs[0], perm=_SLICES_FIRST)
+
+
+def _joined(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
+    """A Conv of images in which the slices of each window lie beside each other, among the channels."""
+    weight, n_channels = parts.edit.graph.constant(parts.node.inputs[1]), windows.kernel[0] * windows.read[1]
+    joined = slices
+    if not windows.are_in_a_row:
+        beside = _of_windows(parts, slices, windows)
+        joined = beside[0] if len(beside) == 1 else parts.add("Concat", beside, part="joined", axis=_CHANNELS)
+    images = _images(parts, joined, windows, n_channels, "images")
+    of_images = weight.transpose(_SLICES_FIRST).reshape(len(weight), n_channels, *windows.kernel[1:])
+    return _convolved(parts, images, of_images, windows.of_slices())
+
+
+def _summed(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
+    """A Conv of each slice of the windows, and their sum."""
+    weight, attributes = parts.edit.graph.constant(parts.node.inputs[1]), windows.of_slices()
+    found: TensorName | None = None
+    for number, each in enumerate(_of_windows(parts, slices, windows)):
+        images = _images(parts, each, windows, windows.read[1], f"images{number}")
+        part = f"conv{number}" if number else ""
+        convolved = _convolved(parts, images, weight[:, :, number], attributes, part=part)
+        found = convolved if found is None else parts.add("Add", [found, convolved], part=f"sum{number}")
+    assert found is not None
+    return found
 
 
 def _padded(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
@@ -136,12 +161,18 @@ def _padded(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
     return slices if len(joined) == 1 else parts.add("Concat", joined, part="padded", axis=_DEPTH)
 
 
-def _joined(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
-    """The slices of each window beside each other, among the channels."""
+def _of_windows(parts: Parts, slices: TensorName, windows: _Windows) -> list[TensorName]:
+    """The first slice of each window, the second one, and so on."""
+    padded = _padded(parts, slices, windows)
     if windows.kernel[0] == windows.strides[0] == 1:
-        return slices
-    beside = [_sliced(parts, slices, number, windows) for number in range(windows.kernel[0])]
-    return beside[0] if len(beside) == 1 else parts.add("Concat", beside, part="joined", axis=_CHANNELS)
+        return [padded]
+    return [_sliced(parts, padded, number, windows) for number in range(windows.kernel[0])]
+
+
+def _images(parts: Parts, slices: TensorName, windows: _Windows, n_channels: int, part: str) -> TensorName:
+    """Slices of all volumes behind each other."""
+    n_images = windows.written[0] * windows.written[SPATIAL]
+    return _reshaped(parts, slices, (n_images, n_channels, *windows.read[SPATIAL + 1 :]), part)
 
 
 def _sliced(parts: Parts, source: TensorName, number: int, windows: _Windows) -> TensorName:
@@ -162,9 +193,9 @@ def _reshaped(
 
 
 def _convolved(
-    parts: Parts, source: TensorName, weight: npt.NDArray[np.float32], attributes: Mapping[str, Any]
+    parts: Parts, source: TensorName, weight: npt.NDArray[np.float32], attributes: Mapping[str, Any], part: str = ""
 ) -> TensorName:
-    """By the node itself, which keeps its name."""
-    bias = bias_of(parts.node)
-    constants = [parts.constant("weight", np.ascontiguousarray(weight)), *([] if bias is None else [bias])]
-    return parts.add("Conv", [source, *constants], kernel_shape=weight.shape[SPATIAL:], **attributes)
+    """By the node itself, which keeps its name, or one of its parts, which adds no bias."""
+    bias = None if part else bias_of(parts.node)
+    constants = [parts.constant(f"{part}weight", np.ascontiguousarray(weight)), *([] if bias is None else [bias])]
+    return parts.add("Conv", [source, *constants], part=part, kernel_shape=weight.shape[SPATIAL:], **attributes)

@@ -112,6 +112,11 @@ MODELS: Mapping[str, Case] = {
         )
         for n, size in ((8, (16, 32, 32)), (16, (16, 32, 32)), (32, (16, 32, 32)), (64, (8, 16, 16)))
     },
+    "Conv of volumes of each of 64 channels, 8 x 28 x 28": (
+        (64, 8, 28, 28),
+        f"c = Conv(x, first) r = Relu(c) d = Conv<pads=[1,1,1,1,1,1], group=64>(r, w) t = Relu(d) {BEHIND}",
+        {"first": (64, 64, 1, 1, 1), "w": (64, 1, 3, 3, 3), "last": (64, 64, 1, 1, 1)},
+    ),
     "Conv of volumes of 2 x 16 x 16, 3 to 192 channels of 16 x 112 x 112": (
         (3, 16, 112, 112),
         f"c = Conv<strides=[2,16,16]>(x, first) t = Relu(c) {BEHIND}",

@@ -20,7 +20,12 @@ CONSTANTS: Mapping[str, npt.NDArray[np.generic]] = {
     "column": floats(5, 4, 3, 1, 1, scale=0.4),
     "places": floats(5, 4, 1, 1, 1, scale=0.5),
     "each": floats(4, 1, 3, 3, 3, scale=0.2),
+    "line": floats(4, 1, 3, 1, 1, scale=0.5),
+    "flat": floats(8, 1, 1, 3, 3, scale=0.3),
+    "halves": floats(4, 2, 3, 3, 3, scale=0.2),
     "b": floats(5),
+    "b4": floats(4),
+    "b8": floats(8),
 }
 ROWS = ["Reshape", "Conv", "Reshape"]
 SPELLED = ["Transpose", "Reshape", "Conv", "Reshape", "Transpose"]
@@ -44,18 +49,25 @@ def model_with(body: str, *, size: str = "2,4,6,8,9") -> onnx.ModelProto:
         ("Conv<strides=[3,1,1]>(x, places, b)", ROWS),
         ("Conv<strides=[2,1,1], pads=[1,0,0,2,0,0], dilations=[2,1,1]>(x, column, b)", ROWS),
         ("Conv<strides=[3,1,2]>(x, places, b)", ["Transpose", "Slice", *SPELLED[1:]]),
+        (
+            "Conv<group=4, pads=[1,1,1,1,1,1]>(x, each, b4)",
+            ["Transpose", "Concat", *3 * ["Slice"], "Reshape", "Conv", *2 * ["Reshape", "Conv", "Add"], *SPELLED[-2:]],
+        ),
+        ("Conv<group=4, strides=[2,2,1], dilations=[1,2,1]>(x, each)", None),
+        ("Conv<group=4, pads=[1,0,0,1,0,0]>(x, line)", ROWS),
+        ("Conv<group=4>(x, flat, b8)", None),
     ],
 )
 def test_a_convolution_of_volumes_is_one_of_slices(conv: str, expected: list[str] | None) -> None:
     found = rewritten(slice_volumes, model_with(f"y = {conv}"), rtol=1e-4, atol=1e-5)
     assert expected is None or op_types(found) == expected
-    assert [node.name for node in found.graph.node if node.op_type == "Conv"] == ["y"]
+    assert next(node.name for node in found.graph.node if node.op_type == "Conv") == "y"
 
 
 @pytest.mark.parametrize(
     ("body", "size"),
     [
-        ("y = Conv<group=4>(x, each)", "2,4,6,8,9"),
+        ("y = Conv<group=2>(x, halves)", "2,4,6,8,9"),
         ("n = Neg(w) y = Conv(x, n)", "2,4,6,8,9"),
         ("y = Conv(x, w)", "2,4,N,8,9"),
         ("y = Relu(x)", "2,4,6,8,9"),
@@ -77,6 +89,7 @@ sizes = st.integers(1, 3)
     dilations=st.tuples(sizes, sizes, sizes),
     pads=st.tuples(*6 * [st.integers(0, 2)]),
     read=st.tuples(sizes, sizes, st.integers(7, 9), st.integers(7, 8), st.integers(7, 8)),
+    is_by_channel=st.booleans(),
 )
 def test_every_output_stays_as_it_is(
     kernel: tuple[int, ...],
@@ -84,11 +97,14 @@ def test_every_output_stays_as_it_is(
     dilations: tuple[int, ...],
     pads: tuple[int, ...],
     read: tuple[int, ...],
+    is_by_channel: bool,
 ) -> None:
     attributes = ", ".join(
         f"{name}={list(values)}" for name, values in (("strides", strides), ("dilations", dilations), ("pads", pads))
     )
-    weight = floats(2, read[1], *kernel, scale=0.3)
+    n_channels = read[1]
+    weight = floats(2 * n_channels, 1 if is_by_channel else n_channels, *kernel, scale=0.3)
+    attributes += f", group={n_channels if is_by_channel else 1}"
     signature = f"(float[{','.join(map(str, read))}] x) => (float[] y)"
     model = model_of(signature, f"y = Conv<{attributes}>(x, w)", {"w": weight})
     assert "Reshape" in op_types(rewritten(slice_volumes, model, rtol=1e-4, atol=1e-5))
