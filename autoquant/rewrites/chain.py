@@ -1,5 +1,6 @@
 """Nodes in a row in place of one."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -74,24 +75,22 @@ class Chain:
         """What a DepthToSpace does, by Transposes that move one axis each: those have fast kernels, and it has none.
 
         Args:
-            shape: Of the images or lines that are read: (N, C, H, W) or (N, C, L).
-            block: Rows and columns of a block, or places of a line.
+            shape: Of the volumes, images or lines that are read: (N, C, D, H, W), (N, C, H, W) or (N, C, L).
+            block: Slices, rows and columns of a block, or places of a line.
             is_in_a_row: Whether the channels that become a block lie side by side (``CRD``), or all that become the
                 same place of theirs do (``DCR``).
         """
         n, n_channels, *sizes = shape
-        height, width = (1, *sizes)[-2:]
-        n_rows, n_columns = (1, *block)[-2:]
-        n_left = n_channels // (n_rows * n_columns)
+        n_left = n_channels // math.prod(block)
         outside, inside = (n * n_left, 1) if is_in_a_row else (n, n_left)
-        if n_columns > 1:
-            self.reshape((outside * n_rows, n_columns, inside * height * width), "columns_apart")
-            self.add("Transpose", part="columns", perm=(0, 2, 1))
-        if n_rows > 1:
-            self.reshape((outside, n_rows, inside * height, width * n_columns), "rows_apart")
-            self.add("Transpose", part="rows", perm=(0, 2, 1, 3))
         whole = [size * n for size, n in zip(sizes, block, strict=True)]
-        self.reshape((n, n_left, *whole), "image" if len(sizes) > 1 else "line")
+        for axis, called in zip(range(len(sizes))[::-1], ("columns", "rows", "slices"), strict=False):
+            if block[axis] > 1:
+                before, behind = inside * math.prod(sizes[: axis + 1]), whole[axis + 1 :]
+                last = (math.prod(behind),) if behind else ()
+                self.reshape((outside * math.prod(block[:axis]), block[axis], before, *last), f"{called}_apart")
+                self.add("Transpose", part=called, perm=(0, 2, 1, 3)[: 3 + len(last)])
+        self.reshape((n, n_left, *whole), ("line", "image", "volume")[len(sizes) - 1])
 
 
 def of_each_chain(opset: int = 0) -> Callable[[Callable[[Graph, Chain], None]], Callable[[Model], Model]]:

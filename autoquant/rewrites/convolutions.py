@@ -226,7 +226,7 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
     kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
     n_axes, strides = len(kernel), set(node.attributes.get("strides", (1,)))
     is_plain = (
-        n_axes in (1, 2)
+        n_axes in (1, 2, 3)
         and len(strides) == 1
         and node.attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
         and "output_shape" not in node.attributes
@@ -261,7 +261,7 @@ def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
     elif stride > 1:
         n, _, *sizes = graph.shape(node.outputs[0]) or ()
         whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
-        chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride, stride), is_in_a_row=True)
+        chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride,) * n_axes, is_in_a_row=True)
     if any(phases.cut):
         chain.crop(phases.cut[:n_axes], phases.cut[n_axes:], "cut")
 
