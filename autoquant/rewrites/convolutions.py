@@ -5,6 +5,7 @@ decision 0039.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,12 +36,12 @@ class _Phases:
     """A ConvTranspose whose outputs ``stride * i + r`` for each ``r`` are those of a convolution of its own.
 
     Attributes:
-        stride: On all axes.
+        strides: Along each axis.
         pads: Of the convolution: before the first places along each axis, then behind the last ones.
         cut: Places that are too many in what the phases make together, in the same order.
     """
 
-    stride: int
+    strides: tuple[int, ...]
     pads: tuple[int, ...]
     cut: tuple[int, ...]
 
@@ -224,62 +225,61 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
     if node.op_type != "ConvTranspose" or not is_float_constant(node.inputs[1], graph):
         return None
     kernel = (graph.shape(node.inputs[1]) or ())[SPATIAL:]
-    n_axes, strides = len(kernel), set(node.attributes.get("strides", (1,)))
+    n_axes = len(kernel)
+    strides = tuple(node.attributes.get("strides", (1,) * n_axes))
     is_plain = (
         n_axes in (1, 2, 3)
-        and len(strides) == 1
         and node.attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
         and "output_shape" not in node.attributes
         and set(node.attributes.get("dilations", ())) <= {1}
         and has_constant_bias(node, graph)
     )
-    stride = min(strides)
-    is_known = n_axes == 1 or stride == 1 or graph.shape(node.outputs[0]) is not None
-    if not is_plain or not is_known or any(size % stride for size in kernel):
+    is_known = n_axes == 1 or set(strides) == {1} or graph.shape(node.outputs[0]) is not None
+    if not is_plain or not is_known or any(size % stride for size, stride in zip(kernel, strides, strict=True)):
         return None
     given = node.attributes.get("pads", (0,) * 2 * n_axes)
     more = node.attributes.get("output_padding", (0,) * n_axes)
     removed = [*given[:n_axes], *(pad - added for pad, added in zip(given[n_axes:], more, strict=True))]
-    pads = [size // stride - 1 - pad // stride for size, pad in zip((*kernel, *kernel), removed, strict=True)]
-    if min(pads) < 0:
-        return None
-    return _Phases(stride=stride, pads=tuple(pads), cut=tuple(pad % stride for pad in removed))
+    each = list(zip(2 * kernel, removed, 2 * strides, strict=True))
+    pads = tuple(size // stride - 1 - pad // stride for size, pad, stride in each)
+    return None if min(pads) < 0 else _Phases(strides, pads, cut=tuple(pad % stride for _, pad, stride in each))
 
 
 def _convolve(graph: Graph, chain: Chain, phases: _Phases) -> None:
-    node, stride, n_axes = chain.node, phases.stride, len(phases.pads) // 2
-    group, bias = int(node.attributes.get("group", 1)), bias_of(node)
-    constants = {"weight": _weight_of_phases(graph.constant(node.inputs[1]), stride, group)}
+    node, strides, n_axes = chain.node, phases.strides, len(phases.strides)
+    group, bias, n_phases = int(node.attributes.get("group", 1)), bias_of(node), math.prod(strides)
+    constants = {"weight": _weight_of_phases(graph.constant(node.inputs[1]), strides, group)}
     if bias is not None:
-        constants["bias"] = np.repeat(graph.constant(bias).ravel(), stride**n_axes)
+        constants["bias"] = np.repeat(graph.constant(bias).ravel(), n_phases)
     chain.add("Conv", constants, pads=phases.pads, group=group)
     n_channels = len(constants["weight"])
-    if stride > 1 and n_axes == 1:
-        chain.reshape((0, n_channels // stride, stride, -1), "apart")
+    if n_phases > 1 and n_axes == 1:
+        chain.reshape((0, n_channels // n_phases, n_phases, -1), "apart")
         chain.add("Transpose", part="places", perm=(0, 1, 3, 2))
-        chain.reshape((0, n_channels // stride, -1), "line")
-    elif stride > 1:
+        chain.reshape((0, n_channels // n_phases, -1), "line")
+    elif n_phases > 1:
         n, _, *sizes = graph.shape(node.outputs[0]) or ()
         whole = (size + phases.cut[i] + phases.cut[i + n_axes] for i, size in enumerate(sizes))
-        chain.interleave((n, n_channels, *(size // stride for size in whole)), (stride,) * n_axes, is_in_a_row=True)
+        read = (size // stride for size, stride in zip(whole, strides, strict=True))
+        chain.interleave((n, n_channels, *read), strides, is_in_a_row=True)
     if any(phases.cut):
         chain.crop(phases.cut[:n_axes], phases.cut[n_axes:], "cut")
 
 
-def _weight_of_phases(weight: Floats, stride: int, group: int) -> Floats:
+def _weight_of_phases(weight: Floats, strides: Sequence[int], group: int) -> Floats:
     """Of the convolution.
 
     Args:
         weight: Shape (C, M / group, k, ...).
-        stride: A divisor of each k.
+        strides: A divisor of each k.
         group: Number of groups.
 
     Returns:
         Shape (M * stride * ..., C / group, k / stride, ...).
     """
     n_read, n_written, *kernel = weight.shape
-    taps = [size // stride for size in kernel]
-    split = [part for n_taps in taps for part in (n_taps, stride)]
+    taps = [size // stride for size, stride in zip(kernel, strides, strict=True)]
+    split = [part for pair in zip(taps, strides, strict=True) for part in pair]
     parts = weight.reshape(group, n_read // group, n_written, *split)
     places = range(3, 3 + 2 * len(kernel))
     turned = np.flip(parts, axis=tuple(places[::2])).transpose(0, 2, *places[1::2], 1, *places[::2])
