@@ -28,6 +28,8 @@ _NORMALISING = ("Add", "Sqrt", "Sub")
 """What reads a mean in norms, which onnxruntime fuses and which lose a mean of integers that is nearly 0."""
 _DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
 """Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
+_MOST_FILLED = 1.5
+"""Products with those of zeros, of those of a kernel: with more float takes longer than before (decision 0039)."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -52,7 +54,8 @@ def lower_conv_transpose(graph: Graph, chain: Chain) -> None:
 
     With a stride of ``s`` each output reads every ``s``-th place of the kernel. A Slice follows where the padding is no
     multiple of the stride; with a stride of 1 there is the Conv alone. Kernels whose size is no multiple of the stride
-    stay, as there would be products with zeros, and so do images of unknown size, since a DepthToSpace takes longer.
+    are filled up with zeros; they stay where that makes many more products, and so do images of unknown size, since a
+    DepthToSpace takes longer.
 
     References:
         Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?" (arXiv 1609.07009).
@@ -235,12 +238,17 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
         and has_constant_bias(node, graph)
     )
     is_known = n_axes == 1 or set(strides) == {1} or graph.shape(node.outputs[0]) is not None
-    if not is_plain or not is_known or any(size % stride for size, stride in zip(kernel, strides, strict=True)):
+    if not is_plain or not is_known:
+        return None
+    filled = tuple(-size % stride for size, stride in zip(kernel, strides, strict=True))
+    whole = tuple(size + n for size, n in zip(kernel, filled, strict=True))
+    if math.prod(whole) > _MOST_FILLED * math.prod(kernel):
         return None
     given = node.attributes.get("pads", (0,) * 2 * n_axes)
     more = node.attributes.get("output_padding", (0,) * n_axes)
-    removed = [*given[:n_axes], *(pad - added for pad, added in zip(given[n_axes:], more, strict=True))]
-    each = list(zip(2 * kernel, removed, 2 * strides, strict=True))
+    behind = (pad - added + n for pad, added, n in zip(given[n_axes:], more, filled, strict=True))
+    removed = [*given[:n_axes], *behind]
+    each = list(zip(2 * whole, removed, 2 * strides, strict=True))
     pads = tuple(size // stride - 1 - pad // stride for size, pad, stride in each)
     return None if min(pads) < 0 else _Phases(strides, pads, cut=tuple(pad % stride for _, pad, stride in each))
 
@@ -271,12 +279,13 @@ def _weight_of_phases(weight: Floats, strides: Sequence[int], group: int) -> Flo
 
     Args:
         weight: Shape (C, M / group, k, ...).
-        strides: A divisor of each k.
+        strides: Along each axis; kernels are filled up with zeros to multiples of them.
         group: Number of groups.
 
     Returns:
-        Shape (M * stride * ..., C / group, k / stride, ...).
+        Shape (M * stride * ..., C / group, k / stride rounded up, ...).
     """
+    weight = np.pad(weight, [(0, 0), (0, 0), *((0, -k % s) for k, s in zip(weight.shape[2:], strides, strict=True))])
     n_read, n_written, *kernel = weight.shape
     taps = [size // stride for size, stride in zip(kernel, strides, strict=True)]
     split = [part for pair in zip(taps, strides, strict=True) for part in pair]

@@ -79,6 +79,22 @@ MODELS: Mapping[str, Case] = {
         f"{LINE} u = ConvTranspose<strides=[8], pads=[4,4]>(r, w, b) t = Relu(u) {BEHIND}",
         {"first": (128, 128, 3), "w": (128, 64, 16), "b": (64,), "last": (64, 64, 1)},
     ),
+    "ConvTranspose, kernel 4 x 1, stride 2 x 1, 64 to 32 channels of 32 x 64": (
+        (64, 32, 64),
+        f"{BEFORE} u = ConvTranspose<strides=[2,1], pads=[1,0,1,0]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (64, 64, 3, 3), "w": (64, 32, 4, 1), "b": (32,), "last": (32, 32, 1, 1)},
+    ),
+    "ConvTranspose, kernel 5, stride 2, 64 to 32 channels of 32 x 32": (
+        (64, 32, 32),
+        f"{BEFORE} u = ConvTranspose<strides=[2,2], pads=[2,2,2,2], output_padding=[1,1]>(r, w, b) "
+        f"t = Relu(u) {BEHIND}",
+        {"first": (64, 64, 3, 3), "w": (64, 32, 5, 5), "b": (32,), "last": (32, 32, 1, 1)},
+    ),
+    "ConvTranspose, kernel 3, stride 2, 128 to 64 channels of 500": (
+        (128, 500),
+        f"{LINE} u = ConvTranspose<strides=[2], pads=[1,1], output_padding=[1]>(r, w, b) t = Relu(u) {BEHIND}",
+        {"first": (128, 128, 3), "w": (128, 64, 3), "b": (64,), "last": (64, 64, 1)},
+    ),
     "DepthToSpace, 64 to 16 channels of 64 x 64": (
         (32, 64, 64),
         f'{BEFORE} t = DepthToSpace<blocksize=2, mode="CRD">(r) {BEHIND}',
