@@ -12,6 +12,7 @@ from autoquant.model.rewrite import infer_shapes
 from autoquant.rewrites.affine import fold_affine
 from autoquant.rewrites.branches import merge_branches
 from autoquant.rewrites.cells import fuse_cells
+from autoquant.rewrites.columns import split_columns
 from autoquant.rewrites.concats import fill_concats
 from autoquant.rewrites.convolutions import (
     interleave_depth,
@@ -77,6 +78,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         _hoist_invariants,
         _join_steps,
         take_rows,
+        split_columns,
         drop_views,
         drop_expands,
         drop_idle_masks,

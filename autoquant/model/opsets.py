@@ -10,6 +10,7 @@ __all__ = [
     "RESIZE_WITHOUT_REGION",
     "SLICE_HAS_INPUTS",
     "SOFTMAX_OF_ONE_AXIS",
+    "SPLIT_HAS_INPUTS",
 ]
 
 SLICE_HAS_INPUTS = 10
@@ -23,6 +24,8 @@ HARD_SWISH = 14
 """It is an operator."""
 RESIZE_WITHOUT_REGION = 13
 """Before, there has to be one, though no mode but one reads it."""
+SPLIT_HAS_INPUTS = 13
+"""Before, sizes are an attribute, as are the axes of Unsqueeze."""
 SOFTMAX_OF_ONE_AXIS = 13
 """The last one by default, and no other; before, it is of all axes from its own on."""
 LIKE_ATTENTION = 21
