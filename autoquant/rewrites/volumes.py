@@ -23,6 +23,10 @@ _SLICES_FIRST = (0, 2, 1, 3, 4)
 """Axes of a batch of volumes such that those of slices come before those of channels, and back."""
 _DEPTH, _CHANNELS = 1, 2
 """Of these."""
+_BLOCK = 16
+"""Channels that kernels compute at a time, whether there are so many or not."""
+_TOGETHER = (4, 2)
+"""Slices that are computed as one image where they have few channels."""
 Sizes = tuple[int, ...]
 
 
@@ -62,6 +66,14 @@ class _Windows:
         depth, stride = self.kernel[0], self.strides[0]
         is_plain = (self.dilations[0], self.before[0], self.behind[0]) == (1, 0, 0)
         return is_plain and depth == stride and self.written[SPATIAL] * depth == self.read[SPATIAL]
+
+    @property
+    def n_together(self) -> int:
+        """Slices that are written as one image, so that their channels fill a block (decision 0047)."""
+        n_channels, depth = self.written[1], self.written[SPATIAL]
+        is_plain = self.strides[0] == self.dilations[0] == self.n_groups == 1 and self.kernel[0] > 1
+        fitting = (n for n in _TOGETHER if is_plain and n * n_channels <= _BLOCK and depth % n == 0)
+        return next(fitting, 1)
 
     def of_rows(self) -> Mapping[str, Sequence[int] | int]:
         """Attributes of a Conv of images that have a row for each slice."""
@@ -126,15 +138,21 @@ def _write_slices(parts: Parts, windows: _Windows) -> None:
 
 
 def _joined(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
-    """A Conv of images in which the slices of each window lie beside each other, among the channels."""
-    weight, n_channels = parts.edit.graph.constant(parts.node.inputs[1]), windows.kernel[0] * windows.read[1]
-    joined = slices
+    """A Conv of images in which the slices of each window lie beside each other, among the channels.
+
+    Where it writes few channels, those of several slices are written as one image, with zeros in the weights.
+    """
+    weight, n, joined = parts.edit.graph.constant(parts.node.inputs[1]), windows.n_together, slices
+    n_written, n_read, depth, *kernel = weight.shape
     if not windows.are_in_a_row:
-        beside = _of_windows(parts, slices, windows)
+        beside = _of_windows(parts, slices, windows, n)
         joined = beside[0] if len(beside) == 1 else parts.add("Concat", beside, part="joined", axis=_CHANNELS)
-    images = _images(parts, joined, windows, n_channels, "images")
-    of_images = weight.transpose(_SLICES_FIRST).reshape(len(weight), n_channels, *windows.kernel[1:])
-    return _convolved(parts, images, of_images, windows.of_slices())
+    of_images = np.zeros((n, n_written, depth + n - 1, n_read, *kernel), np.float32)
+    for number in range(n):
+        of_images[number, :, number : number + depth] = weight.transpose(_SLICES_FIRST)
+    n_channels = (depth + n - 1) * n_read
+    images = _images(parts, joined, windows, n_channels, "images", n)
+    return _convolved(parts, images, of_images.reshape(-1, n_channels, *kernel), windows.of_slices(), n_images=n)
 
 
 def _summed(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
@@ -161,24 +179,27 @@ def _padded(parts: Parts, slices: TensorName, windows: _Windows) -> TensorName:
     return slices if len(joined) == 1 else parts.add("Concat", joined, part="padded", axis=_DEPTH)
 
 
-def _of_windows(parts: Parts, slices: TensorName, windows: _Windows) -> list[TensorName]:
-    """The first slice of each window, the second one, and so on."""
+def _of_windows(parts: Parts, slices: TensorName, windows: _Windows, n_together: int = 1) -> list[TensorName]:
+    """The first slice of each window, the second one, and so on; of so many windows in a row as if they were one."""
     padded = _padded(parts, slices, windows)
     if windows.kernel[0] == windows.strides[0] == 1:
         return [padded]
-    return [_sliced(parts, padded, number, windows) for number in range(windows.kernel[0])]
+    n_slices = windows.kernel[0] + n_together - 1
+    return [_sliced(parts, padded, number, windows, n_together) for number in range(n_slices)]
 
 
-def _images(parts: Parts, slices: TensorName, windows: _Windows, n_channels: int, part: str) -> TensorName:
+def _images(
+    parts: Parts, slices: TensorName, windows: _Windows, n_channels: int, part: str, n_together: int = 1
+) -> TensorName:
     """Slices of all volumes behind each other."""
-    n_images = windows.written[0] * windows.written[SPATIAL]
+    n_images = windows.written[0] * windows.written[SPATIAL] // n_together
     return _reshaped(parts, slices, (n_images, n_channels, *windows.read[SPATIAL + 1 :]), part)
 
 
-def _sliced(parts: Parts, source: TensorName, number: int, windows: _Windows) -> TensorName:
-    """One slice of each window."""
-    first, stride = number * windows.dilations[0], windows.strides[0]
-    last = first + (windows.written[SPATIAL] - 1) * stride
+def _sliced(parts: Parts, source: TensorName, number: int, windows: _Windows, n_together: int) -> TensorName:
+    """One slice of each window, or of so many in a row."""
+    first, stride = number * windows.dilations[0], windows.strides[0] * n_together
+    last = first + (windows.written[SPATIAL] // n_together - 1) * stride
     numbers = {"starts": first, "ends": last + 1, "axes": _DEPTH, "steps": stride}
     part = f"slice{number}"
     constants = [parts.constant(f"{part}_{name}", np.array([value], np.int64)) for name, value in numbers.items()]
@@ -193,9 +214,17 @@ def _reshaped(
 
 
 def _convolved(
-    parts: Parts, source: TensorName, weight: npt.NDArray[np.float32], attributes: Mapping[str, Any], part: str = ""
+    parts: Parts,
+    source: TensorName,
+    weight: npt.NDArray[np.float32],
+    attributes: Mapping[str, Any],
+    part: str = "",
+    n_images: int = 1,
 ) -> TensorName:
-    """By the node itself, which keeps its name, or one of its parts, which adds no bias."""
+    """By the node itself, which keeps its name, or one of its parts, which adds no bias; of several images at once."""
     bias = None if part else bias_of(parts.node)
-    constants = [parts.constant(f"{part}weight", np.ascontiguousarray(weight)), *([] if bias is None else [bias])]
+    constants = [parts.constant(f"{part}weight", np.ascontiguousarray(weight))]
+    if bias is not None and n_images > 1:
+        bias = parts.constant("bias", np.tile(parts.edit.graph.constant(bias).ravel(), n_images))
+    constants += [] if bias is None else [bias]
     return parts.add("Conv", [source, *constants], part=part, kernel_shape=weight.shape[SPATIAL:], **attributes)

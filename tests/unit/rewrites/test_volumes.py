@@ -23,7 +23,11 @@ CONSTANTS: Mapping[str, npt.NDArray[np.generic]] = {
     "line": floats(4, 1, 3, 1, 1, scale=0.5),
     "flat": floats(8, 1, 1, 3, 3, scale=0.3),
     "halves": floats(4, 2, 3, 3, 3, scale=0.2),
+    "wide": floats(12, 4, 3, 3, 3, scale=0.1),
+    "narrow": floats(2, 4, 3, 3, 3, scale=0.1),
     "b": floats(5),
+    "b2": floats(2),
+    "b12": floats(12),
     "b4": floats(4),
     "b8": floats(8),
 }
@@ -38,8 +42,11 @@ def model_with(body: str, *, size: str = "2,4,6,8,9") -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("conv", "expected"),
     [
-        ("Conv(x, w)", ["Transpose", *3 * ["Slice"], "Concat", *SPELLED[1:]]),
-        ("Conv<pads=[1,1,1,1,1,1]>(x, w, b)", ["Transpose", "Concat", *3 * ["Slice"], "Concat", *SPELLED[1:]]),
+        ("Conv(x, wide)", ["Transpose", *3 * ["Slice"], "Concat", *SPELLED[1:]]),
+        ("Conv<pads=[1,1,1,1,1,1]>(x, wide, b12)", ["Transpose", "Concat", *3 * ["Slice"], "Concat", *SPELLED[1:]]),
+        ("Conv(x, w)", ["Transpose", *4 * ["Slice"], "Concat", *SPELLED[1:]]),
+        ("Conv<pads=[0,1,1,1,1,1]>(x, w, b)", ["Transpose", "Concat", *3 * ["Slice"], "Concat", *SPELLED[1:]]),
+        ("Conv(x, narrow, b2)", ["Transpose", *6 * ["Slice"], "Concat", *SPELLED[1:]]),
         ("Conv<strides=[2,1,2], pads=[0,1,0,2,0,1]>(x, w)", None),
         ("Conv<dilations=[2,1,2]>(x, w, b)", None),
         ('Conv<auto_pad="SAME_UPPER", strides=[2,2,2]>(x, w)', None),
