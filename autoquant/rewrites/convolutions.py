@@ -14,7 +14,7 @@ from onnx import helper
 
 from autoquant.domain.region import TensorName
 from autoquant.model.graph import Graph, Node
-from autoquant.model.ops import SCALES, bias_of, has_constant_bias, is_float_constant
+from autoquant.model.ops import SCALES, VIEWS, bias_of, has_constant_bias, is_float_constant
 from autoquant.model.opsets import SLICE_HAS_INPUTS
 from autoquant.model.windows import RANKS, SPATIAL
 from autoquant.rewrites.affine import applied
@@ -30,6 +30,8 @@ _DOUBLED = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
 """Which of three places are added up in each of the four of a kernel that reads values instead of pairs of them."""
 _MOST_FILLED = 1.5
 """Products with those of zeros, of those of a kernel: with more float takes longer than before (decision 0039)."""
+_FEW = 8
+"""Channels: of fewer the phases of a kernel that is filled up take longer in float."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -99,7 +101,8 @@ def lower_affine(edit: Edit, node: Node) -> None:
     """A BatchNormalization of images or lines, or several nodes that scale or shift channels, become a depthwise Conv.
 
     Those that a linear operator before them takes in are not for this. Between Transposes, of which the second takes
-    back what the first does, they and these become a Mul and an Add over the axis where channels are.
+    back what the first does, they and these become a Mul and an Add over the axis where channels are. Between views
+    they stay: convolutions would reorder what nothing else there wants in blocks.
     """
     graph = edit.graph
     source = next((name for name in node.inputs if not graph.is_constant(name)), None)
@@ -108,6 +111,8 @@ def lower_affine(edit: Edit, node: Node) -> None:
     nodes, factor, summand = _affine(graph, node, source)
     is_vector = len(nodes) > 1 and np.ptp([factor, summand], axis=1).any()
     if not is_vector and all(each.op_type != "BatchNormalization" for each in nodes):
+        return
+    if _are_between_views(graph, source, nodes[-1]):
         return
     rank, around = graph.rank(source), _transposes_around(graph, source, nodes[-1])
     if around and edit.claim(*around):
@@ -145,6 +150,12 @@ def pool_means(graph: Graph, chain: Chain) -> None:
     if not node.attributes.get("keepdims", 1):
         assert shape is not None
         chain.reshape(shape[:SPATIAL], "flat")
+
+
+def _are_between_views(graph: Graph, source: TensorName, last: Node) -> bool:
+    """As of norms over bands of frequencies."""
+    before, readers = graph.producer.get(source), graph.consumers.get(last.outputs[0], ())
+    return before is not None and all(node.op_type in VIEWS for node in (before, *readers)) and bool(readers)
 
 
 def _affine(graph: Graph, first: Node, source: TensorName) -> tuple[list[Node], Floats, Floats]:
@@ -242,7 +253,8 @@ def _phases(graph: Graph, node: Node) -> _Phases | None:
         return None
     filled = tuple(-size % stride for size, stride in zip(kernel, strides, strict=True))
     whole = tuple(size + n for size, n in zip(kernel, filled, strict=True))
-    if math.prod(whole) > _MOST_FILLED * math.prod(kernel):
+    n_each = (graph.shape(node.inputs[1]) or (0, 0))[1]
+    if any(filled) and (math.prod(whole) > _MOST_FILLED * math.prod(kernel) or n_each < _FEW):
         return None
     given = node.attributes.get("pads", (0,) * 2 * n_axes)
     more = node.attributes.get("output_padding", (0,) * n_axes)

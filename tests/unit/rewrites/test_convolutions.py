@@ -19,6 +19,7 @@ from tests.rewriting import rewritten
 CONSTANTS = {
     "w2": floats(4, 3, 2, 2),
     "w3": floats(4, 3, 3, 3),
+    "many3": floats(4, 8, 3, 3),
     "w4": floats(4, 3, 4, 4),
     "k3": floats(3, 4, 3, 3),
     "k1": floats(3, 4, 1, 1),
@@ -31,6 +32,8 @@ CONSTANTS = {
     "line4": floats(4, 3, 4),
     "b": floats(3),
     "scale": floats(4),
+    "bands": np.array([2, 4, 5, 6]),
+    "whole": np.array([2, 2, 10, 6]),
     "shift": floats(4, seed=1),
     "mean": floats(4, seed=2),
     "variance": floats(4) ** 2,
@@ -68,7 +71,7 @@ def assert_becomes(
         (f"{STRIDED}, pads=[1,1,1,1]", "w4, b", [*IMAGE, "Slice"]),
         (f"{STRIDED}, pads=[1,0,0,0], output_padding=[0,1]", "w4", [*IMAGE, "Slice"]),
         ("strides=[2,1]", "w2, b", IMAGE[2:]),
-        ("strides=[1,2], pads=[1,1,1,1], output_padding=[0,1]", "w3, b", [*IMAGE[2:], "Slice"]),
+        ("strides=[1,2], pads=[1,1,1,1], output_padding=[0,1]", "many3", [*IMAGE[2:], "Slice"]),
         ("pads=[1,1,1,1]", "w3, b", []),
         ("strides=[1,1]", "w3", []),
     ],
@@ -139,6 +142,8 @@ def test_every_form_that_onnxruntime_runs_keeps_its_outputs(
     "call",
     [
         f"ConvTranspose<{STRIDED}>(x, w3, b)",
+        f"ConvTranspose<{STRIDED}>(x, many3)",
+        "ConvTranspose<strides=[1,2]>(x, w3)",
         "ConvTranspose<dilations=[2,2]>(x, w2)",
         f'ConvTranspose<{STRIDED}, auto_pad="SAME_UPPER">(x, w4)',
         f"ConvTranspose<{STRIDED}, output_shape=[10,12]>(x, w2)",
@@ -315,6 +320,7 @@ def test_what_is_read_between_ends_a_row() -> None:
         ("t = Mul(x, x) y = Add(t, each)", "2,4,5,6"),
         ("t = Mul(x, scale) y = Add(t, scale)", "2,4,4"),
         (f"y = {NORMALISED.format('x')}", "2,4,3,5,6"),
+        (f"r = Reshape(x, bands) n = {NORMALISED.format('r')} y = Reshape(n, whole)", "2,2,10,6"),
     ],
 )
 def test_other_arithmetic_stays(body: str, size: str) -> None:
