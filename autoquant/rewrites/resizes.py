@@ -15,8 +15,9 @@ from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
 __all__ = ["CubicInterpolation", "LinearInterpolation", "multiply_resizes"]
 
-_MOST_PRODUCTS = 1000
-"""For each value that is written; with 768 they took a thirteenth of the kernel's time: decision 0045."""
+_MOST_PRODUCTS, _MOST_LINEAR = 1000, {4: 64, 5: 96}
+"""For each value that is written, of cubic and by rank of linear ones: with 768 the first took a thirteenth of their
+kernel's time, the others with 70 to 80 half of it and with 144 as long: decision 0045."""
 _POSITIONS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 _RANKS = (4, 5)
 """Of images and volumes."""
@@ -143,10 +144,12 @@ def _matrices(graph: Graph, node: Node) -> dict[int, Floats]:
     before, behind = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
     if before is None or behind is None or len(before) not in _RANKS or 0 in (*before, *behind):
         return {}
-    if isinstance(interpolation, LinearInterpolation) and len(before) == min(_RANKS) and before[1] % _BLOCKED == 0:
+    is_linear = isinstance(interpolation, LinearInterpolation)
+    if is_linear and len(before) == min(_RANKS) and before[1] % _BLOCKED == 0:
         return {}
+    most = _MOST_LINEAR[len(before)] if is_linear else _MOST_PRODUCTS
     scales = _scales(graph, node, before, behind)
-    if scales is None or before[:SPATIAL] != behind[:SPATIAL] or _products(before, behind) > _MOST_PRODUCTS:
+    if scales is None or before[:SPATIAL] != behind[:SPATIAL] or _products(before, behind) > most:
         return {}
     axes = [axis for axis in range(SPATIAL, len(before)) if (before[axis], scales[axis]) != (behind[axis], 1.0)]
     return {axis: interpolation.matrix(before[axis], behind[axis], scales[axis]) for axis in axes}
