@@ -46,7 +46,7 @@ from autoquant.rewrites.pools import convolve_first, lower_average_pool, weigh_p
 from autoquant.rewrites.recognised import recognise_activations
 from autoquant.rewrites.repeats import multiply_outer, repeat_last
 from autoquant.rewrites.resize_axes import spell_axes
-from autoquant.rewrites.resizes import multiply_resizes
+from autoquant.rewrites.resizes import multiply_linear, multiply_resizes
 from autoquant.rewrites.shuffles import gather_channels
 from autoquant.rewrites.slopes import fuse_prelu
 from autoquant.rewrites.softmaxes import expect_last, split_softmax, transpose_softmax
@@ -116,6 +116,7 @@ def fast_kernels(*, is_for_cpu: bool) -> tuple[Rewrite, ...]:
         multiply_resizes,
         *(
             (
+                multiply_linear,
                 slice_volumes,
                 split_prelu,
                 split_exponentials,

@@ -13,7 +13,7 @@ from autoquant.model.ops import SCALES
 from autoquant.model.windows import SPATIAL
 from autoquant.rewrites.edits import Edit, Parts, of_each_node
 
-__all__ = ["CubicInterpolation", "LinearInterpolation", "multiply_resizes"]
+__all__ = ["CubicInterpolation", "LinearInterpolation", "multiply_linear", "multiply_resizes"]
 
 _MOST_PRODUCTS, _MOST_LINEAR = 1000, {4: 64, 5: 96}
 """For each value that is written, of cubic and by rank of linear ones: with 768 the first took a thirteenth of their
@@ -107,11 +107,21 @@ def _shared_out(indices: Floats, shares: Floats, n: int) -> Floats:
 
 @of_each_node()
 def multiply_resizes(edit: Edit, node: Node) -> None:
-    """A cubic Resize of images of known size, or a linear one that has no fast kernel, becomes a MatMul for each axis.
+    """A cubic Resize of images or volumes of known size becomes a MatMul for each axis.
 
     The model stays as it is, and is given back where there is nothing to do.
     """
-    matrices = _matrices(edit.graph, node)
+    _multiply(edit, node, CubicInterpolation)
+
+
+@of_each_node()
+def multiply_linear(edit: Edit, node: Node) -> None:
+    """The same of a linear Resize that the CPU provider has no fast kernel for."""
+    _multiply(edit, node, LinearInterpolation)
+
+
+def _multiply(edit: Edit, node: Node, kind: type[CubicInterpolation | LinearInterpolation]) -> None:
+    matrices = _matrices(edit.graph, node, kind)
     before, behind = edit.graph.shape(node.inputs[0]) or (), edit.graph.shape(node.outputs[0]) or ()
     if matrices:
         parts, source = Parts(edit, node), node.inputs[0]
@@ -136,10 +146,10 @@ def _multiplied(parts: Parts, source: TensorName, sizes: tuple[int, ...], axis: 
     return parts.add("Reshape", [parts.add("MatMul", [factor, rows], part=called), whole], part=f"{called}_back")
 
 
-def _matrices(graph: Graph, node: Node) -> dict[int, Floats]:
+def _matrices(graph: Graph, node: Node, kind: type[CubicInterpolation | LinearInterpolation]) -> dict[int, Floats]:
     """By which each axis of places is multiplied; none where the node stays."""
     interpolation = _interpolation(node) if node.op_type == "Resize" else None
-    if interpolation is None or node.inputs[0] not in graph.float_tensors:
+    if not isinstance(interpolation, kind) or node.inputs[0] not in graph.float_tensors:
         return {}
     before, behind = graph.shape(node.inputs[0]), graph.shape(node.outputs[0])
     if before is None or behind is None or len(before) not in _RANKS or 0 in (*before, *behind):

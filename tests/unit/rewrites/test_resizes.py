@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autoquant.rewrites.resizes import CubicInterpolation, LinearInterpolation, multiply_resizes
+from autoquant.rewrites.resizes import CubicInterpolation, LinearInterpolation, multiply_linear, multiply_resizes
 from tests.models import Array, model_of, op_types
 from tests.rewriting import rewritten
 
@@ -85,7 +85,7 @@ def test_products_are_what_the_linear_kernel_makes_of_images_and_volumes(
     read = "n" if scales else ", n"
     body = f'y = Resize<mode="linear", coordinate_transformation_mode="{position}">(x, , {read})'
     model = model_of(f"(float[1,3,{','.join(map(str, before))}] x) => (float[] y)", body, constants)
-    found = rewritten(multiply_resizes, model, rtol=1e-4, atol=2e-5)
+    found = rewritten(multiply_linear, model, rtol=1e-4, atol=2e-5)
     assert op_types(found).count("MatMul") == sum(share != 1 for share in shares)
 
 
@@ -105,7 +105,7 @@ def test_a_linear_resize_of_blocks_of_channels_or_of_long_lines_stays(sizes: str
     model = model_of(
         f"(float[{sizes}] x) => (float[] y)", 'y = Resize<mode="linear">(x, , , n)', {"n": np.array(behind)}
     )
-    assert ("MatMul" in op_types(multiply_resizes(model))) is is_multiplied
+    assert ("MatMul" in op_types(multiply_linear(model))) is is_multiplied
 
 
 def test_linear_shares_are_those_of_two_values() -> None:
